@@ -1,0 +1,1 @@
+"""Kafka to ClickHouse: inserts every sealed block exactly once, through Spark."""

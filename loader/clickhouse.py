@@ -1,0 +1,141 @@
+"""The loader's HTTP client of ClickHouse, and what its errors mean.
+
+Receives the connection settings, gives a clickhouse-connect client and sorts failures
+into transient, permanent and refused. Never retries a statement itself: whether one
+that got no answer may be sent again is decided in loader.plan.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
+
+from relay.errors import ConfigError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from relay.settings import ClickHouse
+
+TRANSIENT = frozenset(
+    {
+        159,  # TIMEOUT_EXCEEDED
+        164,  # READONLY
+        202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+        203,  # NO_FREE_CONNECTION
+        209,  # SOCKET_TIMEOUT
+        210,  # NETWORK_ERROR
+        225,  # NO_ZOOKEEPER
+        236,  # ABORTED
+        241,  # MEMORY_LIMIT_EXCEEDED
+        242,  # TABLE_IS_READ_ONLY
+        243,  # NOT_ENOUGH_SPACE
+        252,  # TOO_MANY_PARTS
+        254,  # NO_ACTIVE_REPLICAS
+        279,  # ALL_CONNECTION_TRIES_FAILED
+        285,  # TOO_FEW_LIVE_REPLICAS
+        286,  # UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
+        289,  # REPLICA_IS_NOT_IN_QUORUM
+        319,  # UNKNOWN_STATUS_OF_INSERT
+        394,  # QUERY_WAS_CANCELLED
+        425,  # SYSTEM_ERROR
+        439,  # CANNOT_SCHEDULE_TASK
+        473,  # DEADLOCK_AVOIDED
+        681,  # SERVER_OVERLOADED
+        745,  # SERVER_OVERLOADED
+        999,  # KEEPER_EXCEPTION
+    }
+)
+"""ClickHouse's error codes that pass by themselves (src/Common/ErrorCodes.cpp); all others
+with a code are permanent: a wrong guess there parks a block, which is safe."""
+
+_RIGHTS = frozenset({192, 193, 194, 497, 516})
+"""UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, ACCESS_DENIED, AUTHENTICATION_FAILED."""
+
+_CODE = re.compile(r"\bCode: (\d+)|error code (\d+)", re.IGNORECASE)
+
+
+# The client logs a stack trace beside each exception it raises; the exception is enough.
+logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+logging.getLogger("clickhouse_connect").propagate = False
+
+
+def connect(settings: ClickHouse, timeout: float) -> HttpClient:
+    """A client without session, whose requests end after `timeout` seconds.
+
+    Raises:
+        Unavailable: nobody answers there.
+        Refused: user or password is wrong.
+        ConfigError: the password file cannot be read.
+    """
+    url = urlsplit(settings.url)
+    try:
+        password = settings.secret()
+    except OSError as error:
+        raise ConfigError(
+            f"clickhouse.password_file: {error}", "Name a file that this process can read."
+        ) from error
+    try:
+        client = clickhouse_connect.get_client(
+            interface=url.scheme,
+            host=url.hostname or "localhost",
+            port=url.port or (8443 if url.scheme == "https" else 8123),
+            username=settings.user,
+            password=password,
+            connect_timeout=10,
+            send_receive_timeout=int(timeout) + 1,
+            autogenerate_session_id=False,  # statements of one process may overlap
+            query_retries=0,
+            compress=False,
+        )
+    except ClickHouseError as error:
+        raise failure(error, f"ClickHouse at {settings.url}") from error
+    assert isinstance(client, HttpClient)
+    client.http_retries = 0
+    return client
+
+
+def error_code(error: Exception) -> int | None:
+    """ClickHouse's code of an error; None where the server did not answer properly."""
+    match = _CODE.search(str(error))
+    return int(match[1] or match[2]) if match else None
+
+
+def is_permanent(error: Exception) -> bool:
+    """Whether trying again changes nothing until somebody acts."""
+    code = error_code(error)
+    return code is not None and code not in TRANSIENT
+
+
+def failure(error: Exception, what: str) -> Unavailable | Refused:
+    """The error for a person, of a statement that the loader cannot do without."""
+    text = one_line(error)
+    if not is_permanent(error):
+        return Unavailable(f"{what}: {text}", "Start ClickHouse, or mend clickhouse.url.")
+    if error_code(error) in _RIGHTS:
+        return Refused(
+            f"{what}: {text}",
+            "Give the loader's user the rights that README lists, or mend user and password.",
+        )
+    return Refused(f"{what}: {text}", "Mend what the server names, then start the loader again.")
+
+
+def one_line(error: Exception) -> str:
+    """An error's text without line breaks, at most 500 characters."""
+    return " ".join(str(error).split())[:500]
+
+
+def quoted(identifier: str) -> str:
+    """An identifier as ClickHouse reads it back, whatever is in it."""
+    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`")
+    return f"`{escaped}`"
+
+
+def literal(text: str) -> str:
+    """A string literal as ClickHouse reads it back."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,147 @@
+"""One block as one conditional INSERT, that ClickHouse takes as one server block.
+
+Receives a block's rows and its claim, gives them to ClickHouse under the block id as
+deduplication token. Never retries and never decides: loader.plan does.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader import plan
+from loader.clickhouse import error_code, is_permanent, literal, one_line, quoted
+from loader.tables import counter_sql
+from relay import names
+from relay.types import UnsupportedType, parse_type
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.ledger import Ledger
+    from loader.tables import Target
+    from relay.records_pb2 import Block
+
+_WRAPPED = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
+_THROWN = 395
+"""FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
+
+
+def settings(block: Block) -> dict[str, object]:
+    """Of the INSERT, each with its reason; those a server does not know are left out."""
+    whole = max(block.rows + 1, 1_048_449)
+    return {
+        "insert_deduplication_token": block.id,
+        "insert_deduplicate": 1,
+        "deduplicate_insert": "enable",  # overrides insert_deduplicate from 26.2 on
+        "deduplicate_blocks_in_dependent_materialized_views": 1,
+        # An answer must mean that the rows are in the table; the default has become 1.
+        "async_insert": 0,
+        # A token covers one server block: split differently, a repeat would be appended.
+        "max_insert_block_size": whole,
+        "max_block_size": whole,
+        "min_insert_block_size_rows": whole,
+        "min_insert_block_size_bytes": 0,
+        "max_insert_threads": 1,
+        "input_format_parallel_parsing": 0,
+        # A field that a message does not carry takes the column's DEFAULT.
+        "insert_null_as_default": 1,
+        # How other attempts see that this statement still runs (loader.tables).
+        "log_comment": block.id,
+    }
+
+
+def statement(
+    block: Block, batch: pa.RecordBatch, ledger: Ledger, target: Target, stamp: str, limit: object
+) -> str:
+    """The INSERT's text; values are bound parameters, names are quoted.
+
+    Raises:
+        UnsupportedType: a column's type, as the relay recorded it, is not known here.
+    """
+    database, table = names.split_table(block.table)
+    columns, selects, structure = [], [], []
+    for field in batch.schema:
+        recorded = (field.metadata or {}).get(b"clickhouse", b"").decode()
+        kind = parse_type(recorded)
+        name = quoted(field.name)
+        columns.append(name)
+        selects.append(_strictly(kind.select(name), recorded, target.columns.get(field.name)))
+        structure.append(f"{name} {kind.input_type}")
+    if stamp in target.columns:
+        columns.append(quoted(stamp))
+        selects.append("{block:String}")
+    bound = ""
+    if limit is not None:
+        bound = f" AND throwIf({counter_sql(target.window.counter)} > {{limit:Int64}}) = 0"
+    return (
+        f"INSERT INTO {quoted(database)}.{quoted(table)} ({', '.join(columns)}) "  # noqa: S608 - names are quoted, values bound
+        f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))}) "
+        f"WHERE {ledger.holds}{bound} FORMAT Arrow"
+    )
+
+
+def _strictly(value: str, recorded: str, now: str | None) -> str:
+    """The value as the column's type of now, which may not be the one the relay recorded.
+
+    Left to itself, an INSERT of a Nullable value that does not fit stores the default
+    ('x' into UInt8: 0) or wraps around (300: 44). accurateCast is an error instead.
+    """
+    if now is None or now == recorded:
+        return value
+    while match := _WRAPPED.fullmatch(now):
+        now = match[1]
+    return f"if(isNull({value}), NULL, accurateCast(assumeNotNull({value}), {literal(now)}))"
+
+
+def arrow_file(batch: pa.RecordBatch) -> bytes:
+    """The batch as an Arrow file with a single record batch: ClickHouse's format Arrow."""
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def insert(  # noqa: PLR0913 - the statement needs them all
+    client: HttpClient,
+    ledger: Ledger,
+    block: Block,
+    batch: pa.RecordBatch,
+    run: plan.Run,
+    target: Target,
+    *,
+    stamp: str,
+    limit: int | None,
+) -> plan.Answer:
+    """Inserts the block once; the answer is loader.plan's."""
+    database, name = names.split_table(block.table)
+    try:
+        sql = statement(block, batch, ledger, target, stamp, limit)
+        known = {k: v for k, v in settings(block).items() if k in client.server_settings}
+        client.command(
+            sql,
+            parameters={
+                "app": ledger.app,
+                "table": block.table,
+                "block": block.id,
+                "claim": run.claim,
+                "database": database,
+                "name": name,
+                "limit": limit or 0,
+            },
+            data=arrow_file(batch),
+            settings=known,
+        )
+    except UnsupportedType as error:
+        return plan.Impossible(f"{block.table}: {error}")
+    except ClickHouseError as error:
+        if limit is not None and error_code(error) == _THROWN:
+            return plan.Failed("others inserted into the table meanwhile")
+        if is_permanent(error):
+            return plan.Impossible(one_line(error))
+        return plan.Failed(f"INSERT: {one_line(error)}")
+    return plan.Ok()

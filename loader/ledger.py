@@ -1,0 +1,235 @@
+"""The ledger: a table in ClickHouse with one row per change of a block's state.
+
+Receives and gives loader.plan's entries; also keeps positions in the journal. Never
+decides anything, never updates or deletes a row.
+
+The table is made as MergeTree, right for a single server. On a cluster, make it
+beforehand with the same columns as ReplicatedMergeTree and send the loader to one
+replica (README has the statement): the loader uses what it finds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse import failure, quoted
+from loader.plan import Entry
+from relay import names
+from relay.errors import ContractBroken
+from relay.records_pb2 import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+COLUMNS: Mapping[str, str] = {
+    "app": "LowCardinality(String)",
+    "table": "LowCardinality(String)",  # empty in position rows
+    "block": "String",  # in position rows the journal's topic id and partition
+    "state": "LowCardinality(String)",  # prepared, loaded, parked; position
+    "attempt": "Int64",  # in position rows the next journal offset
+    "claim": "String",
+    "seen": "Int64",
+    "stamped": "Bool",
+    "rows": "UInt64",
+    "reason": "String",
+    "record": "String",  # of a parked block: its journal record in base64, to resolve it by
+    "at": "DateTime64(3) DEFAULT now64(3)",
+}
+
+HOLDS = (
+    "(SELECT (argMax(claim, (attempt, state != 'prepared', claim)),"
+    " argMax(state, (attempt, state != 'prepared', claim)) = 'parked',"
+    " countIf(state = 'loaded')) FROM {ledger}"
+    " WHERE app = {{app:String}} AND table = {{table:String}} AND block = {{block:String}})"
+    " = ({{claim:String}}, 0, 0)"
+)
+"""loader.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
+
+_QUERY_BYTES = 20_000
+"""Block ids of one question; parameters travel in the URL, whose size servers bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A state change to write."""
+
+    block: Block
+    entry: Entry
+
+
+class Ledger:
+    """The ledger of one app, through one client.
+
+    Raises (every method): Unavailable, Refused.
+    """
+
+    def __init__(self, client: HttpClient, database: str, app: str) -> None:
+        self.client = client
+        self.app = app
+        self.name = f"{quoted(database)}.ledger"
+        self.holds = HOLDS.format(ledger=self.name)
+
+    def ensure(self, database: str) -> None:
+        """Makes database and table where they are not there.
+
+        Raises:
+            ContractBroken: a table of that name has other columns.
+        """
+        columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        if not self._ask(f"EXISTS TABLE {self.name}")[0][0]:
+            self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+            self._tell(
+                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) ENGINE = MergeTree "
+                "ORDER BY (app, table, block)"
+            )
+        found = {row[0] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
+        if missing := COLUMNS.keys() - found:
+            raise ContractBroken(
+                f"{self.name} has no column {', '.join(sorted(missing))}",
+                "Set loader.database to one whose `ledger` is this product's, or to a new one.",
+            )
+
+    def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
+        """All rows of the blocks, by block id; a block without rows is not in it."""
+        found: dict[str, list[Entry]] = {}
+        for some in _in_questions(blocks):
+            rows = self._ask(
+                f"SELECT block, state, attempt, claim, seen, stamped, reason FROM {self.name} "  # noqa: S608 - names are quoted, values bound
+                "WHERE app = {app:String} AND table IN {tables:Array(String)} "
+                "AND block IN {blocks:Array(String)}",
+                tables=sorted({block.table for block in some}),
+                blocks=[block.id for block in some],
+            )
+            for block, *entry in rows:
+                found.setdefault(block, []).append(Entry(*entry))
+        return {block: tuple(entries) for block, entries in found.items()}
+
+    def oldest_claim(self, block: Block) -> float:
+        """Seconds since the first claim of a block, by the server's clock at both ends."""
+        rows = self._ask(
+            f"SELECT toFloat64(now64(3)) - toFloat64(min(at)) FROM {self.name} WHERE "  # noqa: S608 - names are quoted, values bound
+            "app = {app:String} AND table = {table:String} AND block = {block:String}",
+            table=block.table,
+            block=block.id,
+        )
+        return float(rows[0][0])
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Appends rows, all of them visible at once."""
+        self._append(
+            {
+                "table": row.block.table,
+                "block": row.block.id,
+                "rows": row.block.rows,
+                "record": base64.b64encode(row.block.SerializeToString()).decode()
+                if row.entry.state == "parked"
+                else "",
+                "state": row.entry.state,
+                "attempt": row.entry.attempt,
+                "claim": row.entry.claim,
+                "seen": row.entry.seen,
+                "stamped": row.entry.stamped,
+                "reason": row.entry.reason,
+            }
+            for row in rows
+        )
+
+    def mark(self, block: Block, claim: str, attempt: int, check: str, bound: int) -> None:
+        """Appends a loaded row, if the claim holds and `check` (SQL, may use `bound`) does."""
+        database, name = names.split_table(block.table)
+        self._tell(
+            f"INSERT INTO {self.name} (app, table, block, state, attempt, claim, rows) "
+            "SELECT {app:String}, {table:String}, {block:String}, 'loaded', {attempt:Int64}, "
+            f"{{claim:String}}, {{rows:UInt64}} WHERE {self.holds} AND ({check})",
+            table=block.table,
+            block=block.id,
+            claim=claim,
+            attempt=attempt,
+            rows=block.rows,
+            bound=bound,
+            database=database,
+            name=name,
+        )
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Next journal offset by (journal topic id, partition): all before it is settled."""
+        rows = self._ask(
+            f"SELECT block, max(attempt) FROM {self.name} WHERE app = {{app:String}} "  # noqa: S608 - names are quoted, values bound
+            "AND table = '' AND state = 'position' GROUP BY block"
+        )
+        keys = ((block.rpartition(":"), offset) for block, offset in rows)
+        return {(journal, int(partition)): offset for (journal, _, partition), offset in keys}
+
+    def save_positions(self, journal: str, positions: Mapping[int, int]) -> None:
+        """Appends position rows."""
+        self._append(
+            {"block": f"{journal}:{partition}", "state": "position", "attempt": offset}
+            for partition, offset in positions.items()
+        )
+
+    def counts(self) -> list[tuple[str, str, int, int]]:
+        """(table, state, blocks, rows), a block in its current state."""
+        return sorted(
+            tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
+        )
+
+    def parked(self) -> list[tuple[Block, str]]:
+        """Parked blocks with their reasons."""
+        rows = self._current("any(rec), any(why)", "block HAVING any(now) = 'parked'")
+        found = [(Block.FromString(base64.b64decode(record)), why) for record, why in rows]
+        return sorted(found, key=lambda pair: pair[0].id)
+
+    def _current(self, columns: str, group: str) -> list[Sequence[Any]]:
+        order = "(state = 'loaded', attempt, state != 'prepared', claim)"
+        return self._ask(
+            f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
+            f"any(rows) AS n, argMax(record, {order}) AS rec, argMax(reason, {order}) AS why "
+            f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' "
+            f"GROUP BY table, block) GROUP BY {group}"
+        )
+
+    def _append(self, rows: Iterator[dict[str, object]]) -> None:
+        body = "\n".join(json.dumps({"app": self.app, **row}) for row in rows)
+        if body:
+            columns = ", ".join(name for name in COLUMNS if name != "at")
+            self._tell(
+                f"INSERT INTO {self.name} ({columns}) FORMAT JSONEachRow", data=body.encode()
+            )
+
+    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+        try:
+            result = self.client.query(sql, parameters={"app": self.app, **parameters})
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error
+        return list(result.result_rows)
+
+    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
+        # async_insert would answer before the row can be read.
+        settings = {"async_insert": 0} if sql.startswith("INSERT") else {}
+        try:
+            self.client.command(
+                sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
+            )
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error
+
+
+def _in_questions(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """The blocks in lists whose ids fit into one question each."""
+    some: list[Block] = []
+    size = 0
+    for block in blocks:
+        if some and size + len(block.id) > _QUERY_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(block)
+        size += len(block.id)
+    if some:
+        yield some

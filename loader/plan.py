@@ -1,0 +1,277 @@
+"""Decides what becomes of one block, from what the ledger and its table say; pure.
+
+`step(run, answer) -> (run, effect)`: no clock, no client. The same steps run in
+production (loader.work carries the effects out) and under the exhaustive search of
+tests/loader/model.py. An attempt at a block goes
+
+    Read -> Claim -> Read -> [Ask] -> Insert | Park -> Mark -> Read -> Done
+
+Why it is safe, however many loaders run and whenever they pause or die:
+
+* The claim is written before the ledger is read again. So of two attempts that could
+  both insert, at least one sees the other's claim, and that one asks first.
+* INSERT and Mark carry `holds` as a condition, evaluated by ClickHouse when the
+  statement runs: an attempt that was overtaken, or settled by another, inserts nothing.
+  So after its own claim is in, an attempt need only look at what earlier claims did.
+* A statement of an earlier claim may have passed its condition and still be running:
+  then the attempt ends in `retry`, and nothing is decided yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
+
+Human = Literal["nothing", "retry", "absent"]
+"""What a person said of a parked block: nothing; decide again; none of it is in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ledger row of a block.
+
+    Attributes:
+        attempt: grows; of two claims with one attempt the greater `claim` is current.
+        claim: random, names the attempt's owner.
+        seen: the table's part counter before the claim; -1 where the engine has none.
+        stamped: whether an INSERT under this claim fills the block-id column.
+    """
+
+    state: str
+    attempt: int
+    claim: str
+    seen: int = -1
+    stamped: bool = False
+    reason: str = ""
+
+
+def _rank(entry: Entry) -> tuple[int, bool, str]:
+    return entry.attempt, entry.state != PREPARED, entry.claim
+
+
+def settled(entries: Sequence[Entry]) -> Entry | None:
+    """The row that settles the block: loaded by anyone, or parked by the latest attempt."""
+    if not entries:
+        return None
+    loaded = next((entry for entry in entries if entry.state == LOADED), None)
+    current = max(entries, key=_rank)
+    return loaded or (current if current.state == PARKED else None)
+
+
+def holds(entries: Sequence[Entry], claim: str) -> bool:
+    """Whether the claim is the current one: the condition of INSERT and Mark.
+
+    loader.ledger has the same in SQL (`HOLDS`); a test compares the two.
+    """
+    return settled(entries) is None and bool(entries) and max(entries, key=_rank).claim == claim
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the table says about a block that an earlier claim may have inserted.
+
+    Attributes:
+        counted: rows that carry the block's id; None where the column is not there.
+        newest: the table's part counter now; -1 where the engine has none.
+        margin: parts that may come after an insert while its token surely stays in the
+            table's deduplication window; -1 where nothing is sure.
+        running: an INSERT of this block runs on the server.
+    """
+
+    counted: int | None
+    newest: int
+    margin: int
+    running: bool
+
+
+# Effects: what the adapter is to do next.
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the block's ledger rows; answer: a tuple of Entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Write a prepared row under the run's claim; answer: Ok."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the table; answer: Facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Insert the block if the claim holds; answer: Ok, or Failed if part counter > limit.
+
+    A claim that does not hold any more inserts nothing, silently: Mark asks the same and
+    writes nothing either. The counter may not fail silently, because Mark cannot see it.
+    """
+
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Write a loaded row if the claim holds; answer: Ok."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Write a parked row; answer: Ok."""
+
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The attempt is over."""
+
+    outcome: Literal["loaded", "parked", "retry"]
+    reason: str = ""
+
+
+Effect = Read | Claim | Ask | Insert | Mark | Park | Done
+
+
+# Answers beside tuple[Entry, ...] and Facts.
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """The server took the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No answer, or one that may differ next time: nothing is known."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """It will not work until somebody changes something."""
+
+    reason: str
+
+
+Answer = tuple[Entry, ...] | Facts | Ok | Failed | Impossible
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt at a block.
+
+    Attributes:
+        claim: unique to this attempt.
+        rows: of the block.
+        stamped: whether the table has the block-id column now.
+        human: what a person said of the block.
+    """
+
+    claim: str
+    rows: int
+    stamped: bool
+    human: Human = "nothing"
+    at: Literal["look", "claim", "again", "ask", "insert", "mark", "end"] = "look"
+    attempt: int = 0
+    since: int = -1
+    all_stamped: bool = False
+
+
+def start(claim: str, rows: int, *, stamped: bool, human: Human = "nothing") -> tuple[Run, Effect]:
+    """A new attempt and its first effect."""
+    return Run(claim, rows, stamped, human), Read()
+
+
+def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
+    """The next effect, after the answer to the one before."""
+    if isinstance(answer, Failed):
+        return run, Done("retry", answer.reason)
+    if isinstance(answer, Impossible):
+        return replace(run, at="mark"), Park(run.attempt, answer.reason)
+    match run.at, answer:
+        case "look", tuple() as entries:
+            return _look(run, entries)
+        case "claim", Ok():
+            return replace(run, at="again"), Read()
+        case "again", tuple() as entries:
+            return _look_again(run, entries)
+        case "ask", Facts() as facts:
+            return _decide(run, facts)
+        case "insert", Ok():
+            return replace(run, at="mark"), Mark(run.attempt)
+        case "mark", Ok():
+            return replace(run, at="end"), Read()
+        case "end", tuple() as entries:
+            return run, _outcome(entries)
+    raise TypeError(f"{answer!r} does not answer {run.at!r}")
+
+
+def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
+    last = settled(entries)
+    if last is not None and (last.state == LOADED or run.human == "nothing"):
+        return run, _outcome(entries)
+    attempt = 1 + max((entry.attempt for entry in entries), default=0)
+    return replace(run, at="claim", attempt=attempt), Claim(attempt)
+
+
+def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
+    if not holds(entries, run.claim):
+        return run, _outcome(entries)
+    earlier = [e for e in entries if e.state == PREPARED and e.claim != run.claim]
+    if not earlier:
+        return replace(run, at="insert"), Insert(None)
+    # A claim before the column was there may have left rows without an id: do not count those.
+    all_stamped = run.stamped and all(entry.stamped for entry in earlier)
+    since = min(entry.seen for entry in earlier)
+    return replace(run, at="ask", since=since, all_stamped=all_stamped), Ask()
+
+
+def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
+    """DESIGN.md's table, for a block that an earlier claim prepared."""
+    inserting = replace(run, at="insert")
+    marking = replace(run, at="mark")
+    if facts.running:
+        return run, Done("retry", "an INSERT of this block still runs on the server")
+    if run.human == "absent":
+        return inserting, Insert(None)
+    if run.all_stamped and facts.counted is not None:
+        if facts.counted == run.rows:
+            return marking, Mark(run.attempt)
+        if facts.counted == 0:
+            return inserting, Insert(None)
+        return marking, Park(
+            run.attempt,
+            f"{facts.counted} of its {run.rows} rows are in the table: an INSERT over several "
+            "partitions of the table ended in the middle",
+        )
+    # Sure if nothing at all was inserted since, or if every part since fits into the window,
+    # with as much again for what others insert while our statement runs (see loader.window).
+    limit = run.since + max(facts.margin, 0)
+    if 0 <= run.since <= facts.newest <= limit:
+        return inserting, Insert(limit)
+    return marking, Park(
+        run.attempt,
+        "an earlier attempt ended before its answer came, the table has no block-id column for "
+        "all of it, and its deduplication window may have moved on: only a person can tell "
+        "whether the rows are there",
+    )
+
+
+def _outcome(entries: tuple[Entry, ...]) -> Done:
+    last = settled(entries)
+    if last is None:
+        return Done("retry", "another loader works on this block")
+    return Done("loaded" if last.state == LOADED else "parked", last.reason)

@@ -1,0 +1,163 @@
+"""What the target tables say: columns, part counters, rows of a block, running INSERTs.
+
+Receives table names and blocks, gives plain values for loader.plan. Never writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse import failure, quoted
+from loader.plan import Facts
+from loader.window import Window, window
+from relay import names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.plan import Run
+    from relay.records_pb2 import Block
+
+COUNTERS = {
+    "global": "SELECT max(max_block_number) FROM system.parts",
+    "partitions": "SELECT sum(n) FROM (SELECT max(max_block_number) + 1 AS n FROM system.parts",
+}
+"""SQL of the part counter; inactive parts count too, they were inserted as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as it is now."""
+
+    columns: dict[str, str]  # name to type
+    window: Window
+    counter: int
+
+    def stamped(self, block_column: str) -> bool:
+        """Whether counting the rows that carry a block's id proves how much of it is here."""
+        return block_column in self.columns and self.window.countable
+
+
+def counter_sql(kind: str) -> str:
+    """The part counter of {database:String}.{name:String} as an SQL expression."""
+    where = " WHERE database = {database:String} AND table = {name:String}"
+    if kind == "partitions":
+        return f"({COUNTERS[kind]}{where} GROUP BY partition_id))"
+    return f"({COUNTERS['global']}{where})"
+
+
+def arrived(block: Block, target: Target, block_column: str) -> str:
+    """SQL that is true if all rows of a block are in parts newer than {bound:Int64}.
+
+    Only those parts are read, so it costs the same however large the table is. A merge in
+    between can make it false, never wrongly true; then the block is counted in full.
+    """
+    if not target.stamped(block_column) or target.window.counter != "global":
+        return "1"
+    return (
+        f"(SELECT count() FROM {_quoted(block.table)} WHERE {quoted(block_column)} = "  # noqa: S608 - names are quoted, values bound
+        "{block:String} AND _part IN (SELECT name FROM system.parts WHERE active AND "
+        "database = {database:String} AND table = {name:String} AND "
+        "max_block_number > {bound:Int64})) = {rows:UInt64}"
+    )
+
+
+class Tables:
+    """Questions about tables, through one client.
+
+    Raises (every method): Unavailable, Refused.
+    """
+
+    def __init__(self, client: HttpClient, block_column: str) -> None:
+        self._client = client
+        self._block_column = block_column
+        self._defaults: dict[str, dict[str, int]] = {}
+
+    def look(self, tables: Collection[str]) -> dict[str, Target]:
+        """The tables that exist, by name."""
+        pairs = [names.split_table(table) for table in sorted(tables)]
+        databases, plain = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        found = self._ask(
+            "SELECT database || '.' || name, engine, engine_full FROM system.tables "
+            "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
+            databases=databases,
+            names=plain,
+        )
+        columns: dict[str, dict[str, str]] = {
+            table: dict(found)
+            for table, found in self._ask(
+                "SELECT database || '.' || table, groupArray((name, type)) FROM system.columns "
+                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+                "GROUP BY database, table",
+                databases=databases,
+                names=plain,
+            )
+        }
+        looks: dict[str, Target] = {}
+        for table, engine, engine_full in found:
+            if table in tables:
+                kind = window(engine, engine_full, self._window_defaults(engine))
+                looks[table] = Target(columns.get(table, {}), kind, self._counter(table, kind))
+        return looks
+
+    def facts(self, block: Block, run: Run, target: Target, claim_seconds: float) -> Facts:
+        """What loader.plan asks about a block that an earlier claim prepared.
+
+        Args:
+            block: asked about.
+            run: its attempt, which says whether counting proves anything.
+            target: its table.
+            claim_seconds: age of the oldest claim.
+        """
+        table = _quoted(block.table)
+        running = self._ask(
+            "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {block:String}",
+            block=block.id,
+        )[0][0]
+        if running or not run.all_stamped:
+            counted = None
+        else:
+            stamp = quoted(self._block_column)
+            counted = self._ask(
+                f"SELECT count() FROM {table} WHERE {stamp} = {{block:String}}",  # noqa: S608 - names are quoted, values bound
+                block=block.id,
+            )[0][0]
+        margin = target.window.margin(claim_seconds)
+        newest = self._counter(block.table, target.window)
+        return Facts(counted, newest, margin, running=bool(running))
+
+    def _counter(self, table: str, kind: Window) -> int:
+        if kind.counter == "none":
+            return -1
+        database, name = names.split_table(table)
+        rows = self._ask(f"SELECT {counter_sql(kind.counter)}", database=database, name=name)
+        return int(rows[0][0] or 0)
+
+    def _window_defaults(self, engine: str) -> dict[str, int]:
+        """The server's defaults for tables of this engine."""
+        replicated = engine.startswith(("Replicated", "Shared"))
+        source = "replicated_merge_tree_settings" if replicated else "merge_tree_settings"
+        if source not in self._defaults:
+            rows = self._ask(
+                f"SELECT name, toInt64(value) FROM system.{source} WHERE name IN "  # noqa: S608 - one of two constants
+                "('non_replicated_deduplication_window', 'replicated_deduplication_window', "
+                "'replicated_deduplication_window_seconds')"
+            )
+            self._defaults[source] = {name: int(value) for name, value in rows}
+        return self._defaults[source]
+
+    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+        try:
+            return list(self._client.query(sql, parameters=parameters).result_rows)
+        except ClickHouseError as error:
+            raise failure(error, "asking about the tables") from error
+
+
+def _quoted(table: str) -> str:
+    database, name = names.split_table(table)
+    return f"{quoted(database)}.{quoted(name)}"

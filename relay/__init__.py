@@ -1,0 +1,1 @@
+"""Kafka to Kafka: forms per-table blocks from a multi-table topic, in transactions."""

@@ -1,0 +1,76 @@
+"""Rows written one by one, gathered by table until they are worth a message.
+
+Receives serialized rows, gives them back as one array per table when there are enough of them
+or they have waited long enough. Sends nothing, has no clock and no lock of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """When rows written one by one become a message: whichever is reached first."""
+
+    rows: int = 1000
+    bytes: int = 500_000
+    """Also the size above which `write_arrow` cuts; below the topic's max.message.bytes."""
+    seconds: float = 0.1
+
+
+@dataclass(slots=True)
+class _Table:
+    opened: float
+    rows: list[bytes] = field(default_factory=list)
+    bytes: int = 0
+
+
+class Gathered:
+    """Rows of all tables that are not yet in a message.
+
+    Args:
+        batching: when they are enough.
+    """
+
+    def __init__(self, batching: Batching) -> None:
+        self._batching = batching
+        self._tables: dict[str, _Table] = {}
+
+    def add(self, table: str, row: bytes, now: float) -> bool:
+        """One more row; whether its table has enough."""
+        gathered = self._tables.get(table)
+        if gathered is None:
+            gathered = self._tables[table] = _Table(now)
+        gathered.rows.append(row)
+        gathered.bytes += len(row)
+        limit = self._batching
+        return len(gathered.rows) >= limit.rows or gathered.bytes >= limit.bytes
+
+    def take(self, table: str) -> pa.BinaryArray:
+        """A table's rows, which are not kept."""
+        gathered = self._tables.pop(table, None)
+        return pa.array([] if gathered is None else gathered.rows, pa.binary())
+
+    def __bool__(self) -> bool:
+        """Whether there are rows."""
+        return bool(self._tables)
+
+    def tables(self) -> list[str]:
+        """Those with rows."""
+        return list(self._tables)
+
+    def aged(self, now: float) -> list[str]:
+        """Those whose rows have waited long enough."""
+        return [t for t, g in self._tables.items() if now >= g.opened + self._batching.seconds]
+
+    def next_due(self) -> float | None:
+        """When the next will have; None if there are no rows."""
+        opened = min((g.opened for g in self._tables.values()), default=None)
+        return None if opened is None else opened + self._batching.seconds
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._tables.clear()

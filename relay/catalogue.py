@@ -1,0 +1,171 @@
+"""The tables' columns as ClickHouse has them now.
+
+Receives table names, gives their columns and uuid from ClickHouse's system tables.
+Names travel as bound parameters and are compared, never pasted into SQL. Never
+writes, never decides what a change means: relay.schema does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay import names
+from relay.errors import Refused, Unavailable
+from relay.schema import ColumnDef
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from clickhouse_connect.driver.client import Client
+
+    from relay.settings import ClickHouse
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 30
+
+_PASSING = frozenset({
+    159,  # TIMEOUT_EXCEEDED
+    160,  # TOO_SLOW
+    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+    209,  # SOCKET_TIMEOUT
+    210,  # NETWORK_ERROR
+    225,  # NO_ZOOKEEPER
+    236,  # ABORTED: the server is shutting down
+    241,  # MEMORY_LIMIT_EXCEEDED
+    279,  # ALL_CONNECTION_TRIES_FAILED
+    394,  # QUERY_WAS_CANCELLED
+    745,  # SERVER_OVERLOADED
+    999,  # KEEPER_EXCEPTION
+})  # fmt: skip
+"""ClickHouse's error codes (ErrorCodes.cpp) that pass by themselves."""
+
+# A view holds no rows and a dictionary takes none; both list columns like tables.
+_COLUMNS = """
+SELECT c.database, c.table, toString(t.uuid), c.name, c.type, c.default_kind
+FROM system.columns AS c
+INNER JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
+WHERE {where}
+  AND c.database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
+  AND t.engine NOT IN ('View', 'Dictionary')
+ORDER BY c.database, c.table, c.position
+"""
+_SOME = (
+    "c.database IN {databases:Array(String)} AND c.table IN {names:Array(String)} "
+    "AND concat(c.database, '.', c.table) IN {tables:Array(String)}"
+)
+
+
+class TableColumns(NamedTuple):
+    """A table as ClickHouse describes it."""
+
+    uuid: str
+    """Tells a table from one of the same name made later."""
+    columns: tuple[ColumnDef, ...]
+    """In the table's order."""
+
+
+class Catalogue:
+    """Reads columns; connects when first asked, and anew after the server was away.
+
+    Args:
+        clickhouse: how to reach it.
+    """
+
+    def __init__(self, clickhouse: ClickHouse) -> None:
+        self._clickhouse = clickhouse
+        self._client: Client | None = None
+
+    def read(self, tables: Collection[str] | None = None) -> dict[str, TableColumns]:
+        """Columns of these tables, or of all; a table that is not there is left out.
+
+        Databases of ClickHouse's own, views and dictionaries are left out, as is
+        every name that is no `database.table` in plain identifiers.
+
+        Raises:
+            Unavailable: ClickHouse did not answer, or cannot just now.
+            Refused: it answered no.
+        """
+        parameters: dict[str, list[str]] = {}
+        if tables is not None:
+            asked = sorted(filter(names.is_table_name, tables))
+            if not asked:
+                return {}
+            parts = [names.split_table(table) for table in asked]
+            parameters = {
+                "tables": asked,
+                "databases": sorted({database for database, _ in parts}),
+                "names": sorted({name for _, name in parts}),
+            }
+        rows = self._query(
+            _COLUMNS.replace("{where}", _SOME if tables is not None else "1"), parameters
+        )
+        uuids: dict[str, str] = {}
+        columns: dict[str, list[ColumnDef]] = {}
+        for database, table, uuid, *column in rows:
+            name = f"{database}.{table}"
+            if names.is_table_name(name):
+                uuids[name] = uuid
+                columns.setdefault(name, []).append(ColumnDef(*column))
+        return {name: TableColumns(uuids[name], tuple(columns[name])) for name in columns}
+
+    def close(self) -> None:
+        """Close the connection; the next `read` makes another."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _query(self, sql: str, parameters: dict[str, list[str]]) -> Any:
+        try:
+            if self._client is None:
+                self._client = connect(self._clickhouse)
+            return self._client.query(sql, parameters=parameters).result_rows
+        except ClickHouseError as error:
+            self.close()
+            raise translated(error, self._clickhouse, "read the tables' columns") from error
+
+
+def connect(clickhouse: ClickHouse) -> Client:
+    """A client over HTTP; queries of several threads may share it.
+
+    Raises:
+        ClickHouseError: see `translated`.
+    """
+    url = urlsplit(clickhouse.url)
+    return clickhouse_connect.get_client(
+        interface=url.scheme,
+        host=url.hostname,
+        port=url.port or {"http": 8123, "https": 8443}[url.scheme],
+        username=clickhouse.user,
+        password=clickhouse.secret(),
+        connect_timeout=CONNECT_SECONDS,
+        send_receive_timeout=ANSWER_SECONDS,
+        # A session would lock out a second query, and nothing here outlives a query.
+        autogenerate_session_id=False,
+    )
+
+
+def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Unavailable | Refused:
+    """What an error of the client means to the reader.
+
+    Args:
+        error: from the client.
+        clickhouse: where it came from.
+        doing: what was wanted, as an infinitive.
+    """
+    code = getattr(error, "code", None)
+    where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
+    if code is None:
+        return Unavailable(
+            f"{where} could not be asked to {doing}: {error}",
+            "check clickhouse.url and that the server runs",
+        )
+    if code in _PASSING:
+        return Unavailable(f"{where} cannot {doing} now: {error}", "wait, or look at its load")
+    return Refused(
+        f"{where} refused to {doing}: {error}",
+        "check clickhouse.user, its password and its rights (SHOW COLUMNS, SHOW TABLES, INSERT)",
+    )

@@ -1,0 +1,36 @@
+"""The command line `relay`: names its subcommands, each in a module of its own.
+
+Receives the process's arguments, gives its exit status; imports a command's module
+only when that command is used.
+"""
+
+from __future__ import annotations
+
+import click
+
+from relay.cli_support import EXIT_STATUSES, Lazy, LazyGroup, run_main
+from relay.version import __version__
+
+COMMANDS = {
+    "demo": Lazy("relay.cli.demo:demo", "Show the whole way on this machine, with real data."),
+    "dev": Lazy("relay.cli.dev:dev", "A Kafka broker and a ClickHouse engine for development."),
+    "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
+    "schema": Lazy("relay.cli.schema:schema", "Row messages of the tables, for producers."),
+    "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
+    "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
+}
+"""In the order in which a newcomer needs them."""
+
+
+@click.group(cls=LazyGroup, commands_at=COMMANDS, epilog=EXIT_STATUSES)
+@click.version_option(__version__, prog_name="relay")
+def cli() -> None:
+    """Move protobuf rows of many tables from Kafka towards ClickHouse, each exactly once.
+
+    The other half, from blocks into ClickHouse, is `loader`.
+    """
+
+
+def main() -> int:
+    """Entry point of the console script `relay`; returns the exit status."""
+    return run_main(cli, "relay")

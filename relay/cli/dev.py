@@ -1,0 +1,83 @@
+"""`relay dev`: Kafka and ClickHouse's engine on this machine, for development."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from relay.dev import stack
+from relay.dev.stack import Stack
+
+_directory = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".relay-dev"),
+    show_default=True,
+    help="Data, logs and pid files.",
+)
+
+
+@click.group()
+def dev() -> None:
+    """Run Kafka and ClickHouse's engine on this machine, for development."""
+
+
+@dev.command()
+@_directory
+@click.option("--brokers", type=click.IntRange(1, 9), help="How many.  [default: 1]")
+@click.option("--kafka-port", type=click.IntRange(0, 65_000), default=0, help="0: a free one.")
+@click.option("--clickhouse-port", type=click.IntRange(0, 65_535), default=0, help="0: a free one.")
+def up(directory: Path, brokers: int | None, kafka_port: int, clickhouse_port: int) -> None:
+    """Start what does not run yet; harmless when all of it runs."""
+    found = stack.up(
+        directory,
+        brokers=brokers,
+        kafka_port=kafka_port,
+        clickhouse_port=clickhouse_port,
+        progress=lambda line: click.echo(line, err=True),
+    )
+    click.echo(found.config_hint, nl=False)
+
+
+@dev.command()
+@_directory
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def status(directory: Path, *, as_json: bool) -> None:
+    """Say what runs; exit status 0 if all of it does, else 1."""
+    found = stack.status(directory)
+    if as_json:
+        click.echo(json.dumps(None if found is None else _plain(found), indent=1))
+    elif found is None:
+        click.echo(f"no stack in {directory}; start one with: relay dev up")
+    else:
+        for index, pid in enumerate(found.broker_pids):
+            address = found.bootstrap.split(",")[index]
+            click.echo(f"broker-{index}    {_state(pid)}  {address}")
+        click.echo(f"clickhouse  {_state(found.endpoint_pid)}  {found.clickhouse_url}")
+    if found is None or not found.complete:
+        raise click.exceptions.Exit(1)
+
+
+@dev.command()
+@_directory
+def down(directory: Path) -> None:
+    """End what `up` started; the data stays in the directory."""
+    ended = stack.down(directory)
+    click.echo("ended " + ", ".join(ended) if ended else "nothing was running")
+
+
+def _state(pid: int | None) -> str:
+    return "down".ljust(12) if pid is None else f"pid {pid}".ljust(12)
+
+
+def _plain(found: Stack) -> dict[str, object]:
+    return {
+        "directory": str(found.directory),
+        "bootstrap": found.bootstrap,
+        "clickhouse_url": found.clickhouse_url,
+        "broker_pids": found.broker_pids,
+        "endpoint_pid": found.endpoint_pid,
+        "complete": found.complete,
+    }

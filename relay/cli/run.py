@@ -1,0 +1,51 @@
+"""`relay run`: the relay process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from relay import config, log
+from relay import processes as several
+from relay import run as relay_run
+
+
+@click.command()
+@click.argument("config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--member", help="Identity of this process; overrides relay.member.")
+@click.option(
+    "--start",
+    type=click.Choice(["earliest", "latest"]),
+    help="Where a partition that was never read begins; overrides source.start.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Relays to run, as members MEMBER-0, MEMBER-1, ...: one uses about one core.",
+)
+@click.option("--json-log", is_flag=True, help="One JSON object per log line, for machines.")
+def run(
+    config_file: Path, member: str | None, start: str | None, processes: int, *, json_log: bool
+) -> None:
+    """Form blocks from the source topic, in transactions, until SIGTERM or Ctrl-C.
+
+    \b
+    Exit status: 0 stopped as asked · 2 wrong configuration · 4 servers away for longer
+    than relay.wait_for_servers_seconds at start · 5 a server refused · 6 recorded and
+    found state disagree, a human decides · 7 another process has this identity ·
+    70 a bug.
+    """
+    log.setup(json=json_log)
+    given = {"relay.member": member, "source.start": start}
+    overrides = {key: value for key, value in given.items() if value is not None}
+    settings = config.load(config_file, overrides)
+    if processes == 1:
+        relay_run.run(settings)
+        return
+    arguments = [str(config_file), *(["--start", start] if start else [])]
+    arguments += ["--json-log"] if json_log else []
+    sys.exit(several.run(arguments, settings.relay.member, processes))

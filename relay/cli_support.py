@@ -1,0 +1,170 @@
+"""What both command lines share: exit statuses, error messages, lazy subcommands.
+
+Receives a click command, gives the process's exit status; prints a stack trace only
+when asked to. Knows nothing of any command.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError
+
+TRACEBACK = "RELAY_TRACEBACK"
+"""Environment variable: at 1 every error shows its stack trace."""
+
+EXIT_INTERRUPTED = 130
+"""128 + SIGINT, as shells count it."""
+
+EXIT_PIPE_CLOSED = 141
+"""128 + SIGPIPE: whoever read the output went away, as `head` does."""
+
+EXIT_STATUSES = """\
+\b
+Exit status:
+  0   done
+  1   a check of the result says no
+  2   a setting, argument or file is wrong
+  3   Java, a package or a jar is missing
+  4   a server did not answer
+  5   a server refused: rights, missing topic or table
+  6   recorded and found state disagree; a human decides
+  7   another process runs under this identity
+  70  a bug (RELAY_TRACEBACK=1 shows where)
+  130 interrupted
+"""
+"""Epilogue of the help texts; the statuses are those of relay.errors."""
+
+
+def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and turn whatever happens into an exit status.
+
+    Args:
+        command: the command or group.
+        prog_name: as users type it.
+        arguments: instead of the process's own.
+
+    Returns:
+        0 (or the int a command returned) when it ended well; the status of the
+        RelayError; 2 for wrong usage; 130 when interrupted; 70 for what nobody foresaw.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if f"_{prog_name.upper()}_COMPLETE" in os.environ:
+        command.main(given, prog_name)  # click answers the shell's completion and exits
+    try:
+        with command.make_context(prog_name, given) as context:
+            result = command.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return ConfigError.exit_code
+    except RelayError as error:
+        _show_trace()
+        click.echo(f"{prog_name}: {error}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo(f"{prog_name}: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except Exception as bug:  # noqa: BLE001 - the last place that can say something
+        return _unforeseen(prog_name, bug)
+    return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def _unforeseen(prog_name: str, bug: Exception) -> int:
+    """What is not in relay.errors: one line, without a stack trace unless asked for."""
+    if isinstance(bug, BrokenPipeError) and _output_is_closed():
+        return EXIT_PIPE_CLOSED
+    _show_trace()
+    what = " ".join(str(bug).split()) or "no message"
+    click.echo(
+        f"{prog_name}: sorry, this was not foreseen: {type(bug).__name__}: {what}"
+        f" ({TRACEBACK}=1 shows where)",
+        err=True,
+    )
+    return EXIT_BUG
+
+
+def _show_trace() -> None:
+    if os.environ.get(TRACEBACK) == "1":
+        traceback.print_exc()
+
+
+def _output_is_closed() -> bool:
+    """Whether it is stdout that broke, and not some connection; if so, silence it."""
+    try:
+        output = sys.stdout.fileno()
+    except OSError:
+        return False  # not a file: nothing that a reader could close
+    watch = select.poll()
+    watch.register(output, 0)
+    if not any(events & select.POLLERR for _, events in watch.poll(0)):
+        return False
+    # The interpreter flushes once more when it ends, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
+
+
+class Lazy(NamedTuple):
+    """A subcommand that is imported when it is used."""
+
+    target: str
+    """`module:attribute` of the click command."""
+    summary: str
+    """One line in the group's help, so that the help imports no command."""
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported one by one: `--help` and completion stay quick.
+
+    Args:
+        commands_at: name to Lazy, in the order of the help.
+        attributes: of click.Group.
+    """
+
+    def __init__(self, *, commands_at: Mapping[str, Lazy], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order given, which is that of the work."""
+        return [*self._commands_at, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command.
+
+        Raises:
+            MissingTool: a package that only this command needs is not installed.
+        """
+        lazy = self._commands_at.get(cmd_name)
+        if lazy is None:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = lazy.target.split(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as missing:
+            top = (missing.name or "").partition(".")[0]
+            if top in {"", "relay", "loader"}:
+                raise
+            raise MissingTool(
+                f"`{ctx.info_name} {cmd_name}` needs the Python package {top!r}",
+                "pip install 'block-relay[demo]'",
+            ) from missing
+        if not isinstance(found, click.Command):
+            raise TypeError(f"{lazy.target} is not a click command but {found!r}")
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands from their summaries, without importing them."""
+        del ctx
+        rows = [(name, lazy.summary) for name, lazy in self._commands_at.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

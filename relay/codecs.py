@@ -1,0 +1,93 @@
+"""How a producer's rows read: the codec of a table, for programs that are no relay.
+
+Receives an app's settings, gives a function from table name to codec. A table that the
+registry does not know is proposed to it here, so that its field numbers are fixed before the
+first relay starts; topics of the app that are missing are created. Never reads rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.catalogue import Catalogue
+from relay.columns import Origin, row_columns
+from relay.errors import ConfigError
+from relay.registry import Registry
+from relay.rowencoder import RowEncoder
+from relay.tables import Tables
+from relay.topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from relay.rowmessage import RowCodec
+    from relay.settings import Settings
+
+
+class Encoders:
+    """Rows of any table to their bytes.
+
+    Args:
+        codecs: table name to its codec, asked once per table.
+    """
+
+    def __init__(self, codecs: Callable[[str], RowCodec]) -> None:
+        self._codecs = codecs
+        self._known: dict[str, RowEncoder] = {}
+        self._lock = threading.Lock()
+
+    def of(self, table: str) -> RowEncoder:
+        """The table's encoder."""
+        with self._lock:
+            if table not in self._known:
+                self._known[table] = RowEncoder(self._codecs(table))
+            return self._known[table]
+
+    def encode_batch(self, table: str, batch: pa.RecordBatch) -> pa.BinaryArray:
+        """Rows of a batch, columns by name, converted as relay.columns says.
+
+        Raises:
+            ConfigError: an unknown column.
+            BadValue: a value that does not fit.
+        """
+        encoder = self.of(table)
+        encoder.check_names(batch.schema.names)
+        wire = row_columns(encoder.codec, batch, Origin(f"rows of {table}", 1))
+        return encoder.codec.encode_rows(wire)
+
+
+def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
+    """Codecs by table, from ClickHouse's columns and the schema registry.
+
+    The function given raises ConfigError for a table that ClickHouse does not have or whose
+    types rows cannot carry.
+
+    Raises:
+        ConfigError: the app's source is read as one bare row per message.
+        Unavailable: Kafka or ClickHouse did not answer.
+        Refused: one of them said no, or the source topic is not there.
+    """
+    if settings.source.framing != "batch":
+        raise ConfigError(
+            f"source.framing is {settings.source.framing!r}; this producer writes row batches",
+            "use another app's configuration, or source.framing = 'batch'",
+        )
+    topics = Topics(settings)
+    topics.ensure_own()
+    registry = Registry(settings.kafka, settings.app)
+    tables = Tables(Catalogue(settings.clickhouse), registry, topics, settings.loader.block_column)
+
+    def codec(table: str) -> RowCodec:
+        if not names.is_table_name(table):
+            raise ConfigError(f"not a table name: {table!r}", "write database.table")
+        tables.resolve({table})
+        found = tables.codec(table)
+        if isinstance(found, str):
+            raise ConfigError(found, f"create the table in ClickHouse ({settings.clickhouse.url})")
+        return found
+
+    return codec

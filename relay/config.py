@@ -1,0 +1,244 @@
+"""Reads the TOML file into Settings, or lists every problem in it at once.
+
+Receives a path, secrets from the environment and overrides from a command line; gives
+checked relay.settings.Settings. Asks no server; values of secrets appear in no message.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from relay import config_checks, kafka_settings
+from relay.errors import ConfigError
+from relay.settings import Settings
+
+SECRETS_FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
+    "RELAY_CLICKHOUSE_PASSWORD": ("clickhouse", "password"),
+    "RELAY_KAFKA_SASL_PASSWORD": ("kafka", "client", "sasl.password"),
+    "RELAY_KAFKA_SSL_KEY_PASSWORD": ("kafka", "client", "ssl.key.password"),
+}
+"""Environment variables that win over the file, so that it need hold no secret."""
+
+KeyPath = tuple[str | int, ...]
+Table = dict[str, Any]
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong."""
+
+    key: str
+    """Dotted, as TOML writes it."""
+    reason: str
+
+
+def load(path: Path, overrides: Mapping[str, object] | None = None) -> Settings:
+    """The settings in a file.
+
+    Relative paths in the file count from its directory, not from the process's.
+
+    Args:
+        path: of the TOML file.
+        overrides: dotted keys (`relay.member`) to values of a command line; they win.
+
+    Raises:
+        ConfigError: the file cannot be read, or everything that is wrong in it.
+    """
+    data = _read(path)
+    _take_environment(data)
+    for key, value in (overrides or {}).items():
+        _put(data, tuple(key.split(".")), value)
+    _resolve_paths(data, path.parent)
+    settings, problems = check(data)
+    if settings is None or problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        lines = [f"{count} in {path}:", *(f"  {p.key}: {p.reason}" for p in problems)]
+        raise ConfigError("\n".join(lines), f"mend them, then `relay config check {path}`")
+    return settings
+
+
+def check(data: Table) -> tuple[Settings | None, list[Problem]]:
+    """The settings (None if they cannot be made) and every problem, in the data's order."""
+    settings, found = _validate(data)
+    for path, reason in config_checks.find(data):
+        found.setdefault(path, []).append(reason)
+    if settings is not None and not found:
+        found = {path: [reason] for path, reason in config_checks.try_clients(settings)}
+    return settings, [
+        Problem(dotted(path), " or ".join(dict.fromkeys(reasons)))
+        for path, reasons in found.items()
+    ]
+
+
+def dotted(path: KeyPath) -> str:
+    """A key as TOML writes it: parts that are no bare keys in quotes."""
+    parts = [str(part) for part in path]
+    return ".".join(p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in parts)
+
+
+def is_secret(path: KeyPath) -> bool:
+    """Whether the value at this key must never be shown."""
+    return path in SECRETS_FROM_ENVIRONMENT.values() or (
+        path[:2] == ("kafka", "client") and path[-1] in kafka_settings.SECRETS
+    )
+
+
+# ---- the file
+
+
+def _read(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as missing:
+        raise ConfigError(
+            f"there is no file {path}", f"`relay config init > {path}` writes an example"
+        ) from missing
+    except OSError as refused:
+        raise ConfigError(
+            f"cannot read {path}: {refused.strerror}", "name a file that this user may read"
+        ) from refused
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        raise ConfigError(
+            f"{path} is not TOML in UTF-8: {wrong}", "mend that place; https://toml.io explains"
+        ) from wrong
+
+
+def _take_environment(data: Table) -> None:
+    for variable, path in SECRETS_FROM_ENVIRONMENT.items():
+        secret = os.environ.get(variable)
+        if secret:
+            _put(data, path, secret)
+            if variable == "RELAY_CLICKHOUSE_PASSWORD" and isinstance(data["clickhouse"], dict):
+                data["clickhouse"].pop("password_file", None)
+
+
+def _put(data: Table, path: KeyPath, value: object) -> None:
+    """Sets data[path], making tables on the way; what is no table is left for the check."""
+    table: Any = data
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            return
+    table[path[-1]] = value
+
+
+def _resolve_paths(data: Table, directory: Path) -> None:
+    for section, key in (("clickhouse", "password_file"), ("loader", "checkpoint")):
+        table = data.get(section)
+        if not isinstance(table, dict):
+            continue
+        value = table.get(key)
+        # A checkpoint may be a URL of a file system that Spark knows.
+        if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):
+            table[key] = str(directory.absolute() / value)
+
+
+# ---- pydantic's findings in this product's words
+
+
+def _validate(data: Table) -> tuple[Settings | None, dict[KeyPath, list[str]]]:
+    """Validates until nothing new shows.
+
+    A check over a whole section runs only when all its keys are right, so what is wrong
+    is taken out and the rest tried again; a key then missing was there before.
+    """
+    found: dict[KeyPath, list[str]] = {}
+    removed: set[KeyPath] = set()
+    rest = copy.deepcopy(data)
+    for name in ("kafka", "source", "clickhouse", "loader"):
+        rest.setdefault(name, {})  # so that its missing keys are named
+    while True:
+        try:
+            settings = Settings.model_validate(rest)
+        except ValidationError as errors:
+            details = errors.errors(include_url=False)
+        else:
+            return (None if found else settings), found
+        located = [(_path_in(rest, detail), detail) for detail in details]
+        fresh: dict[KeyPath, list[str]] = {}
+        for path, detail in located:
+            if path not in removed and path not in found:
+                fresh.setdefault(path, []).append(_reason(path, detail))
+        if not fresh:
+            return None, found
+        found.update(fresh)
+        removed.update(path for path in fresh if _take_out(rest, path))
+
+
+def _path_in(data: object, detail: ErrorDetails) -> KeyPath:
+    """The key in the file; pydantic appends names of its own, as of a union's members."""
+    location = detail["loc"]
+    if detail["type"] == "missing":
+        return location
+    for depth, part in enumerate(location):
+        if not isinstance(data, dict) or part not in data:
+            return location[:depth]
+        data = data[part]
+    return location
+
+
+def _take_out(data: Table, path: KeyPath) -> bool:
+    """Removes data[path]; False if it is not there. A whole section is not taken out."""
+    table: Any = data
+    for part in path[:-1]:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not path or not isinstance(table, dict) or path[-1] not in table:
+        return False
+    if len(path) == 1 and isinstance(table[path[-1]], dict) and path[-1] in Settings.model_fields:
+        return False
+    del table[path[-1]]
+    return True
+
+
+def _reason(path: KeyPath, detail: ErrorDetails) -> str:
+    if detail["type"] == "missing":
+        return "missing, and it has no default"
+    if detail["type"] == "extra_forbidden":
+        meant = _did_you_mean(path)
+        return f"unknown key; did you mean {meant}?" if meant else "unknown key"
+    if path[:2] == ("kafka", "client") and len(path) == 3:
+        return "should be text, a number or true or false"
+    value = detail["input"]
+    said = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
+    if isinstance(value, dict):
+        return said  # a check over a whole section, which names its keys
+    if detail["type"] in {"model_type", "dict_type", "model_attributes_type"}:
+        return f"should be a table, not a single value ({type(value).__name__})"
+    if is_secret(path) or detail["type"] == "value_error":
+        return said
+    return f"{said}, not {value!r}"
+
+
+def _did_you_mean(path: KeyPath) -> str | None:
+    """The known key nearest to an unknown one: of its own section first, then of any."""
+    known = [p for p in known_keys() if "*" not in p]
+    siblings = {str(p[-1]): p for p in known if p[:-1] == path[:-1]}
+    anywhere = {str(p[-1]): p for p in known}
+    for names in (siblings, anywhere):
+        near = difflib.get_close_matches(str(path[-1]), names, n=1)
+        if near:
+            return dotted(names[near[0]])
+    return None
+
+
+def known_keys(model: type[BaseModel] = Settings, prefix: KeyPath = ()) -> Iterator[KeyPath]:
+    """Every key a file may hold, `*` for names the user chooses, in the model's order."""
+    for name, field in model.model_fields.items():
+        path = (*prefix, name)
+        yield path
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from known_keys(annotation, path)
+            continue
+        for inner in get_args(annotation):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from known_keys(inner, (*path, "*"))

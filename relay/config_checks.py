@@ -1,0 +1,149 @@
+"""What is wrong in a configuration beyond types and ranges: names, addresses, refused settings.
+
+Receives the file's raw data (it may be wrong in other ways too) or finished settings,
+gives (key, reason) pairs. Asks no server.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from relay import kafka_settings, names
+from relay.settings import Settings
+
+Found = tuple[tuple[str, ...], str]
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+# A trial client's warnings (no brokers configured) are of no interest.
+_SILENT = logging.getLogger("relay.trial")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+def find(data: dict[str, Any]) -> Iterator[Found]:
+    """Every problem that the values show by themselves."""
+    for path, problem in (
+        (("kafka", "bootstrap"), _bootstrap),
+        (("source", "topic"), lambda topic: _topic(topic, data.get("app"))),
+        (("clickhouse", "url"), _url),
+        (("clickhouse", "password_file"), _password_file),
+        (("loader", "database"), _identifier),
+        (("loader", "block_column"), _identifier),
+    ):
+        value = _text_at(data, path)
+        reason = None if value is None else problem(value)
+        if reason is not None:
+            yield path, reason
+    clickhouse = data.get("clickhouse")
+    if isinstance(clickhouse, dict) and {"password", "password_file"} <= clickhouse.keys():
+        yield ("clickhouse", "password_file"), "give either this or password, not both"
+    yield from _client(data)
+
+
+def _text_at(data: dict[str, Any], path: tuple[str, str]) -> str | None:
+    section = data.get(path[0])
+    value = section.get(path[1]) if isinstance(section, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _bootstrap(value: str) -> str | None:
+    for broker in value.split(","):
+        match = _HOST_PORT.fullmatch(broker.strip())
+        if match is None or not 0 < int(match[2]) < 65536:
+            return f"should be host:port, separated by commas; {broker.strip()!r} is not"
+    return None
+
+
+def _topic(topic: str, app: object) -> str | None:
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        return f"not a topic name: {topic!r}"
+    if isinstance(app, str):
+        own = {names.journal_topic(app), names.dead_topic(app), names.schemas_topic(app)}
+        if topic in own or topic.startswith(f"{app}.blocks."):
+            return f"{topic!r} is a topic that the relay writes; it would read its own output"
+    return None
+
+
+def _url(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as wrong:
+        return f"not a URL: {wrong}"
+    if parts.username is not None or parts.password is not None:
+        return (
+            "holds a user or a password, which logs would show; use clickhouse.user and "
+            "clickhouse.password_file"
+        )
+    if parts.scheme in {"http", "https"} and (not parts.hostname or port == 0):
+        return f"names no host and port: {url!r}"
+    return None
+
+
+def _password_file(path: str) -> str | None:
+    try:
+        Path(path).read_text(encoding="utf-8")
+    except OSError as refused:
+        return f"cannot read {path}: {refused.strerror}"
+    except UnicodeDecodeError:
+        return f"{path} is not UTF-8"
+    return None
+
+
+def _identifier(name: str) -> str | None:
+    if names.is_table_name(f"x.{name}"):
+        return None
+    return f"should be letters, digits and _, not beginning with a digit, not {name!r}"
+
+
+def _client(data: dict[str, Any]) -> Iterator[Found]:
+    """Settings passed through to librdkafka: refused, unknown, or of a wrong value."""
+    kafka = data.get("kafka")
+    client = kafka.get("client") if isinstance(kafka, dict) else None
+    if not isinstance(client, dict):
+        return
+    for key, value in client.items():
+        if not isinstance(value, str | int | float):
+            continue  # the type is reported already
+        refused = kafka_settings.refusal(key, value)
+        reason = refused or _complaint(Producer, {key: value})
+        # What makes sense only together with others is for try_clients.
+        if reason is not None and not reason.startswith("Failed to create"):
+            yield ("kafka", "client", key), reason
+
+
+_NOT_TRIED = {"bootstrap.servers", "logger"}
+
+
+def try_clients(settings: Settings) -> Iterator[Found]:
+    """What librdkafka says to the settings all together; connects to nothing."""
+    for kind, client in (
+        (Consumer, kafka_settings.consumer(settings)),
+        (Producer, kafka_settings.producer(settings)),
+        (Consumer, kafka_settings.reader(settings.kafka)),
+        (Producer, kafka_settings.plain_producer(settings.kafka)),
+    ):
+        reason = _complaint(kind, {k: v for k, v in client.items() if k not in _NOT_TRIED})
+        if reason is not None:
+            yield ("kafka", "client"), reason
+            return
+
+
+def _complaint(kind: Callable[..., object], client: dict[str, Any]) -> str | None:
+    """The objection of librdkafka; a client without brokers connects to nothing."""
+    try:
+        kind(client, logger=_SILENT)
+    except KafkaException as refused:
+        return str(refused.args[0].str()).strip()
+    except (TypeError, ValueError, AttributeError) as wrong:
+        return str(wrong)
+    return None

@@ -1,0 +1,137 @@
+"""What a poll adds to the buffers, and what a transaction takes out of them.
+
+Receives arrivals and seal results; gives partitions. Every message of a table is
+in exactly one block, because blocks are formed in order from offsets at or above
+the table's mark, and the mark moves in the transaction that shows the block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from relay.core.records import Arrival, JournalRecord, Mark, SealResult
+from relay.core.state import Buffer, Partition, Seal
+
+
+def passed_over(partition: Partition, arrival: Arrival) -> int:
+    """How many of the arrival's messages are in blocks already: those before the mark."""
+    mark = partition.marks.get(arrival.table)
+    return 0 if mark is None else bisect_left(arrival.offsets, mark)
+
+
+def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> Buffer:
+    """The buffer with the arrival's messages from `skip` on (at least one)."""
+    messages = len(arrival.offsets) - skip
+    # In proportion where some are passed over: rows and bytes only decide when to seal.
+    rows = arrival.rows * messages // len(arrival.offsets)
+    size = arrival.bytes * messages // len(arrival.offsets)
+    if buffer is None:
+        return Buffer(
+            arrival.offsets[skip],
+            arrival.offsets[-1] + 1,
+            messages,
+            rows,
+            size,
+            now_ms,
+            arrival.first_timestamp_ms,
+        )
+    if arrival.offsets[skip] < buffer.next_offset:
+        raise AssertionError(
+            f"offset {arrival.offsets[skip]} of {arrival.table} came after "
+            f"{buffer.next_offset - 1}: a partition is read in order"
+        )
+    return replace(
+        buffer,
+        next_offset=arrival.offsets[-1] + 1,
+        messages=buffer.messages + messages,
+        rows=buffer.rows + rows,
+        bytes=buffer.bytes + size,
+    )
+
+
+def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
+    """The partition after a poll returned these offsets of it."""
+    if offsets[0] < partition.position:
+        raise AssertionError(
+            f"polled offset {offsets[0]} is before the position {partition.position}"
+        )
+    return replace(partition, position=offsets[-1] + 1, polled=(*partition.polled, offsets))
+
+
+def without(partition: Partition, seals: Iterable[Seal], now_ms: int) -> Partition:
+    """The partition once these of its buffers are in blocks: marks, floor and count moved on."""
+    marks = dict(partition.marks)
+    buffers = dict(partition.buffers)
+    for seal in seals:
+        del buffers[seal.table]
+        marks[seal.table] = seal.buffer.next_offset
+    floor = min((b.first_offset for b in buffers.values()), default=partition.position)
+    counted, polled = _count_before(partition.polled, floor)
+    flushed = not buffers
+    return replace(
+        partition,
+        n=partition.n + 1,
+        floor=floor,
+        marks={table: offset for table, offset in marks.items() if offset > floor},
+        buffers=buffers,
+        polled=polled,
+        count=partition.count + counted,
+        flushed_at_ms=now_ms if flushed else partition.flushed_at_ms,
+        fresh=False,
+    )
+
+
+def journal_record(
+    index: int, before: Partition, after: Partition, results: Sequence[SealResult]
+) -> JournalRecord:
+    """What the journal says of `before` becoming `after`."""
+    return JournalRecord(
+        partition=index,
+        source_topic_id=after.source_topic_id,
+        epoch=after.epoch,
+        n=after.n,
+        previous_floor=before.floor,
+        floor=after.floor,
+        position=after.position,
+        marks=tuple(Mark(table, offset) for table, offset in sorted(after.marks.items())),
+        results=tuple(results),
+        reference=after.reference,
+        count=after.count,
+        flush_point=_at_flush_point(after),
+    )
+
+
+def settled(partition: Partition) -> Partition:
+    """The partition once its record is committed: a flush point becomes the reference."""
+    if not _at_flush_point(partition):
+        return partition
+    return replace(partition, reference=partition.floor, count=0)
+
+
+def _at_flush_point(partition: Partition) -> bool:
+    """Whether blocks hold exactly the messages before the floor, so that counts must meet.
+
+    With empty buffers floor = position; but after a take-over the position may still lie
+    before a mark, and then a block holds messages beyond it.
+    """
+    return partition.floor == partition.position and not partition.marks
+
+
+def _count_before(
+    polled: tuple[Sequence[int], ...], floor: int
+) -> tuple[int, tuple[Sequence[int], ...]]:
+    """How many polled offsets lie before the floor, and the others."""
+    counted = 0
+    kept: list[Sequence[int]] = []
+    for offsets in polled:
+        if offsets[-1] < floor:
+            counted += len(offsets)
+        elif offsets[0] >= floor:
+            kept.append(offsets)
+        else:
+            cut = bisect_left(offsets, floor)
+            counted += cut
+            kept.append(offsets[cut:])
+    return counted, tuple(kept)

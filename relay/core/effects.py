@@ -1,0 +1,125 @@
+"""What the relay can ask for.
+
+At most one effect of a step is answered by a further event, and it is the last:
+so a failure never leaves later effects of the same step half done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from relay.core.records import Arrival, CommittedOffset, JournalRecord
+from relay.core.state import Seal
+
+
+class StopKind(Enum):
+    """Which error of relay.errors ends the process."""
+
+    CONTRACT_BROKEN = auto()
+    FENCED = auto()
+    REFUSED = auto()
+    UNAVAILABLE = auto()
+    CONFIG = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class StopError:
+    """Why the relay ends by itself, for people."""
+
+    kind: StopKind
+    message: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Hold the messages of this arrival, but for the first `skip`, in the table's buffer."""
+
+    arrival: Arrival
+    skip: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Forget everything held for these partitions."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Poll this partition from `offset` on."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTruth:
+    """Read committed floor, journal record, topic id and bounds; answered by TruthRead."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Take the consumer group's metadata, then begin a transaction; answered by Begun.
+
+    Attributes:
+        tables: whose buffers it will seal; their row messages have to be known first.
+    """
+
+    tables: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Turn the held messages into chunks and dead letters; answered by Produced."""
+
+    seals: tuple[Seal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJournal:
+    """Answered by JournalWritten."""
+
+    records: tuple[JournalRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffsets:
+    """Floors and metadata per partition into the transaction; answered by OffsetsSent."""
+
+    offsets: Mapping[int, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Answered by Committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Answered by Aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """New producer, same transactional id, init_transactions; answered by Replaced."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Leave the group and end; `error` is None after a wanted stop."""
+
+    error: StopError | None
+
+
+Effect = (
+    Keep | Drop | Seek | ReadTruth | Begin | Produce | WriteJournal | SendOffsets
+    | Commit | Abort | Replace | Exit
+)  # fmt: skip

@@ -1,0 +1,120 @@
+"""What can happen to the relay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from relay.core.records import Arrival, Found, SealResult
+
+
+class Failure(Enum):
+    """What the caller of a client must do about an error; relay.kafka classifies."""
+
+    ABORT = auto()
+    """The transaction cannot commit, and the broker says so: abort it."""
+    UNKNOWN = auto()
+    """The outcome is not known, or the producer is unusable: replace it, read the truth."""
+    FENCED = auto()
+    """Another process holds this identity."""
+    REFUSED = auto()
+    """Rights or topics are missing: no retry will help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The group gave these source partitions to this member."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """These source partitions are going, or (lost) gone."""
+
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TruthRead:
+    """Answer to ReadTruth."""
+
+    found: tuple[Found, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """One poll, perhaps empty: `arrivals`, and per partition all offsets it returned."""
+
+    now_ms: int
+    arrivals: tuple[Arrival, ...] = ()
+    offsets: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanged:
+    """The row messages of these tables changed: seal what was read under the old ones."""
+
+    tables: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """SIGTERM or SIGINT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Answer to Begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Answer to Produce: every chunk and dead letter is acknowledged."""
+
+    results: tuple[SealResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalWritten:
+    """Answer to WriteJournal: offset of each partition's record."""
+
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsSent:
+    """Answer to SendOffsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Answer to Commit. `clean`: no transport error or timeout was seen since Begin."""
+
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Answer to Abort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Answer to Replace: the new producer's init_transactions has returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Answer to any effect that did not succeed."""
+
+    kind: Failure
+    why: str
+
+
+Event = (
+    Assigned | Revoked | TruthRead | Polled | SchemaChanged | StopRequested
+    | Begun | Produced | JournalWritten | OffsetsSent | Committed | Aborted | Replaced | Failed
+)  # fmt: skip

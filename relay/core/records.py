@@ -1,0 +1,108 @@
+"""What events and effects speak of: messages that arrived, blocks, journal records, found truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.core.state import Seal
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Messages of `table` before `offset` are in blocks or dead letters."""
+
+    table: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealedBlock:
+    """What became of a seal whose buffer held at least one good row."""
+
+    topic: str
+    first_offset: int
+    next_offset: int
+    chunks: int
+    messages: int
+    rows: int
+    row_bytes: int
+    crc32c: int
+    schema_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealResult:
+    """Outcome of one seal: a block, dead letters, or both."""
+
+    seal: Seal
+    block: SealedBlock | None
+    dead_messages: int = 0
+    dead_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """One source partition's part of a transaction; `Commit` in records.proto."""
+
+    partition: int
+    source_topic_id: str
+    epoch: int
+    n: int
+    previous_floor: int
+    floor: int
+    position: int
+    marks: tuple[Mark, ...]
+    results: tuple[SealResult, ...]
+    reference: int
+    count: int
+    flush_point: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A floor in the consumer group, with the metadata that names its journal record."""
+
+    floor: int
+    n: int
+    journal_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the brokers say of one source partition at take-over.
+
+    Attributes:
+        committed: None where the group has no offset for it.
+        record: the journal record at `committed.journal_offset`; None where there is none.
+        later_records: visible journal records behind it, and the last of them.
+        start_offset: where a partition never committed begins; None: nobody chose.
+    """
+
+    partition: int
+    committed: CommittedOffset | None
+    record: JournalRecord | None
+    later_records: int
+    source_topic_id: str
+    log_start: int
+    log_end: int
+    start_offset: int | None
+    last_record: JournalRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Messages of one table from one source partition out of one poll, ascending.
+
+    Attributes:
+        rows: in all of them, estimated: it only decides when a buffer is full.
+        bytes: of all their values.
+        first_timestamp_ms: of the first one's record.
+    """
+
+    partition: int
+    table: str
+    offsets: Sequence[int]
+    rows: int
+    bytes: int
+    first_timestamp_ms: int = 0

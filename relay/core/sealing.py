@@ -1,0 +1,129 @@
+"""Which buffers are sealed now, and why.
+
+Receives the state and the time that came with the last poll; gives seals. Where
+the boundary falls is free to depend on time: what counts afterwards is the
+boundary that was committed, which nobody computes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relay.core.state import Buffer, Limits, Partition, RelayState, Seal, SealReason
+from relay.names import BlockId
+
+Key = tuple[int, str]
+
+
+def seals_due(state: RelayState) -> tuple[Seal, ...]:
+    """Seals in order of partition and first offset; empty while nothing is due."""
+    due: dict[Key, SealReason] = {}
+    for index, partition in state.partitions.items():
+        due.update(_forced(state, index, partition))
+        for table, buffer in partition.buffers.items():
+            reason = _full(buffer, state.limits)
+            if reason is not None:
+                due.setdefault((index, table), reason)
+        due.update(_beyond_reread(state.limits, index, partition, due))
+    due.update(_beyond_memory(state, due))
+    due.update(_aged(state, due))
+    return tuple(_seal(state, key, due[key]) for key in sorted(due, key=lambda k: _order(state, k)))
+
+
+def refill(state: RelayState, now_ms: int) -> float:
+    """Tokens for seals by age after the time since the last event; at most one second's worth."""
+    rate = state.limits.max_per_second
+    elapsed_s = max(0, now_ms - state.now_ms) / 1000
+    return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
+
+
+def flush_due(state: RelayState, partition: Partition) -> bool:
+    """Whether a forced flush point is due: all buffers are sealed and floor = position."""
+    return (
+        state.stopping
+        or len(partition.buffers) > state.limits.max_buffers
+        or (
+            state.now_ms - partition.flushed_at_ms >= state.limits.flush_point_interval_ms
+            and partition.position > partition.reference
+        )
+    )
+
+
+def _forced(
+    state: RelayState, index: int, partition: Partition
+) -> Iterator[tuple[Key, SealReason]]:
+    if flush_due(state, partition):
+        reason = SealReason.STOP if state.stopping else SealReason.FLUSH
+        yield from (((index, table), reason) for table in partition.buffers)
+    else:
+        changed = state.schema_changed.intersection(partition.buffers)
+        yield from (((index, table), SealReason.SCHEMA) for table in changed)
+
+
+def _full(buffer: Buffer, limits: Limits) -> SealReason | None:
+    if buffer.bytes >= limits.max_bytes:
+        return SealReason.BYTES
+    if buffer.rows >= limits.max_rows:
+        return SealReason.ROWS
+    return None
+
+
+def _beyond_reread(
+    limits: Limits, index: int, partition: Partition, due: dict[Key, SealReason]
+) -> Iterator[tuple[Key, SealReason]]:
+    """Oldest buffers first, until a crash would read again no more than max_reread offsets."""
+    left = [(b.first_offset, t) for t, b in partition.buffers.items() if (index, t) not in due]
+    for first_offset, table in sorted(left):
+        if partition.position - first_offset <= limits.max_reread:
+            return
+        yield (index, table), SealReason.REREAD
+
+
+def _beyond_memory(
+    state: RelayState, due: dict[Key, SealReason]
+) -> Iterator[tuple[Key, SealReason]]:
+    """Largest buffers first, until what stays in memory is within the bound."""
+    left = sorted(
+        (buffer.bytes, index, table)
+        for index, partition in state.partitions.items()
+        for table, buffer in partition.buffers.items()
+        if (index, table) not in due
+    )
+    held = sum(size for size, _, _ in left)
+    while left and held > state.limits.max_buffer_bytes:
+        size, index, table = left.pop()
+        held -= size
+        yield (index, table), SealReason.MEMORY
+
+
+def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, SealReason]]:
+    """Buffers past their age, as many as max_per_second leaves room for.
+
+    Weighed by bytes times age: busy tables go first, and a quiet one is stretched
+    but never for ever.
+    """
+    aged: list[tuple[int, Key]] = []
+    for index, partition in state.partitions.items():
+        for table, buffer in partition.buffers.items():
+            age_ms = state.now_ms - buffer.opened_at_ms
+            if (index, table) not in due and age_ms >= _max_age_ms(state.limits, table):
+                aged.append((buffer.bytes * max(age_ms, 1), (index, table)))
+    room = max(0, int(state.tokens) - len(due))
+    for _, key in sorted(aged, reverse=True)[:room]:
+        yield key, SealReason.AGE
+
+
+def _max_age_ms(limits: Limits, table: str) -> int:
+    return limits.table_max_age_ms.get(table, limits.max_age_ms)
+
+
+def _order(state: RelayState, key: Key) -> tuple[int, int]:
+    return key[0], state.partitions[key[0]].buffers[key[1]].first_offset
+
+
+def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
+    index, table = key
+    partition = state.partitions[index]
+    buffer = partition.buffers[table]
+    block_id = BlockId(state.limits.app, table, index, partition.epoch, buffer.first_offset)
+    return Seal(index, table, str(block_id), reason, buffer)

@@ -1,0 +1,162 @@
+"""What the relay knows: values only, replaced and never changed in place.
+
+Offsets are half-open: `first_offset` is included, `next_offset` is one past the last.
+Times are Unix milliseconds that came in with an event; nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class Phase(Enum):
+    """Where the process stands with its transaction."""
+
+    READY = auto()
+    """No transaction is open."""
+    BEGINNING = auto()
+    """Begin was asked for; group metadata is taken there."""
+    PRODUCING = auto()
+    """Chunks and dead letters are on their way."""
+    JOURNALLING = auto()
+    """All of those are acknowledged; journal records are on their way."""
+    SENDING_OFFSETS = auto()
+    """Journal offsets are known; floors go into the transaction."""
+    COMMITTING = auto()
+    """Everything is in the transaction; its end was asked for."""
+    ABORTING = auto()
+    """The transaction is to end without effect."""
+    REPLACING = auto()
+    """A new producer under the same transactional id ends whatever the old one left."""
+    STOPPED = auto()
+    """Nothing will be done any more."""
+
+
+class SealReason(Enum):
+    """Why a buffer became a block; stands in the journal."""
+
+    BYTES = "bytes"
+    ROWS = "rows"
+    AGE = "age"
+    SCHEMA = "schema"
+    MEMORY = "memory"
+    REREAD = "reread"
+    FLUSH = "flush"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When buffers are sealed; the names and units of relay.settings."""
+
+    app: str
+    max_bytes: int
+    max_rows: int
+    max_age_ms: int
+    table_max_age_ms: Mapping[str, int]
+    max_per_second: float
+    commit_interval_ms: int
+    max_buffer_bytes: int
+    max_reread: int
+    flush_point_interval_ms: int
+    max_buffers: int = 4096
+    """Buffers of one source partition; a flood of invented table names forces a flush point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Each guard can be taken away by a test, to prove that its absence is noticed.
+
+    Production has no way to set these: relay.run builds the default.
+    """
+
+    epoch_bump_after_unknown: bool = True
+    abort_on_revoke: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Messages of one table from one source partition, not yet in any block."""
+
+    first_offset: int
+    next_offset: int
+    messages: int
+    rows: int
+    bytes: int
+    opened_at_ms: int
+    first_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One source partition that this member owns.
+
+    Attributes:
+        floor: first offset not yet wholly in blocks; committed to the group.
+        position: next source offset to poll.
+        marks: per table, those above the floor.
+        polled: ascending offsets of the messages from the floor to the position, by poll.
+        reference: the last flush point; `count` messages since it lie before the floor.
+        fresh: nothing was ever committed; the first transaction records where it began.
+    """
+
+    epoch: int
+    n: int
+    floor: int
+    position: int
+    source_topic_id: str
+    reference: int
+    count: int
+    flushed_at_ms: int
+    fresh: bool = False
+    marks: Mapping[str, int] = field(default_factory=dict)
+    buffers: Mapping[str, Buffer] = field(default_factory=dict)
+    polled: tuple[Sequence[int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A buffer on its way to become a block."""
+
+    partition: int
+    table: str
+    block_id: str
+    reason: SealReason
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What the open transaction holds: the seals, and the partitions as they will be."""
+
+    seals: tuple[Seal, ...]
+    partitions: frozenset[int]
+    after: Mapping[int, Partition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayState:
+    """The whole relay process.
+
+    Attributes:
+        partitions: owned, with their truth known.
+        pending: owned, while their committed truth is being read.
+        failures: producers replaced since the last committed transaction.
+        tokens: blocks that may be sealed by age now (see relay.core.sealing).
+        schema_changed: tables whose buffers have to be sealed next.
+    """
+
+    limits: Limits
+    guards: Guards = Guards()
+    phase: Phase = Phase.READY
+    partitions: Mapping[int, Partition] = field(default_factory=dict)
+    pending: frozenset[int] = frozenset()
+    transaction: Transaction | None = None
+    now_ms: int = 0
+    committed_at_ms: int = 0
+    tokens: float = 0.0
+    failures: int = 0
+    stopping: bool = False
+    schema_changed: frozenset[str] = frozenset()

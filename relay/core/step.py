@@ -1,0 +1,341 @@
+"""The relay's transitions. Everything that changes its state lives in this file.
+
+Theory of operation. Buffers fill from polls. When one is due, a transaction goes
+through BEGINNING → PRODUCING → JOURNALLING → SENDING_OFFSETS → COMMITTING, each
+left by the answer to the one effect asked for. Whatever goes wrong ends in one
+place: the transaction is aborted, or the producer is replaced where that is not
+certain; then all buffers are dropped, the committed truth is read again, and the
+partitions are polled from their floors. Nothing is ever replayed from memory.
+
+    READY ─► BEGINNING ─► PRODUCING ─► JOURNALLING ─► SENDING_OFFSETS ─► COMMITTING ─► READY
+                │             │            │                │               │
+                └─────────────┴── failed, revoked ──────────┴───────────────┤
+                                      ▼                                     ▼ unknown
+                                  ABORTING ───────────────────────────► REPLACING
+                                      └──► READY (truth read again) ◄──────┘
+
+Rule: an event that the table below does not allow in the phase raises, and the
+state stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.buffering import (
+    advance,
+    append,
+    journal_record,
+    passed_over,
+    settled,
+    without,
+)
+from relay.core.records import CommittedOffset, SealResult
+from relay.core.sealing import flush_due, refill, seals_due
+from relay.core.state import Buffer, Phase, RelayState, Transaction
+from relay.core.takeover import take_over
+
+Step = tuple[RelayState, tuple[ef.Effect, ...]]
+
+MAX_FAILURES = 5
+"""Producers replaced in a row without one commit, before the process gives up and says so.
+
+One is normal after any broker fault, a second after a coordinator moves; five mean that
+a restart by the supervisor, with its back-off, is the better loop.
+"""
+
+IN_TRANSACTION = frozenset(
+    {Phase.BEGINNING, Phase.PRODUCING, Phase.JOURNALLING, Phase.SENDING_OFFSETS, Phase.COMMITTING}
+)
+
+
+class IllegalEventError(AssertionError):
+    """An event that cannot happen in this phase: a bug of the caller."""
+
+
+def step(state: RelayState, event: ev.Event) -> Step:
+    """What the relay becomes and asks for, after `event`.
+
+    Raises:
+        IllegalEventError: the event is not allowed in the state's phase.
+    """
+    handler = TRANSITIONS.get((state.phase, type(event)))
+    if handler is None:
+        raise IllegalEventError(f"cannot handle {type(event).__name__} in phase {state.phase.name}")
+    return handler(state, event)
+
+
+# ---- ownership ----------------------------------------------------------------------------
+
+
+def _assigned(state: RelayState, event: ev.Assigned) -> Step:
+    """Read the truth of partitions that are new here; those still owned are left alone."""
+    fresh = event.partitions - state.partitions.keys()
+    state = replace(state, pending=state.pending | fresh)
+    return (state, (ef.ReadTruth(fresh),)) if fresh else (state, ())
+
+
+def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
+    partitions = dict(state.partitions)
+    seeks: list[ef.Effect] = []
+    for found in event.found:
+        if found.partition not in state.pending:
+            continue  # revoked while its truth was read
+        taken = take_over(found, event.now_ms)
+        if isinstance(taken, ef.StopError):
+            return _exit(state, taken)
+        partitions[found.partition] = taken
+        seeks.append(ef.Seek(found.partition, taken.floor))
+    read = frozenset(found.partition for found in event.found)
+    state = replace(
+        state,
+        partitions=partitions,
+        pending=state.pending - read,
+        now_ms=max(state.now_ms, event.now_ms),
+    )
+    return state, tuple(seeks)
+
+
+def _revoked(state: RelayState, event: ev.Revoked) -> Step:
+    if not state.guards.abort_on_revoke:
+        return state, ()
+    state = replace(
+        state,
+        partitions={p: v for p, v in state.partitions.items() if p not in event.partitions},
+        pending=state.pending - event.partitions,
+    )
+    drop = ef.Drop(event.partitions)
+    if state.phase in IN_TRANSACTION:
+        return replace(state, phase=Phase.ABORTING, transaction=None), (drop, ef.Abort())
+    return state, (drop,)
+
+
+# ---- forming blocks -----------------------------------------------------------------------
+
+
+def _polled(state: RelayState, event: ev.Polled) -> Step:
+    partitions = dict(state.partitions)
+    keeps: list[ef.Effect] = []
+    grown: dict[int, dict[str, Buffer]] = {}
+    for arrival in event.arrivals:
+        partition = partitions.get(arrival.partition)
+        if partition is None:
+            continue  # polled before a revoke that is already handled
+        skip = passed_over(partition, arrival)
+        if skip < len(arrival.offsets):
+            if arrival.partition not in grown:
+                grown[arrival.partition] = dict(partition.buffers)
+            buffers = grown[arrival.partition]
+            buffers[arrival.table] = append(buffers.get(arrival.table), arrival, skip, event.now_ms)
+            keeps.append(ef.Keep(arrival, skip))
+    for index, offsets in event.offsets.items():
+        if index in partitions:
+            moved = advance(partitions[index], offsets)
+            partitions[index] = replace(moved, buffers=grown.get(index, moved.buffers))
+    tokens = refill(state, event.now_ms)
+    now_ms = max(state.now_ms, event.now_ms)
+    state = replace(state, partitions=partitions, tokens=tokens, now_ms=now_ms)
+    state, begin = _begin_if_due(state)
+    return state, (*keeps, *begin)
+
+
+def _schema_changed(state: RelayState, event: ev.SchemaChanged) -> Step:
+    state = replace(state, schema_changed=state.schema_changed | event.tables)
+    return _begin_if_due(state, at_once=True)
+
+
+def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
+    state = replace(state, stopping=True)
+    if state.phase is not Phase.READY:
+        return state, ()
+    state, effects = _begin_if_due(state, at_once=True)
+    return (state, effects) if effects else _exit(state, None)
+
+
+def _begin_if_due(state: RelayState, *, at_once: bool = False) -> Step:
+    early = state.now_ms - state.committed_at_ms < state.limits.commit_interval_ms
+    if early and not (at_once or state.stopping):
+        return state, ()
+    seals = seals_due(state)
+    touched = {seal.partition for seal in seals}
+    for index, partition in state.partitions.items():
+        moved = partition.position > partition.floor
+        if partition.fresh or (moved and flush_due(state, partition)):
+            touched.add(index)
+    state = replace(state, schema_changed=frozenset())
+    if not touched:
+        return state, ()
+    transaction = Transaction(seals, frozenset(touched))
+    tables = frozenset(seal.table for seal in seals)
+    return replace(state, phase=Phase.BEGINNING, transaction=transaction), (ef.Begin(tables),)
+
+
+# ---- the transaction, answer by answer ------------------------------------------------------
+
+
+def _begun(state: RelayState, _: ev.Begun) -> Step:
+    return replace(state, phase=Phase.PRODUCING), (ef.Produce(_open(state).seals),)
+
+
+def _produced(state: RelayState, event: ev.Produced) -> Step:
+    transaction = _open(state)
+    if tuple(result.seal for result in event.results) != transaction.seals:
+        raise AssertionError("every seal has exactly one result, in order")
+    after = {}
+    records = []
+    for index in sorted(transaction.partitions):
+        results = [r for r in event.results if r.seal.partition == index]
+        for result in results:
+            _check_counts(result)
+        before = state.partitions[index]
+        after[index] = without(before, (r.seal for r in results), state.now_ms)
+        records.append(journal_record(index, before, after[index], results))
+    state = replace(state, phase=Phase.JOURNALLING, transaction=replace(transaction, after=after))
+    return state, (ef.WriteJournal(tuple(records)),)
+
+
+def _check_counts(result: SealResult) -> None:
+    good = result.block.messages if result.block else 0
+    if good + result.dead_messages != result.seal.buffer.messages:
+        raise AssertionError(
+            f"{result.seal.block_id}: {good} messages in the block and {result.dead_messages} "
+            f"dead are not the {result.seal.buffer.messages} of the buffer"
+        )
+
+
+def _journal_written(state: RelayState, event: ev.JournalWritten) -> Step:
+    offsets = {
+        index: CommittedOffset(partition.floor, partition.n, event.offsets[index])
+        for index, partition in _open(state).after.items()
+    }
+    return replace(state, phase=Phase.SENDING_OFFSETS), (ef.SendOffsets(offsets),)
+
+
+def _offsets_sent(state: RelayState, _: ev.OffsetsSent) -> Step:
+    return replace(state, phase=Phase.COMMITTING), (ef.Commit(),)
+
+
+def _committed(state: RelayState, event: ev.Committed) -> Step:
+    transaction = _open(state)
+    partitions = dict(state.partitions)
+    partitions.update({i: settled(p) for i, p in transaction.after.items()})
+    state = replace(
+        state,
+        phase=Phase.READY,
+        partitions=partitions,
+        transaction=None,
+        committed_at_ms=state.now_ms,
+        failures=0,
+        tokens=max(-state.limits.max_per_second, state.tokens - len(transaction.seals)),
+    )
+    if not event.clean and state.guards.epoch_bump_after_unknown:
+        # The answer may belong to a request that was sent twice; the copy still under way
+        # could end a later transaction of this producer epoch. A new epoch makes it harmless.
+        return _replace(state, "transport error inside a transaction that committed")
+    return _exit(state, None) if state.stopping else (state, ())
+
+
+# ---- what goes wrong ------------------------------------------------------------------------
+
+
+def _failed(state: RelayState, event: ev.Failed) -> Step:
+    match event.kind:
+        case ev.Failure.FENCED:
+            return _exit(state, _fenced(event.why))
+        case ev.Failure.REFUSED:
+            return _exit(state, _refused(event.why))
+        case ev.Failure.ABORT if state.phase in IN_TRANSACTION:
+            return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
+        case ev.Failure.ABORT | ev.Failure.UNKNOWN:
+            if state.phase in IN_TRANSACTION and not state.guards.epoch_bump_after_unknown:
+                return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
+            return _replace(state, event.why)
+
+
+def _replace(state: RelayState, why: str) -> Step:
+    if state.failures >= MAX_FAILURES:
+        return _exit(state, _gave_up(state.failures, why))
+    state = replace(state, phase=Phase.REPLACING, transaction=None, failures=state.failures + 1)
+    return state, (ef.Replace(why),)
+
+
+def _recover(state: RelayState, _: ev.Event) -> Step:
+    """Nothing of the ended transaction is trusted: drop all, read the committed truth again."""
+    owned = frozenset(state.partitions) | state.pending
+    state = replace(state, phase=Phase.READY, partitions={}, pending=owned, transaction=None)
+    if state.stopping:
+        return _exit(state, None)
+    return (state, (ef.Drop(owned), ef.ReadTruth(owned))) if owned else (state, ())
+
+
+def _exit(state: RelayState, error: ef.StopError | None) -> Step:
+    return replace(state, phase=Phase.STOPPED, transaction=None), (ef.Exit(error),)
+
+
+def _ignored(state: RelayState, _: ev.Event) -> Step:
+    return state, ()
+
+
+def _open(state: RelayState) -> Transaction:
+    if state.transaction is None:
+        raise AssertionError(f"no transaction in phase {state.phase.name}")
+    return state.transaction
+
+
+def _fenced(why: str) -> ef.StopError:
+    return ef.StopError(
+        ef.StopKind.FENCED,
+        f"another process took over this relay's identity: {why}",
+        "run one process per relay.member; if that is so already, its successor has taken over",
+    )
+
+
+def _refused(why: str) -> ef.StopError:
+    return ef.StopError(
+        ef.StopKind.REFUSED, why, "grant the right or create the topic, then start again"
+    )
+
+
+def _gave_up(failures: int, why: str) -> ef.StopError:
+    return ef.StopError(
+        ef.StopKind.UNAVAILABLE,
+        f"{failures} producers in a row could not commit one transaction; the last one: {why}",
+        "look at the brokers' transaction coordinators, then start again",
+    )
+
+
+Handler = Callable[[RelayState, Any], Step]
+
+
+def _table() -> dict[tuple[Phase, type[Any]], Handler]:
+    table: dict[tuple[Phase, type[Any]], Handler] = {}
+    for phase in Phase:
+        table[phase, ev.Assigned] = _assigned
+        table[phase, ev.Revoked] = _revoked
+        table[phase, ev.StopRequested] = _stop_requested
+        table[phase, ev.Failed] = _failed
+    for event in (ev.Assigned, ev.Revoked, ev.StopRequested, ev.Polled, ev.Failed):
+        table[Phase.STOPPED, event] = _ignored
+    table.update(
+        {
+            (Phase.READY, ev.TruthRead): _truth_read,
+            (Phase.READY, ev.Polled): _polled,
+            (Phase.READY, ev.SchemaChanged): _schema_changed,
+            (Phase.BEGINNING, ev.Begun): _begun,
+            (Phase.PRODUCING, ev.Produced): _produced,
+            (Phase.JOURNALLING, ev.JournalWritten): _journal_written,
+            (Phase.SENDING_OFFSETS, ev.OffsetsSent): _offsets_sent,
+            (Phase.COMMITTING, ev.Committed): _committed,
+            (Phase.ABORTING, ev.Aborted): _recover,
+            (Phase.REPLACING, ev.Replaced): _recover,
+        }
+    )
+    return table
+
+
+TRANSITIONS = _table()
+"""(phase, event) → handler; what is not in it cannot happen."""

@@ -1,0 +1,122 @@
+"""Take over a source partition: do the committed floor, the journal and the topic agree?
+
+Receives what the brokers said (Found), gives the partition's state or the reason
+to stop. Where two recorded truths differ, going on would lose or double rows, so
+it never chooses one of them.
+"""
+
+from __future__ import annotations
+
+from relay.core.effects import StopError, StopKind
+from relay.core.records import CommittedOffset, Found, JournalRecord
+from relay.core.state import Partition
+
+
+def take_over(found: Found, now_ms: int) -> Partition | StopError:
+    """The partition as its last committed transaction left it, with empty buffers."""
+    if found.committed is None:
+        return _first_start(found, now_ms)
+    problem = _disagreement(found, found.committed, found.record) or _out_of_bounds(
+        found, found.committed
+    )
+    if problem is not None or found.record is None:
+        return problem or _stop(found, "no journal record")
+    record = found.record
+    return Partition(
+        epoch=record.epoch,
+        n=record.n,
+        floor=record.floor,
+        position=record.floor,
+        source_topic_id=found.source_topic_id,
+        reference=record.floor if record.flush_point else record.reference,
+        count=0 if record.flush_point else record.count,
+        flushed_at_ms=now_ms,
+        marks={mark.table: mark.offset for mark in record.marks},
+    )
+
+
+def _first_start(found: Found, now_ms: int) -> Partition | StopError:
+    if found.later_records:
+        if found.last_record is not None and (anew := _made_anew(found, found.last_record)):
+            return anew  # the broker deletes a group's offsets with the topic
+        return _stop(
+            found,
+            "the consumer group has no committed offset, but the journal holds "
+            f"{found.later_records} record(s): the offset expired or was deleted",
+        )
+    if found.start_offset is None:
+        return StopError(
+            StopKind.CONFIG,
+            f"source partition {found.partition} was never read, and nobody chose where to begin",
+            'set source.start = "earliest" (all that is retained) or "latest" (only what comes)',
+        )
+    return Partition(
+        epoch=0,
+        n=0,
+        floor=found.start_offset,
+        position=found.start_offset,
+        source_topic_id=found.source_topic_id,
+        reference=found.start_offset,
+        count=0,
+        flushed_at_ms=now_ms,
+        fresh=True,
+    )
+
+
+def _disagreement(
+    found: Found, committed: CommittedOffset, record: JournalRecord | None
+) -> StopError | None:
+    if record is None:
+        return _stop(
+            found,
+            f"committed floor {committed.floor} names journal offset "
+            f"{committed.journal_offset}, where no record of this partition is",
+        )
+    if (record.n, record.floor) != (committed.n, committed.floor):
+        return _stop(
+            found,
+            f"committed floor {committed.floor} (n={committed.n}) and journal record floor "
+            f"{record.floor} (n={record.n}) differ: somebody moved the group's offsets",
+        )
+    if found.later_records:
+        return _stop(
+            found,
+            f"the journal holds {found.later_records} record(s) after n={committed.n}, which is "
+            "the one the group's offset names: the offset was set back",
+        )
+    return _made_anew(found, record)
+
+
+def _made_anew(found: Found, record: JournalRecord) -> StopError | None:
+    if record.source_topic_id == found.source_topic_id:
+        return None
+    return _stop(
+        found,
+        f"topic id changed from {record.source_topic_id} to {found.source_topic_id}: "
+        "the source topic was deleted and made anew",
+    )
+
+
+def _out_of_bounds(found: Found, committed: CommittedOffset) -> StopError | None:
+    if committed.floor < found.log_start:
+        return _stop(
+            found,
+            f"offsets {committed.floor} to {found.log_start - 1} were never read and are gone: "
+            f"retention moved the log's start to {found.log_start}",
+        )
+    if committed.floor > found.log_end:
+        return _stop(
+            found,
+            f"committed floor {committed.floor} lies beyond the log's end {found.log_end}: "
+            "the source topic lost records",
+        )
+    return None
+
+
+def _stop(found: Found, what: str) -> StopError:
+    return StopError(
+        StopKind.CONTRACT_BROKEN,
+        f"source partition {found.partition}: {what}",
+        "find out what changed the topic or the group before starting again; "
+        "nothing was read or written",
+    )

@@ -1,0 +1,136 @@
+"""What a stack's directory remembers: how many brokers, and every port.
+
+Ports are chosen once and kept, so that a restart is found under the address
+that clients already hold.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from relay.errors import ConfigError
+
+HOST = "127.0.0.1"
+_FILE = "stack.json"
+# Below the range from which systems take ports for outgoing connections (Linux: 32768 and up),
+# or a stopped server's port could be gone when it comes back.
+_PORTS = range(15_000, 32_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fixed facts of one stack."""
+
+    cluster_id: str
+    kafka_ports: list[int]
+    controller_ports: list[int]
+    clickhouse_port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers, as clients want them."""
+        return ",".join(f"{HOST}:{port}" for port in self.kafka_ports)
+
+    @property
+    def clickhouse_url(self) -> str:
+        """The endpoint's address."""
+        return f"http://{HOST}:{self.clickhouse_port}"
+
+
+def read(directory: Path) -> Layout | None:
+    """What the directory remembers, or None if no stack was ever there.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = directory / _FILE
+    try:
+        return Layout(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is damaged: {error}", f"remove {directory} and start anew"
+        ) from error
+
+
+def decide(
+    directory: Path, brokers: int | None, kafka_port: int, clickhouse_port: int
+) -> tuple[Layout, bool]:
+    """The remembered layout with what is asked for now; and whether it changed.
+
+    Args:
+        directory: of the stack.
+        brokers: how many; None: as remembered, else 1.
+        kafka_port: of the first broker, the others follow; 0: as remembered, else a free one.
+        clickhouse_port: 0: as remembered, else a free one.
+
+    Raises:
+        ConfigError: another number of brokers than the data is for.
+    """
+    known = read(directory)
+    if known is None:
+        return _choose(brokers or 1, kafka_port, clickhouse_port), True
+    count = len(known.kafka_ports)
+    if brokers is not None and brokers != count:
+        raise ConfigError(
+            f"{directory} holds a cluster of {count}, not of {brokers}",
+            "use another --directory, or remove this one",
+        )
+    wanted = replace(
+        known,
+        kafka_ports=[*range(kafka_port, kafka_port + count)] if kafka_port else known.kafka_ports,
+        clickhouse_port=clickhouse_port or known.clickhouse_port,
+    )
+    return wanted, wanted != known
+
+
+def write(directory: Path, layout: Layout) -> None:
+    """Remember a layout."""
+    directory.mkdir(parents=True, exist_ok=True)
+    partial = directory / f"{_FILE}.part"
+    partial.write_text(json.dumps(asdict(layout), indent=1), encoding="utf-8")
+    partial.rename(directory / _FILE)
+
+
+def _choose(brokers: int, kafka_port: int, clickhouse_port: int) -> Layout:
+    if not 1 <= brokers <= 9:
+        raise ConfigError(f"{brokers} brokers asked for", "ask for 1 to 9; 3 tolerate a failure")
+    given = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
+    taken = {*given, clickhouse_port}
+    chosen = _free_ports(2 * brokers - len(given) + (not clickhouse_port), taken)
+    kafka = given or [chosen.pop() for _ in range(brokers)]
+    return Layout(
+        cluster_id=urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+        kafka_ports=kafka,
+        controller_ports=[chosen.pop() for _ in range(brokers)],
+        clickhouse_port=clickhouse_port or chosen.pop(),
+    )
+
+
+def _free_ports(count: int, taken: Collection[int]) -> list[int]:
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(found) == count:
+            break
+        if port not in taken and is_free(port):
+            found.append(port)
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,160 @@
+"""Starts, finds and ends servers that outlive the process which starts them.
+
+A pid file holds pid and process start time, and the command line must name the
+server's directory: a number that the system gave to somebody else in the
+meantime is not taken for ours, and is never sent a signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+import psutil
+
+from relay.errors import Unavailable
+
+_SAME_START_SECONDS = 2.0
+"""The start time is computed from the boot time, which moves a little with the clock."""
+_END_SECONDS = 30.0
+_POLL_SECONDS = 0.02
+_TAIL_LINES = 25
+
+# Children are kept, so that an ended one is reaped and not seen as a zombie that still runs.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def pid_file(directory: Path, name: str) -> Path:
+    """Where the pid of server `name` is kept."""
+    return directory / "pids" / f"{name}.json"
+
+
+def log_file(directory: Path, name: str) -> Path:
+    """Where server `name` writes; kept and appended to over restarts."""
+    return directory / "logs" / f"{name}.log"
+
+
+def spawn(
+    directory: Path, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> int:
+    """Start a server in a session of its own; its pid.
+
+    Args:
+        directory: of the stack; absolute, and named in `command`.
+        name: of the server.
+        command: program and arguments.
+        environment: added to this process's.
+    """
+    pid_path, log_path = pid_file(directory, name), log_file(directory, name)
+    for path in (pid_path, log_path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab") as log:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C at `relay dev up` is not meant for the servers
+            cwd=directory,
+            env={**os.environ, **(environment or {})},
+        )
+    _children[child.pid] = child
+    record = {"pid": child.pid, "started": psutil.Process(child.pid).create_time()}
+    partial = pid_path.with_suffix(".part")
+    partial.write_text(json.dumps(record), encoding="utf-8")
+    partial.rename(pid_path)
+    return child.pid
+
+
+def find(directory: Path, name: str) -> psutil.Process | None:
+    """The running server `name` of this directory, or None."""
+    try:
+        record = json.loads(pid_file(directory, name).read_text(encoding="utf-8"))
+        pid, started = int(record["pid"]), float(record["started"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        if abs(process.create_time() - started) > _SAME_START_SECONDS:
+            return None
+        if process.status() == psutil.STATUS_ZOMBIE:
+            # Its other threads, while they end, still hold ports and files.
+            return process if process.num_threads() > 1 else None
+        command = process.cmdline()
+    except psutil.ZombieProcess:  # it ended between the two looks: the next one decides
+        return process
+    except psutil.Error:
+        return None
+    # Empty for a moment while one program becomes another, as Java's launcher does.
+    ours = not command or any(str(directory) in part for part in command)
+    return process if ours else None
+
+
+def end(directory: Path, name: str, *, kill: bool = False) -> bool:
+    """End server `name` and wait until it is gone; False if it did not run.
+
+    Args:
+        directory: of the stack.
+        name: of the server.
+        kill: SIGKILL at once, as a crash; else SIGTERM, and SIGKILL after 30 s.
+    """
+    process = find(directory, name)
+    if process is None:
+        pid_file(directory, name).unlink(missing_ok=True)
+        return False
+    if not kill:
+        ask_to_end(process)
+    if kill or not _gone_within(directory, name, _END_SECONDS):
+        with suppress(psutil.NoSuchProcess):  # ended by itself: what was wanted
+            process.kill()
+    if not _gone_within(directory, name, _END_SECONDS):
+        raise Unavailable(f"{name} (pid {process.pid}) does not end", "look at the process")
+    pid_file(directory, name).unlink(missing_ok=True)
+    return True
+
+
+def ask_to_end(process: psutil.Process) -> None:
+    """SIGTERM, without waiting."""
+    with suppress(psutil.NoSuchProcess):  # ended by itself: what was wanted
+        process.terminate()
+
+
+def _gone_within(directory: Path, name: str, seconds: float) -> bool:
+    deadline = monotonic() + seconds
+    while find(directory, name) is not None:
+        if monotonic() > deadline:
+            return False
+        sleep(_POLL_SECONDS)
+    return True
+
+
+def await_ready(directory: Path, name: str, ready: Callable[[], bool], seconds: float) -> None:
+    """Wait until `ready()`.
+
+    Raises:
+        Unavailable: the server ended, or was not ready within `seconds`; with its log's tail.
+    """
+    deadline = monotonic() + seconds
+    while not ready():
+        if find(directory, name) is None:
+            raise Unavailable(f"{name} ended at start; its log says:\n{tail(directory, name)}")
+        if monotonic() > deadline:
+            raise Unavailable(
+                f"{name} was not ready after {seconds:g} s; its log says:\n{tail(directory, name)}",
+                f"read {log_file(directory, name)}",
+            )
+        sleep(_POLL_SECONDS)
+
+
+def tail(directory: Path, name: str) -> str:
+    """The last lines of a server's log."""
+    text = log_file(directory, name).read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-_TAIL_LINES:]) or "(nothing)"

@@ -1,0 +1,69 @@
+"""Turn a sealed buffer into a block's chunks and dead letters.
+
+Receives the messages of one buffer and the table's codec (or why there is none); gives
+the records to produce. No client, no clock: what it makes depends on its input alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay import chunks
+from relay.decode import decode
+
+if TYPE_CHECKING:
+    from relay.rowmessage import RowCodec
+
+
+DeadMessage = tuple[int, bytes | None, str]
+"""Source offset, value as it came, and why it could not become rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """What a buffer became.
+
+    Attributes:
+        chunks: value and rows of each chunk, in order; none where no row was good.
+        dead: the messages that could not become rows.
+        messages: source messages whose rows are in the chunks.
+        row_bytes: of those messages' values.
+    """
+
+    chunks: list[tuple[bytes, int]]
+    dead: list[DeadMessage]
+    messages: int
+    rows: int
+    row_bytes: int
+
+
+def form(
+    offsets: list[int],
+    values: pa.BinaryArray,
+    codec: RowCodec | str,
+    framing: str,
+    chunk_bytes: int,
+) -> Formed:
+    """Decode the buffer; good messages become chunks, the others dead letters, whole."""
+    if isinstance(codec, str):
+        every: list[DeadMessage] = [
+            (offset, values[i].as_py(), codec) for i, offset in enumerate(offsets)
+        ]
+        return Formed([], every, 0, 0, 0)
+    decoded = decode(values, codec, framing)
+    dead: list[DeadMessage] = [
+        (offsets[b.index], values[b.index].as_py(), b.reason) for b in decoded.bad
+    ]
+    bad_bytes = sum(len(value or b"") for _, value, _ in dead)
+    encoded = chunks.encode(decoded.batch, chunk_bytes) if decoded.batch.num_rows else []
+    row_bytes = _value_bytes(values) - bad_bytes
+    return Formed(encoded, dead, decoded.messages, decoded.batch.num_rows, row_bytes)
+
+
+def _value_bytes(values: pa.BinaryArray) -> int:
+    total = pc.sum(pc.binary_length(values)).as_py()
+    return int(total or 0)

@@ -1,0 +1,116 @@
+"""Journal records on the wire, and the metadata of a committed floor.
+
+Receives and gives values of relay.core.records; `Commit` in records.proto is their form
+in the journal topic. What is read is checked as what is written is: a record that does
+not say what it must is an error here, not a surprise later.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from relay.core.records import CommittedOffset, JournalRecord, Mark, SealResult
+from relay.records_pb2 import Block, Commit, DeadLetters
+from relay.records_pb2 import Mark as MarkRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes: the same for every record of a process."""
+
+    app: str
+    source_topic: str
+    member: str
+
+
+def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
+    """The record as the journal topic holds it."""
+    return Commit(
+        app=author.app,
+        source_topic=author.source_topic,
+        source_topic_id=record.source_topic_id,
+        partition=record.partition,
+        epoch=record.epoch,
+        n=record.n,
+        previous_floor=record.previous_floor,
+        floor=record.floor,
+        position=record.position,
+        marks=[MarkRecord(table=mark.table, offset=mark.offset) for mark in record.marks],
+        blocks=[block for r in record.results if (block := _block(r, now_ms)) is not None],
+        dead=[_dead(result) for result in record.results if result.dead_messages],
+        reference=record.reference,
+        count=record.count,
+        member=author.member,
+        written_at_ms=now_ms,
+        flush_point=record.flush_point,
+    ).SerializeToString()
+
+
+def decode(value: bytes) -> JournalRecord:
+    """What take-over needs of a record; blocks and dead letters stay with the loader."""
+    commit = Commit.FromString(value)
+    return JournalRecord(
+        partition=commit.partition,
+        source_topic_id=commit.source_topic_id,
+        epoch=commit.epoch,
+        n=commit.n,
+        previous_floor=commit.previous_floor,
+        floor=commit.floor,
+        position=commit.position,
+        marks=tuple(Mark(mark.table, mark.offset) for mark in commit.marks),
+        results=(),
+        reference=commit.reference,
+        count=commit.count,
+        flush_point=commit.flush_point,
+    )
+
+
+def metadata(offset: CommittedOffset) -> str:
+    """The metadata committed with a floor: which journal record it belongs to."""
+    return json.dumps({"n": offset.n, "journal": offset.journal_offset}, separators=(",", ":"))
+
+
+def parse_committed(floor: int, text: str | None) -> CommittedOffset | None:
+    """A committed floor with its metadata; None where the metadata is not the relay's."""
+    try:
+        fields = json.loads(text or "")
+        return CommittedOffset(floor, int(fields["n"]), int(fields["journal"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _block(result: SealResult, now_ms: int) -> Block | None:
+    block, seal = result.block, result.seal
+    if block is None:
+        return None
+    return Block(
+        id=seal.block_id,
+        table=seal.table,
+        topic=block.topic,
+        partition=seal.partition,
+        first_offset=block.first_offset,
+        next_offset=block.next_offset,
+        chunks=block.chunks,
+        messages=block.messages,
+        rows=block.rows,
+        row_bytes=block.row_bytes,
+        crc32c=block.crc32c,
+        first_source_offset=seal.buffer.first_offset,
+        next_source_offset=seal.buffer.next_offset,
+        schema_version=block.schema_version,
+        opened_at_ms=seal.buffer.opened_at_ms,
+        sealed_at_ms=now_ms,
+        reason=seal.reason.value,
+        first_timestamp_ms=seal.buffer.first_timestamp_ms,
+    )
+
+
+def _dead(result: SealResult) -> DeadLetters:
+    return DeadLetters(
+        table=result.seal.table,
+        messages=result.dead_messages,
+        first_source_offset=result.seal.buffer.first_offset,
+        next_source_offset=result.seal.buffer.next_offset,
+        reason=result.dead_reason,
+    )

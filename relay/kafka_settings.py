@@ -1,0 +1,248 @@
+"""librdkafka settings of every client, each with its reason beside it; and those refused.
+
+Receives checked settings, gives the dict a client is made from; makes no client
+itself. Of each client's settings the defaults come first, then what the user passes
+through (`kafka.client`), then what correctness owns, so that nothing can displace it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from relay import log, names
+from relay.settings import Kafka, Settings
+
+ClientSettings = dict[str, Any]
+"""librdkafka names to values; callers add their callbacks."""
+
+_OURS = "the relay and the loader set it themselves, exactly-once depends on it"
+_LOADS_CODE = "it loads program code into this process"
+_OWNED_BY_REASON: Mapping[str, str] = {
+    "set kafka.bootstrap": "bootstrap.servers metadata.broker.list",
+    "set source.start": "auto.offset.reset",
+    "set relay.session_timeout_seconds": "session.timeout.ms",
+    "set relay.transaction_timeout_seconds": "transaction.timeout.ms message.timeout.ms "
+    "delivery.timeout.ms",
+    "write its keys straight into kafka.client": "default.topic.config",
+    "it is named after app and relay.member": "group.id group.instance.id transactional.id",
+    "the classic protocol fences the old member, the newer one the new": "group.protocol "
+    "group.remote.assignor",
+    "every assignment must read the committed floors anew": "partition.assignment.strategy",
+    "floors are committed only inside transactions": "enable.auto.commit auto.commit.enable "
+    "auto.commit.interval.ms enable.auto.offset.store offset.store.method offset.store.path",
+    "aborted records must never be read": "isolation.level",
+    "a damaged record must never become a row": "check.crcs",
+    "topics are created with their own settings, or not at all": "allow.auto.create.topics",
+    "every record is written once, acknowledged by all replicas in sync": "enable.idempotence "
+    "enable.gapless.guarantee acks request.required.acks retries message.send.max.retries "
+    "max.in.flight max.in.flight.requests.per.connection",
+    "deliveries are counted before a transaction is committed": "delivery.report.only.error",
+    "counts of retried requests say when to replace the producer": "statistics.interval.ms",
+    _OURS: "enable.partition.eof logger",
+}
+
+OWNED: Mapping[str, str] = {
+    key: reason for reason, keys in _OWNED_BY_REASON.items() for key in keys.split()
+}
+"""Settings that `kafka.client` must not hold, because correctness owns them, and why."""
+
+DENIED: Mapping[str, str] = {
+    "plugin.library.paths": _LOADS_CODE,
+    "ssl.engine.location": _LOADS_CODE,
+    "ssl.engine.id": _LOADS_CODE,
+    "ssl.providers": _LOADS_CODE,
+    "sasl.kerberos.kinit.cmd": "it runs a shell command",
+}
+"""Settings that would make a configuration file run code."""
+
+SECRETS = frozenset({
+    "sasl.password",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.private.key.pem",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+})  # fmt: skip
+"""Settings whose values are never shown."""
+
+# librdkafka puts these into the text of a shell command (kinit) without quoting.
+_INTO_SHELL = re.compile(r"sasl\.kerberos\.(keytab|principal|service\.name)")
+_SHELL_SAFE = re.compile(r"[A-Za-z0-9_@%.,:/+=-]*")
+
+# Each would only draw a warning from clients of the other kind.
+_CONSUMER_ONLY = re.compile(
+    r"(fetch|queued|coordinator|consume)\..*|max\.poll\.interval\.ms|heartbeat\.interval\.ms"
+    r"|max\.partition\.fetch\.bytes"
+)
+_PRODUCER_ONLY = re.compile(
+    r"(queue\.buffering|batch|compression|partitioner|sticky\.partitioning)(\..*)?|linger\.ms"
+    r"|queuing\.strategy|request\.timeout\.ms|msg_order_cmp"
+)
+_NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
+"""A reader joins no group: the member's limit would only contradict its default session."""
+
+
+def refusal(key: str, value: object) -> str | None:
+    """Why `kafka.client` must not hold this setting; None if it may."""
+    if key in OWNED:
+        return f"not for kafka.client: {OWNED[key]}"
+    if key in DENIED:
+        return f"refused: {DENIED[key]}"
+    if key.endswith("_cb"):
+        return f"not for kafka.client: {_OURS}"
+    if _INTO_SHELL.fullmatch(key) and not _SHELL_SAFE.fullmatch(str(value)):
+        return "refused: it becomes part of a shell command and holds characters a shell reads"
+    return None
+
+
+def _pass_through(kafka: Kafka, not_for: re.Pattern[str] | None) -> ClientSettings:
+    return {k: v for k, v in kafka.client.items() if not_for is None or not not_for.fullmatch(k)}
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+_DEFAULTS: ClientSettings = {
+    # Load balancers drop idle connections silently; the next request would wait for a timeout.
+    "socket.keepalive.enable": True,
+    # A broker that came back is found within seconds.
+    "reconnect.backoff.max.ms": 5000,
+    # librdkafka prints to stderr by itself otherwise, line after line while a broker is away.
+    "logger": log.clients(),
+}
+
+
+_READS: ClientSettings = {
+    # Also makes offset reads wait for open transactions of a predecessor (require_stable).
+    "isolation.level": "read_committed",
+    # A missing or foreign offset is an error; the default (latest) skips rows silently.
+    "auto.offset.reset": "error",
+    # Offsets move only with send_offsets_to_transaction.
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "check.crcs": True,
+    "enable.partition.eof": False,
+    # A typing error in a topic's name must not create the topic.
+    "allow.auto.create.topics": False,
+}
+
+
+def consumer(settings: Settings) -> ClientSettings:
+    """Of the relay's consumer of the source topic."""
+    session = _milliseconds(settings.relay.session_timeout_seconds)
+    defaults = {
+        **_DEFAULTS,
+        "client.id": names.transactional_id(settings.app, settings.relay.member),
+        # Three heartbeats fit into a session; librdkafka's default is 3 s.
+        "heartbeat.interval.ms": min(3000, session // 3),
+        # Longer than several of the longest transactions; never below the session.
+        "max.poll.interval.ms": max(300_000, session),
+        # Memory: librdkafka prefetches up to this much on top of the relay's own buffers.
+        "queued.max.messages.kbytes": 65_536,
+        # When the prefetch queue was full: at the default of 1000 ms the relay runs dry.
+        "fetch.queue.backoff.ms": 20,
+        # How long a broker may sit on a fetch that finds nothing; data is answered at once.
+        "fetch.wait.max.ms": 100,
+    }
+    owned = {
+        "bootstrap.servers": settings.kafka.bootstrap,
+        "group.id": names.group_id(settings.app),
+        # Static membership: a restart within the session keeps its partitions.
+        "group.instance.id": f"{settings.app}.{settings.relay.member}",
+        # Under the newer protocol a restarted static member is fenced by its own predecessor.
+        "group.protocol": "classic",
+        # Eager: each rebalance revokes everything and floors are read again, no partial paths.
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": session,
+        **_READS,
+    }
+    return {**defaults, **_pass_through(settings.kafka, _PRODUCER_ONLY), **owned}
+
+
+def producer(settings: Settings) -> ClientSettings:
+    """Of the relay's transactional producer."""
+    transaction = _milliseconds(settings.relay.transaction_timeout_seconds)
+    defaults = {
+        **_DEFAULTS,
+        "client.id": names.transactional_id(settings.app, settings.relay.member),
+        # A lost connection must show well before the transaction times out (librdkafka: 60 s).
+        "socket.timeout.ms": min(15_000, transaction // 2),
+        # Chunks of a transaction share requests; flush() does not wait for it.
+        "linger.ms": 20,
+        # Below the broker's default message.max.bytes (1048588), else the transaction fails.
+        "batch.size": 1_000_000,
+        # The topic's limit decides: a dead letter is as large as its source message was.
+        "message.max.bytes": 64 << 20,
+        # Chunks are compressed inside already.
+        "compression.type": "none",
+        # Bounds memory; a full queue makes produce() wait, it drops nothing.
+        "queue.buffering.max.kbytes": 262_144,
+    }
+    owned = {
+        "bootstrap.servers": settings.kafka.bootstrap,
+        # Stable over restarts, so that a successor fences its predecessor.
+        "transactional.id": names.transactional_id(settings.app, settings.relay.member),
+        # Below the session timeout: a stalled relay's transaction ends before its
+        # partitions move on.
+        "transaction.timeout.ms": transaction,
+        # Implied by transactions; written out so that a change of defaults cannot undo it.
+        "enable.idempotence": True,
+        "acks": "all",
+        # Each delivery is counted; commit only if all produced records are acknowledged.
+        "delivery.report.only.error": False,
+        # Retried EndTxn requests show only in these counts (librdkafka#5423).
+        "statistics.interval.ms": 1000,
+    }
+    return {**defaults, **_pass_through(settings.kafka, _CONSUMER_ONLY), **owned}
+
+
+def reader(kafka: Kafka) -> ClientSettings:
+    """Of a bounded reader that assigns partitions itself and never commits.
+
+    At the end of a partition it reports no event: ask the watermarks first.
+    """
+    defaults = {
+        **_DEFAULTS,
+        # A bounded read waits this long at its end; at the default 500 ms every block would.
+        "fetch.wait.max.ms": 10,
+        "fetch.queue.backoff.ms": 20,
+        "queued.max.messages.kbytes": 65_536,
+    }
+    owned = {
+        "bootstrap.servers": kafka.bootstrap,
+        # Demanded by the client library, never joined and never committed to.
+        "group.id": "block-relay-reader",
+        **_READS,
+    }
+    return {**defaults, **_pass_through(kafka, _NOT_A_MEMBER), **owned}
+
+
+def plain_producer(kafka: Kafka) -> ClientSettings:
+    """Of a producer outside transactions: rows into the source topic, schema records."""
+    defaults = {
+        **_DEFAULTS,
+        "linger.ms": 20,
+        "batch.size": 1_000_000,
+        "message.max.bytes": 64 << 20,
+        "compression.type": "lz4",
+        # A key goes to the partition where Java producers put it.
+        "partitioner": "murmur2_random",
+    }
+    owned = {
+        "bootstrap.servers": kafka.bootstrap,
+        "enable.idempotence": True,
+        "acks": "all",
+        "delivery.report.only.error": False,
+    }
+    return {**defaults, **_pass_through(kafka, _CONSUMER_ONLY), **owned}
+
+
+def admin(kafka: Kafka) -> ClientSettings:
+    """Of the AdminClient."""
+    either = re.compile(f"{_CONSUMER_ONLY.pattern}|{_PRODUCER_ONLY.pattern}")
+    return {**_DEFAULTS, **_pass_through(kafka, either), "bootstrap.servers": kafka.bootstrap}

@@ -1,0 +1,130 @@
+"""One line per event on stderr, as text for people or JSON for machines.
+
+Receives records of the standard `logging` with `extra={...}`; the extras become
+key=value. Never shows payloads: bytes appear as their number, long texts are cut.
+"""
+
+from __future__ import annotations
+
+import json as _json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+
+_OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_LONGEST = 500
+"""Characters of one value; a longer one is cut, since it is likely to be somebody's data."""
+
+
+def setup(json: bool) -> None:  # noqa: FBT001 - its only argument; log.setup(json=True) reads well
+    """Send everything from INFO up to stderr; a second call replaces the first.
+
+    Args:
+        json: one JSON object per line instead of text.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if json else _Text())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    # Spark's gateway reports each call at INFO.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def clients() -> logging.Logger:
+    """The logger of librdkafka's own lines; one that repeats is shown once a while."""
+    logger = logging.getLogger("librdkafka")
+    if not logger.filters:
+        logger.addFilter(_OncePerWhile())
+    return logger
+
+
+class _OncePerWhile(logging.Filter):
+    """Lets a line pass that differs, in more than its numbers, from those of the last minute."""
+
+    _SECONDS = 60.0
+    _REMEMBERED = 1000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is shown."""
+        line = re.sub(r"\d+", "#", record.getMessage())
+        if record.created - self._seen.get(line, 0.0) < self._SECONDS:
+            return False
+        if len(self._seen) >= self._REMEMBERED:
+            self._seen.clear()
+        self._seen[line] = record.created
+        return True
+
+
+class _Text(logging.Formatter):
+    """`time LEVEL logger message key=value ...`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever the values hold."""
+        head = f"{_time(record)} {record.levelname} {record.name} {_escape(record.getMessage())}"
+        pairs = [f"{key}={_quoted(value)}" for key, value in _extras(record).items()]
+        return " ".join([head, *pairs])
+
+
+class _Json(logging.Formatter):
+    """The same as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Extras stand beside time, level, logger and message; those four win."""
+        own = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return _json.dumps({**own, **_extras(record), **own}, ensure_ascii=False, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extras(record: logging.LogRecord) -> dict[str, object]:
+    """What the caller gave as `extra`, and the exception if there is one."""
+    extras = {k: _shown(v) for k, v in vars(record).items() if k not in _OWN_ATTRIBUTES}
+    if record.exc_info and record.exc_info[1] is not None:
+        extras["error"] = _shown(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
+        # Not cut: it names places in this program, and a half of it helps nobody.
+        extras["traceback"] = logging.Formatter().formatException(record.exc_info)
+    return extras
+
+
+def _shown(value: object) -> object:
+    """The value as it may be logged: payloads by size, long texts cut."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, dict):
+        return {str(key): _shown(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown(item) for item in value]
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
+
+
+def _quoted(value: object) -> str:
+    """Bare where it is one word, else quoted, so that a line splits back into its pairs."""
+    if isinstance(value, dict | list):
+        return _json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = str(value)
+    bare = text and text.isprintable() and not set(text) & set(' "=')
+    return text if bare else _json.dumps(text, ensure_ascii=False)
+
+
+def _escape(message: str) -> str:
+    """A message on one line: what cannot be printed is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)

@@ -1,0 +1,96 @@
+"""Names of tables, topics and blocks: pure text, no client.
+
+A table name is only ever looked up, never pasted: what does not match the
+pattern below is a dead letter before anything else sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+_TABLE = re.compile(rf"({_IDENTIFIER})\.({_IDENTIFIER})")
+_APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+# 40 (app) + 8 (".blocks.") + 201 (database.table) = 249, Kafka's limit for a topic name.
+
+TABLE_HEADER = "table"
+"""The source message's header that names its table."""
+
+
+def is_table_name(name: str) -> bool:
+    """Whether `name` is `database.table` in plain identifiers."""
+    return _TABLE.fullmatch(name) is not None
+
+
+def is_app_name(name: str) -> bool:
+    """Whether `name` can prefix topics, groups and transactional ids."""
+    return _APP.fullmatch(name) is not None
+
+
+def split_table(table: str) -> tuple[str, str]:
+    """`database.table` as (database, table).
+
+    Raises:
+        ValueError: not a table name.
+    """
+    match = _TABLE.fullmatch(table)
+    if match is None:
+        raise ValueError(f"not a table name: {table!r}")
+    return match[1], match[2]
+
+
+def blocks_topic(app: str, table: str) -> str:
+    """The block topic of a table."""
+    return f"{app}.blocks.{table}"
+
+
+def journal_topic(app: str) -> str:
+    """The topic with one Commit per source partition per transaction."""
+    return f"{app}.journal"
+
+
+def dead_topic(app: str) -> str:
+    """The topic of source messages that could not become rows."""
+    return f"{app}.dead"
+
+
+def schemas_topic(app: str) -> str:
+    """The schema registry topic."""
+    return f"{app}.schemas"
+
+
+def group_id(app: str) -> str:
+    """The relay's consumer group; floors are committed to it."""
+    return f"{app}.relay"
+
+
+def transactional_id(app: str, member: str) -> str:
+    """Of the relay process `member`; stable over restarts, so that a successor fences it."""
+    return f"{app}.relay.{member}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockId:
+    """What a block id says: unique, readable, and the deduplication token."""
+
+    app: str
+    table: str
+    partition: int
+    epoch: int
+    first_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.app}:{self.table}:{self.partition}:{self.epoch}:{self.first_offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> BlockId:
+        """The reverse of `str`.
+
+        Raises:
+            ValueError: not a block id.
+        """
+        parts = text.split(":")
+        if len(parts) != 5 or not is_table_name(parts[1]):
+            raise ValueError(f"not a block id: {text!r}")
+        return cls(parts[0], parts[1], int(parts[2]), int(parts[3]), int(parts[4]))

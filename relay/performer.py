@@ -1,0 +1,235 @@
+"""Performs the core's effects on buffers and producer, and answers each.
+
+Receives effects, gives the event that answers it. It stands between the core, which
+knows no client, and the clients, which decide nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from relay import chunks, journal, kafka_settings, names
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.records import SealedBlock, SealResult
+from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.failpoints import Failpoints
+from relay.forming import Formed, form
+from relay.intake import Buffers, Poll, RowDensity
+from relay.totals import Totals
+from relay.transactions import TransactionalProducer, TransactionFailed
+from relay.waiting import until_available
+
+if TYPE_CHECKING:
+    import threading
+
+    from relay.core.records import JournalRecord
+    from relay.core.state import Seal
+    from relay.settings import Settings
+    from relay.source import Source
+    from relay.tables import Tables
+
+log = logging.getLogger(__name__)
+
+
+class Performer:
+    """The effects of one relay process.
+
+    Attributes:
+        deadline_seconds: for one client call with its repetitions; twice the transaction's
+            timeout, after which the coordinator has ended it.
+        density: of the tables' rows, learned from what is sealed.
+    """
+
+    def __init__(
+        self, settings: Settings, tables: Tables, source: Source, stop: threading.Event
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._source = source
+        self._stop = stop
+        self._author = journal.Author(settings.app, settings.source.topic, settings.relay.member)
+        self._buffers = Buffers()
+        self._poll = Poll()
+        self._failpoints = Failpoints()
+        self.density = RowDensity(settings.source.framing)
+        self._written = Totals()
+        self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
+        self._producer = TransactionalProducer(
+            kafka_settings.producer(settings), self.deadline_seconds
+        )
+
+    def start(self) -> None:
+        """Make the first producer; ends whatever a predecessor left open.
+
+        Raises:
+            Unavailable, Refused: init_transactions did not succeed.
+        """
+        try:
+            self._producer.replace()
+        except TransactionFailed as failed:
+            if failed.kind is ev.Failure.UNKNOWN:
+                raise Unavailable(failed.why, "check the brokers") from failed
+            raise refused(failed) from failed
+
+    def polled(self, poll: Poll) -> None:
+        """The poll whose arrivals the core is about to hear of."""
+        self._poll = poll
+
+    def close(self) -> None:
+        """Let go of the producer."""
+        self._producer.close()
+
+    def perform(self, effect: ef.Effect) -> ev.Event | None:
+        """Perform one effect; the answer is an event, for those that have one."""
+        name = _snake(type(effect).__name__)
+        self._failpoints.reached(f"before_{name}")
+        try:
+            answer = self._attempt(effect)
+        except TransactionFailed as failed:
+            log.warning(
+                "failed", extra={"effect": name, "kind": failed.kind.name, "why": failed.why}
+            )
+            return ev.Failed(failed.kind, failed.why)
+        self._failpoints.reached(f"after_{name}")
+        return answer
+
+    def _attempt(self, effect: ef.Effect) -> ev.Event | None:
+        match effect:
+            case ef.Keep(arrival, skip):
+                self._buffers.keep(arrival, self._poll.values[id(arrival)], skip)
+                return None
+            case ef.Drop(partitions):
+                self._buffers.drop(partitions)
+                return None
+            case ef.Begin(tables):
+                # Before the wait: what is buffered was polled in this generation.
+                group = self._source.consumer.consumer_group_metadata()
+                until_available(lambda: self._tables.resolve(tables), self._stop)
+                self._producer.begin(group)
+                return ev.Begun()
+            case ef.Produce(seals):
+                return self._produce(seals)
+            case ef.WriteJournal(records):
+                return self._write_journal(records)
+            case ef.SendOffsets(offsets):
+                self._producer.send_offsets(self._settings.source.topic, offsets)
+                return ev.OffsetsSent()
+            case ef.Commit():
+                clean = self._producer.commit()
+                self._written.report()
+                return ev.Committed(clean)
+            case ef.Abort():
+                self._producer.abort()
+                return ev.Aborted()
+            case ef.Replace(why):
+                log.warning("replacing the producer", extra={"why": why})
+                until_available(self.start, self._stop)
+                return ev.Replaced()
+            case _:
+                raise AssertionError(f"not an effect of this performer: {effect!r}")
+
+    def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
+        """Chunks and dead letters of every seal; one flush for all of them."""
+        offsets: list[list[int]] = []
+        formed: list[Formed] = []
+        for seal in seals:
+            source_offsets, values = self._buffers.take(seal.partition, seal.table)
+            result = form(
+                source_offsets,
+                values,
+                self._tables.codec(seal.table),
+                self._settings.source.framing,
+                self._settings.block.chunk_bytes,
+            )
+            formed.append(result)
+            self.density.learn(seal.table, result.rows, seal.buffer.bytes)
+            offsets.append(self._produce_chunks(seal, result))
+            self._produce_dead(seal, result)
+        self._failpoints.reached("mid_produce")
+        self._producer.flush()
+        results = zip(seals, formed, offsets, strict=True)
+        return ev.Produced(tuple(self._result(*result) for result in results))
+
+    def _produce_chunks(self, seal: Seal, formed: Formed) -> list[int]:
+        """Queue the chunks; their offsets are in the list once the producer is flushed."""
+        topic = names.blocks_topic(self._settings.app, seal.table)
+        place = TopicPartition(topic, seal.partition)
+        offsets: list[int] = []
+        for sequence, (value, rows) in enumerate(formed.chunks):
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("seq", str(sequence).encode()),
+                ("rows", str(rows).encode()),
+                ("schema", str(self._schema_version(seal.table)).encode()),
+            ]
+            self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
+        return offsets
+
+    def _produce_dead(self, seal: Seal, formed: Formed) -> None:
+        """Each dead letter is the source message's bytes, whole, with where and why."""
+        place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
+        for offset, value, reason in formed.dead:
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("source_topic", self._settings.source.topic.encode()),
+                ("source_partition", str(seal.partition).encode()),
+                ("source_offset", str(offset).encode()),
+                ("table", seal.table.encode()),
+                ("reason", reason.encode()),
+            ]
+            key = f"{seal.partition}:{offset}".encode()
+            self._producer.produce(place, value, key, headers, lambda _: None)
+
+    def _result(self, seal: Seal, formed: Formed, offsets: list[int]) -> SealResult:
+        dead = len(formed.dead)
+        reason = formed.dead[0][2] if formed.dead else ""
+        self._written.add(formed)
+        if not formed.chunks:
+            return SealResult(seal, None, dead, reason)
+        block = SealedBlock(
+            topic=names.blocks_topic(self._settings.app, seal.table),
+            first_offset=offsets[0],
+            next_offset=offsets[-1] + 1,
+            chunks=len(offsets),
+            messages=formed.messages,
+            rows=formed.rows,
+            row_bytes=formed.row_bytes,
+            crc32c=chunks.crc32c(value for value, _ in formed.chunks),
+            schema_version=self._schema_version(seal.table),
+        )
+        return SealResult(seal, block, dead, reason)
+
+    def _schema_version(self, table: str) -> int:
+        codec = self._tables.codec(table)
+        return 0 if isinstance(codec, str) else codec.schema.version
+
+    def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
+        topic = names.journal_topic(self._settings.app)
+        offsets: dict[int, int] = {}
+        for record in records:
+            index = record.partition
+            self._producer.produce(
+                TopicPartition(topic, index),
+                journal.encode(record, self._author, time.time_ns() // 1_000_000),
+                str(index).encode(),
+                [],
+                partial(offsets.__setitem__, index),
+            )
+        self._producer.flush()
+        return ev.JournalWritten(offsets)
+
+
+def refused(failed: TransactionFailed) -> RelayError:
+    """The error that ends the process where a producer could not even start."""
+    if failed.kind is ev.Failure.FENCED:
+        return Fenced(failed.why, "run one process per relay.member")
+    return Refused(failed.why, "grant the right or mend the setting, then start again")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,232 @@
+"""The schema registry topic: which field numbers the row messages of all tables have.
+
+Receives and gives `TableSchema` records. One record per version of a table; it
+counts only if the version it is based on is the current one when it is read, so
+that of two relays which propose at once the first in the topic wins, for every
+reader alike. Never forgets a record that counted, never creates the topic.
+
+Keys are unique (`table:version:random`): were it the table alone, compaction would
+keep the last record of a table, and that may be the one that lost.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from google.protobuf.message import DecodeError
+
+from relay import kafka_settings, names
+from relay.errors import ContractBroken, Refused, Unavailable
+from relay.records_pb2 import TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import Message
+
+    from relay.settings import Kafka
+
+ANSWER_SECONDS = 30.0
+NEW_TOPIC_SECONDS = 5.0
+"""How long a topic that was just created may be unknown to the broker that is asked."""
+_POLL_SECONDS = 0.5
+_PAUSE_SECONDS = 0.1
+_NO_TOPIC = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+)
+
+Versions = dict[str, dict[int, TableSchema]]
+"""By table, then by version; the highest version is the current one."""
+
+
+def fold(records: Iterable[TableSchema], known: Versions | None = None) -> Versions:
+    """The versions that count, of records in the topic's order.
+
+    A record counts if it is based on the current version (0: none yet) and is the
+    next one. The rule needs nothing but the order, so all readers agree.
+
+    Args:
+        records: in order.
+        known: what the records before gave; it is added to.
+    """
+    versions: Versions = {} if known is None else known
+    for record in records:
+        of_table = versions.get(record.table, {})
+        current = max(of_table, default=0)
+        if record.based_on == current and record.version == current + 1:
+            versions.setdefault(record.table, {})[record.version] = record
+    return versions
+
+
+class Registry:
+    """Reads the topic from its beginning, once, and from then on what is new.
+
+    Args:
+        kafka: how to reach the brokers.
+        app: whose registry.
+
+    Raises (every method but `current`, `version` and `tables`):
+        Unavailable: the brokers did not answer within 30 s.
+        Refused: they said no, or the topic is not there.
+        ContractBroken: records are missing from the topic's beginning, or one is foreign.
+    """
+
+    def __init__(self, kafka: Kafka, app: str) -> None:
+        self._kafka = kafka
+        self._topic = names.schemas_topic(app)
+        self._versions: Versions = {}
+        self._next = 0
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+        self._failed: KafkaError | None = None
+
+    def tables(self) -> list[str]:
+        """Tables with a schema, as of the last `catch_up`, sorted."""
+        return sorted(self._versions)
+
+    def current(self, table: str) -> TableSchema | None:
+        """The table's schema as of the last `catch_up`; None if it has none yet."""
+        of_table = self._versions.get(table)
+        return of_table[max(of_table)] if of_table else None
+
+    def version(self, table: str, version: int) -> TableSchema | None:
+        """One version of the table's schema, as of the last `catch_up`."""
+        return self._versions.get(table, {}).get(version)
+
+    def catch_up(self) -> None:
+        """Read to the end that the topic has now."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        grace = time.monotonic() + NEW_TOPIC_SECONDS
+        while True:
+            try:
+                return self._read_on(deadline)
+            except KafkaException as error:
+                self._drop_consumer()
+                cause = error.args[0]
+                if cause.code() not in _NO_TOPIC or time.monotonic() > grace:
+                    raise self._translated(cause, "read") from error
+            time.sleep(_PAUSE_SECONDS)
+
+    def propose(self, schema: TableSchema) -> TableSchema:
+        """Append a schema, read on, and return the table's schema that is current now.
+
+        It is the proposed one, or the winner's: then evolve from that one again.
+        """
+        self.catch_up()  # also says at once that the topic is missing; a producer would wait
+        record = TableSchema()
+        record.CopyFrom(schema)
+        record.written_at_ms = int(time.time() * 1000)
+        if self._producer is None:
+            self._producer = Producer(kafka_settings.plain_producer(self._kafka))
+        self._failed = None
+        try:
+            self._producer.produce(
+                self._topic,
+                key=f"{record.table}:{record.version}:{uuid.uuid4()}",
+                value=record.SerializeToString(),
+                partition=0,
+                on_delivery=self._delivered,
+            )
+            unsent = self._producer.flush(ANSWER_SECONDS)
+        except KafkaException as error:
+            self._drop_producer()
+            raise self._translated(error.args[0], "write to") from error
+        if unsent:
+            # It may be there or not; whoever reads the topic next sees which.
+            self._drop_producer()
+            raise Unavailable(
+                f"{self._topic}: no acknowledgement within {ANSWER_SECONDS:g} s",
+                "check that the brokers are up",
+            )
+        if self._failed is not None:
+            failed = self._failed
+            self._drop_producer()
+            raise self._translated(failed, "write to")
+        self.catch_up()
+        current = self.current(schema.table)
+        if current is None:
+            raise ContractBroken(
+                f"{self._topic}: version {schema.version} of {schema.table} was acknowledged "
+                "and the table still has no version at all",
+                "see whether records of the topic were deleted",
+            )
+        return current
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._drop_consumer()
+        self._drop_producer()
+
+    def _read_on(self, deadline: float) -> None:
+        if self._consumer is None:
+            reader = {**kafka_settings.reader(self._kafka), "enable.partition.eof": True}
+            self._consumer = Consumer(reader)
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
+        end = self._end(self._consumer)
+        while self._next < end:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{self._topic}: read to {self._next} of {end} within {ANSWER_SECONDS:g} s",
+                    "check that the brokers are up",
+                )
+            self._take(self._consumer.poll(_POLL_SECONDS))
+
+    def _end(self, consumer: Consumer) -> int:
+        """The topic's end, after a check that its beginning is still there."""
+        low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), ANSWER_SECONDS)
+        if low > 0 or high < self._next:
+            raise ContractBroken(
+                f"{self._topic} begins at offset {low} and ends at {high}, but it must begin "
+                f"at 0 and was read to {self._next} already: records were deleted, so field "
+                "numbers could be given twice",
+                "restore the topic from a backup, or start under a new app name",
+            )
+        return int(high)
+
+    def _take(self, message: Message | None) -> None:
+        if message is None:
+            return
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                raise KafkaException(error)
+            # Offsets of markers and compacted records have no message; the end passes them.
+            self._next = max(self._next, int(message.offset() or 0))
+            return
+        offset = int(message.offset() or 0)
+        try:
+            record = TableSchema.FromString(message.value() or b"")
+        except DecodeError as cause:
+            raise ContractBroken(
+                f"{self._topic}, offset {offset}: not a schema record ({cause})",
+                "find out who writes to this topic; only relays of this app may",
+            ) from cause
+        fold([record], self._versions)
+        self._next = offset + 1
+
+    def _delivered(self, error: KafkaError | None, _: Any) -> None:
+        self._failed = error
+
+    def _drop_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _drop_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    def _translated(self, error: KafkaError, doing: str) -> Unavailable | Refused:
+        said = f"cannot {doing} {self._topic}: {error.str()} ({error.name()})"
+        if error.code() in _NO_TOPIC:
+            return Refused(
+                f"schema registry topic {self._topic} is not there",
+                "start the relay of this app once, it creates the topic; or mend `app`",
+            )
+        if error.retriable() or error.code() < 0:  # negative: librdkafka's own, nobody answered
+            return Unavailable(said, "check kafka.bootstrap and that the brokers are up")
+        return Refused(said, "grant Read and Write on the topic and IdempotentWrite")

@@ -1,0 +1,175 @@
+"""The row message of a table over time: which column has which field number.
+
+Receives a table's columns as ClickHouse lists them now and the schema before,
+gives the schema after, and the `.proto` for producers. Pure: never reads a
+server or a clock. A number, once given, never means another column or type.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from relay import names
+from relay.records_pb2 import Column, TableSchema
+from relay.types import UnsupportedType, parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED_BY_PROTOBUF = range(19_000, 20_000)
+"""Numbers that protobuf keeps for itself (protobuf.dev, language guide, field numbers)."""
+_NOT_INSERTED = frozenset({"MATERIALIZED", "ALIAS"})
+BLOCK_COLUMN = "_block"
+"""Default of settings.loader.block_column."""
+
+
+class ColumnDef(NamedTuple):
+    """A column as ClickHouse's system.columns lists it."""
+
+    name: str
+    type: str
+    default_kind: str = ""
+
+
+def evolve(
+    current: TableSchema | None,
+    table: str,
+    uuid: str,
+    columns: Sequence[ColumnDef],
+    block_column: str = BLOCK_COLUMN,
+) -> TableSchema | None:
+    """The schema after `current`, or None if nothing changed.
+
+    A new column takes the next number, a dropped one keeps its number reserved, a
+    changed type is a drop and a new column. The block-id column is the loader's
+    and takes no part. `written_at_ms` is left to the writer.
+    """
+    wanted = {column.name: column for column in columns if column.name != block_column}
+    after = TableSchema(
+        table=table,
+        version=(current.version if current else 0) + 1,
+        based_on=current.version if current else 0,
+        uuid=uuid,
+    )
+    for old in current.columns if current else ():
+        kept = after.columns.add()
+        kept.CopyFrom(old)
+        if old.dropped:
+            continue
+        now = wanted.get(old.name)
+        if now is None or now.type != old.type:
+            kept.dropped = True
+        else:
+            kept.default_kind = now.default_kind
+            del wanted[old.name]
+    number = max((column.number for column in after.columns), default=0)
+    for column in wanted.values():
+        number += 1
+        if number in _RESERVED_BY_PROTOBUF:
+            number = _RESERVED_BY_PROTOBUF.stop
+        after.columns.add(
+            name=column.name, type=column.type, number=number, default_kind=column.default_kind
+        )
+    unchanged = (
+        current is not None
+        and current.uuid == uuid
+        and list(current.columns) == list(after.columns)
+    )
+    return None if unchanged else after
+
+
+def live_columns(schema: TableSchema) -> list[Column]:
+    """The columns that rows carry: not dropped, not computed by ClickHouse itself."""
+    return [
+        column
+        for column in schema.columns
+        if not column.dropped and column.default_kind not in _NOT_INSERTED
+    ]
+
+
+def needs_value(column: Column) -> bool:
+    """Whether a field left out cannot be mended by ClickHouse.
+
+    A NULL in an EPHEMERAL column is not replaced by its default, as it is in all others:
+    the INSERT of the whole block would fail (CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN).
+    """
+    nullable = column.type.startswith(("Nullable(", "LowCardinality(Nullable("))
+    return column.default_kind == "EPHEMERAL" and not nullable
+
+
+def unsupported_columns(schema: TableSchema) -> list[str]:
+    """Why rows cannot carry the table, a sentence per column concerned; empty if they can."""
+    columns = live_columns(schema)
+    problems = [] if columns else [f"table {schema.table} has no column that rows could fill"]
+    for column in columns:
+        try:
+            parse_type(column.type)
+        except UnsupportedType as problem:
+            problems.append(f"column {column.name} of {schema.table}: {problem}")
+    return problems
+
+
+def field_names(columns: Iterable[Column]) -> dict[int, str]:
+    """Field name in the row message by field number.
+
+    The column's name where protobuf allows it, else with `_` for what it does not
+    allow; made unique by the number where two names would clash, also in the JSON
+    and camel-case forms in which protoc compares them.
+    """
+    taken: set[str] = set()
+    fields: dict[int, str] = {}
+    # Plain names first, so that a mangled one never takes the name of a column that has it.
+    for column in sorted(columns, key=lambda c: (not _IDENTIFIER.fullmatch(c.name), c.number)):
+        name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
+        name = name if _IDENTIFIER.fullmatch(name) else f"f_{name}"
+        while _clash_key(name) in taken or not _clash_key(name):
+            name = f"{name}_n{column.number}"
+        taken.add(_clash_key(name))
+        fields[column.number] = name
+    return fields
+
+
+def _clash_key(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def proto_text(schema: TableSchema) -> str:
+    """The `.proto` of a table's row message and row batch, for producers in any language.
+
+    Raises:
+        UnsupportedType: a column's type cannot be carried.
+    """
+    columns = live_columns(schema)
+    fields = field_names(columns)
+    database, table = names.split_table(schema.table)
+    lines = [
+        f"// Rows of {schema.table}, schema version {schema.version}.",
+        "// Generated by `relay schema proto`; made anew when the table changes.",
+        "// A field number, once given, never means another column or type.",
+        "//",
+        f"// A message: header `{names.TABLE_HEADER}` = {schema.table}, value = a RowBatch.",
+        "// A field left out is NULL in a Nullable column and the column's DEFAULT in another.",
+        'syntax = "proto3";',
+        f"package {database}.{table};",
+        "",
+        "message RowBatch {",
+        "  repeated Row rows = 1;",
+        "}",
+        "",
+        "message Row {",
+    ]
+    reserved = sorted(column.number for column in schema.columns if column.dropped)
+    if reserved:
+        lines.append(f"  reserved {', '.join(map(str, reserved))};  // columns dropped or changed")
+    for column in columns:
+        kind = parse_type(column.type)
+        renamed = "" if fields[column.number] == column.name else f"column {column.name!r}: "
+        note = f"; {kind.meaning}" if kind.meaning else ""
+        note += "; EPHEMERAL: must be given" if needs_value(column) else ""
+        comment = f"{renamed}{column.type}{note}".replace("\n", " ")
+        lines.append(
+            f"  optional {kind.proto} {fields[column.number]} = {column.number};  // {comment}"
+        )
+    return "\n".join([*lines, "}", ""])

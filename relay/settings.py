@@ -1,0 +1,206 @@
+"""The settings of one app, as the TOML file gives them; pure values, checked when made.
+
+relay.config reads the file; here is what may stand in it, with units, defaults
+and reasons. `relay config show` prints it all, secrets hidden.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from relay import names
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Bytes = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Kafka(Section):
+    """How to reach the brokers."""
+
+    bootstrap: str = Field(
+        description="brokers, host:port separated by commas", examples=["localhost:9092"]
+    )
+    client: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="librdkafka settings passed through to every client; those that "
+        "correctness owns, or that run code, are refused",
+        examples=[{"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512"}],
+    )
+    replication: int = Field(
+        1, ge=1, le=32767, description="of topics the relay creates; 3 in production"
+    )
+
+
+class Source(Section):
+    """The multi-table topic."""
+
+    topic: str = Field(description="read, never created by the relay", examples=["rows"])
+    framing: Literal["batch", "row"] = Field(
+        "batch", description="batch: value is a RowBatch; row: value is one bare row message"
+    )
+    start: Literal["earliest", "latest"] | None = Field(
+        None,
+        description="where a partition without a committed floor begins; no default, because "
+        "either answer loses or repeats something unless somebody chose it",
+        examples=["earliest"],
+    )
+
+
+class TableBlock(Section):
+    """Settings of one table's blocks."""
+
+    max_age_seconds: Seconds = Field(
+        description="instead of block.max_age_seconds: a quiet table can wait for minutes"
+    )
+
+
+class Block(Section):
+    """When a buffer is sealed into a block."""
+
+    max_bytes: Bytes = Field(10_000_000, description="row bytes in a block")
+    max_rows: Annotated[int, Field(gt=0)] = Field(1_000_000, description="rows in a block")
+    max_age_seconds: Seconds = Field(1.0, description="of the oldest message in the buffer")
+    max_per_second: Annotated[float, Field(gt=0)] = Field(
+        50.0,
+        description="blocks sealed per second over all tables of a relay; above it the age of "
+        "the quietest tables stretches, because ClickHouse suffers from many small inserts",
+    )
+    chunk_bytes: Bytes = Field(
+        900_000, description="compressed size a chunk stays below; under max.message.bytes"
+    )
+    tables: dict[str, TableBlock] = Field(
+        default_factory=dict,
+        description="settings of single tables, by database.table",
+        examples=[{"shop.countries": {"max_age_seconds": 300.0}}],
+    )
+
+    @field_validator("tables")
+    @classmethod
+    def _are_tables(cls, tables: dict[str, TableBlock]) -> dict[str, TableBlock]:
+        for table in tables:
+            if not names.is_table_name(table):
+                raise ValueError(f"not a table name: {table!r}")
+        return tables
+
+
+class Relay(Section):
+    """The relay process."""
+
+    member: str = Field(
+        default_factory=socket.gethostname,
+        pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        description="identity of this process: names its transactional id and static group "
+        "membership; two processes never share one. Default: the host name",
+        examples=["relay-0"],
+    )
+    commit_interval_seconds: Seconds = Field(0.25, description="least time between transactions")
+    max_buffer_bytes: Bytes = Field(
+        256_000_000, description="over all buffers; largest sealed first"
+    )
+    max_reread: Annotated[int, Field(gt=0)] = Field(
+        1_000_000, description="offsets from floor to position; oldest buffers sealed first"
+    )
+    flush_point_interval_seconds: Seconds = Field(
+        300.0, description="between forced flush points, at which the verifier can count"
+    )
+    transaction_timeout_seconds: Annotated[float, Field(ge=1, le=900)] = Field(
+        40.0, description="must be below session_timeout_seconds"
+    )
+    session_timeout_seconds: Annotated[float, Field(ge=1, le=1800)] = Field(
+        45.0, description="until a relay that is silent loses its partitions"
+    )
+    schema_refresh_seconds: Seconds = Field(
+        2.0, description="between looks at the tables' columns in ClickHouse"
+    )
+    wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
+        60.0,
+        description="how long to wait at start for servers that are away, 0 for ever; a relay "
+        "that has started waits for ever",
+    )
+
+    @model_validator(mode="after")
+    def _transaction_ends_first(self) -> Relay:
+        if self.transaction_timeout_seconds >= self.session_timeout_seconds:
+            raise ValueError(
+                f"transaction_timeout_seconds ({self.transaction_timeout_seconds:g}) must be below "
+                f"session_timeout_seconds ({self.session_timeout_seconds:g}): a stalled relay's "
+                "transaction has to end before its partitions move on"
+            )
+        return self
+
+
+class ClickHouse(Section):
+    """How to reach ClickHouse over HTTP."""
+
+    url: str = Field(
+        description="http://host:8123 or https://host:8443", examples=["http://localhost:8123"]
+    )
+    user: str = Field("default", description="who inserts and reads the tables' columns")
+    password: SecretStr = Field(SecretStr(""), description="rather use password_file")
+    password_file: Path | None = Field(
+        None, description="holds the password alone", examples=["/run/secrets/clickhouse"]
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"must begin with http:// or https://, not {url!r}")
+        return url
+
+    def secret(self) -> str:
+        """The password, from the file where one is named."""
+        if self.password_file is not None:
+            return self.password_file.read_text(encoding="utf-8").strip()
+        return self.password.get_secret_value()
+
+
+class Loader(Section):
+    """The Spark job."""
+
+    database: str = Field("relay", description="of the ledger table in ClickHouse")
+    master: str = Field("local[*]", description="Spark master")
+    checkpoint: Path = Field(
+        description="directory of Spark's checkpoint; losing it costs nothing",
+        examples=["checkpoint"],
+    )
+    blocks_per_batch: Annotated[int, Field(gt=0)] = Field(
+        256, description="blocks planned per micro-batch"
+    )
+    trigger_seconds: Annotated[float, Field(ge=0)] = Field(0.2, description="micro-batch interval")
+    block_column: str = Field(
+        "_block", description="String column that gets the block id, in tables that have it"
+    )
+    insert_timeout_seconds: Seconds = Field(300.0, description="of one INSERT of one block")
+    wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="how long to wait for servers that are away; 0 waits for ever"
+    )
+
+
+class Settings(Section):
+    """One app: everything relay and loader are told."""
+
+    app: str = Field(description="prefix of topics, group and transactional ids", examples=["shop"])
+    kafka: Kafka
+    source: Source
+    clickhouse: ClickHouse
+    block: Block = Field(default_factory=Block)
+    relay: Relay = Field(default_factory=Relay)
+    loader: Loader
+
+    @field_validator("app")
+    @classmethod
+    def _is_app(cls, app: str) -> str:
+        if not names.is_app_name(app):
+            raise ValueError(f"use up to 40 letters, digits, _ and -, not {app!r}")
+        return app

@@ -1,0 +1,166 @@
+"""The source topic: a read_committed member of the relay's consumer group.
+
+Receives polls and rebalances from the client, gives messages without errors and calls the
+relay on assignment and revocation. Offsets are never committed here: they go into the
+transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from relay import kafka_settings
+from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
+from relay.failures import FENCED, REFUSED, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.settings import Settings
+
+POLL_MESSAGES = 5_000
+"""Most messages of one poll; more gained nothing in the pass-through prototype."""
+POLL_BYTES = 16_000_000
+"""Most bytes of one poll, by the mean size seen so far: bounds what comes at once."""
+POLL_SECONDS = 0.05
+"""Longest wait for messages: a lower bound of the freshness when little comes."""
+SEEK_SECONDS = 10.0
+
+GONE = {
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    KafkaError.UNKNOWN_TOPIC_ID,
+}
+
+
+class Source:
+    """The group member.
+
+    Args:
+        on_assigned: gives the offset to begin at for each partition; called inside poll.
+        on_revoked: called inside poll, before the group may give the partitions away.
+
+    Attributes:
+        rebalanced: one of the two was called in the last poll; its messages may be of before.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_assigned: Callable[[frozenset[int]], dict[int, int]],
+        on_revoked: Callable[[frozenset[int]], None],
+    ) -> None:
+        self._topic = settings.source.topic
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._mean_bytes = 4_000.0
+        self._raised: RelayError | None = None
+        self.rebalanced = False
+        self._fatal: KafkaError | None = None
+        self.consumer = Consumer({**kafka_settings.consumer(settings), "error_cb": self._on_error})
+
+    def join(self) -> None:
+        """Join the group; partitions come in a later poll."""
+        self.consumer.subscribe(
+            [self._topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._revoked,
+        )
+
+    def poll(self) -> list[Message]:
+        """Up to POLL_MESSAGES; serves rebalances.
+
+        Raises:
+            Fenced, Refused, ContractBroken: as the client's errors say.
+        """
+        self.rebalanced = False
+        wanted = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
+        messages = self.consumer.consume(wanted, POLL_SECONDS)
+        if self._raised is not None:
+            raise self._raised
+        if self._fatal is not None:
+            raise _as_error(self._fatal)
+        if any(map(Message.error, messages)):  # in C: this runs for every message
+            for message in messages:
+                self._look_at(message)
+            return [message for message in messages if message.error() is None]
+        return messages
+
+    def learn_size(self, messages: int, size: int) -> None:
+        """Remember how large messages are, for the next poll's bound."""
+        self._mean_bytes = 0.8 * self._mean_bytes + 0.2 * (size / messages)
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Poll this partition from `offset` on; fetched messages are thrown away.
+
+        Raises:
+            Unavailable: its fetcher did not start within SEEK_SECONDS.
+        """
+        deadline = time.monotonic() + SEEK_SECONDS
+        while True:
+            try:
+                self.consumer.seek(TopicPartition(self._topic, partition, offset))
+            except KafkaException as error:
+                # Right after an assignment the fetcher may not have started.
+                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001
+                    raise Unavailable(
+                        f"seek {self._topic}[{partition}] to {offset}: {error.args[0]}",
+                        "check the brokers that lead the source topic",
+                    ) from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def close(self) -> None:
+        """Leave the group."""
+        self.consumer.close()
+
+    def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        self.rebalanced = True
+        try:
+            starts = self._on_assigned(frozenset(place.partition for place in places))
+        except RelayError as error:  # must not cross the client's C frames
+            self._raised = error
+            starts = {}
+        consumer.assign(
+            [TopicPartition(self._topic, index, offset) for index, offset in starts.items()]
+        )
+
+    def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
+        self.rebalanced = True
+        try:
+            self._on_revoked(frozenset(place.partition for place in places))
+        except RelayError as error:
+            self._raised = error
+
+    def _look_at(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            return
+        if error.code() in GONE:
+            raise ContractBroken(
+                f"{self._topic}[{message.partition()}] cannot be read on: {error.name()} "
+                f"({error.str()})",
+                "the offset or the topic is gone; find out what removed it",
+            )
+        if error.fatal() or error.code() in FENCED or error.code() in REFUSED:
+            raise _as_error(error)
+        # The rest is transient: the client goes on by itself, and nothing was skipped.
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() in FENCED or error.code() in REFUSED:
+            self._fatal = error
+
+
+def _as_error(error: KafkaError) -> RelayError:
+    text = describe("consumer", error)
+    if error.code() in REFUSED:
+        return Refused(text, "grant the right or mend the credentials, then start again")
+    return Fenced(text, "run one process per relay.member")

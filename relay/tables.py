@@ -1,0 +1,124 @@
+"""Which tables there are and how their rows read, now.
+
+Receives table names, gives a codec or the reason why there is none. It joins three
+neighbours: the catalogue (columns in ClickHouse), the registry (field numbers) and the
+block topics. A changed row message is found by `refresh` and used only after `adopt`, so
+that buffers read under the old one are sealed under the old one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from relay.intake import NO_TABLE
+from relay.rowmessage import RowCodec
+from relay.schema import evolve, unsupported_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from relay.catalogue import Catalogue, TableColumns
+    from relay.records_pb2 import TableSchema
+    from relay.registry import Registry
+    from relay.topics import Topics
+
+log = logging.getLogger(__name__)
+
+NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
+PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
+
+
+class Tables:
+    """Codecs by table.
+
+    Raises (resolve and refresh):
+        Unavailable: ClickHouse or Kafka did not answer.
+        Refused: one of them said no.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, registry: Registry, topics: Topics, block_column: str
+    ) -> None:
+        self._catalogue = catalogue
+        self._registry = registry
+        self._topics = topics
+        self._block_column = block_column
+        self._known: dict[str, RowCodec | str] = {}
+        self._changed: dict[str, RowCodec | str | None] = {}
+
+    def codec(self, table: str) -> RowCodec | str:
+        """The table's codec, or why its messages are dead letters."""
+        if table == NO_TABLE:
+            return NO_HEADER
+        return self._known.get(table, f"unknown table {table}: ClickHouse has none of this name")
+
+    def resolve(self, tables: Collection[str]) -> None:
+        """Ask ClickHouse about tables not known yet; their messages came before this answer."""
+        unknown = {table for table in tables if table != NO_TABLE} - self._known.keys()
+        if not unknown:
+            return
+        for table, schema in self._schemas(unknown).items():
+            self._known[table] = self._codec(table, schema)
+        self._topics.ensure_blocks(unknown & self._known.keys())
+
+    def refresh(self) -> frozenset[str]:
+        """Tables whose row message changed since it was adopted; `codec` still gives the old."""
+        if not self._known:
+            return frozenset()
+        found = self._schemas(self._known.keys())
+        self._changed = {}
+        for table, known in self._known.items():
+            codec = self._codec(table, found[table]) if table in found else None
+            if codec is None or _version(codec) != _version(known):
+                self._changed[table] = codec
+        return frozenset(self._changed)
+
+    def adopt(self) -> None:
+        """Use what the last `refresh` found."""
+        for table, codec in self._changed.items():
+            if codec is None:
+                del self._known[table]
+            else:
+                self._known[table] = codec
+        self._changed = {}
+
+    def _codec(self, table: str, schema: TableSchema) -> RowCodec | str:
+        problems = unsupported_columns(schema)
+        if problems:
+            log.error("table cannot be read", extra={"table": table, "why": "; ".join(problems)})
+            return "; ".join(problems)
+        known = self._known.get(table)
+        if isinstance(known, RowCodec) and known.schema.version == schema.version:
+            return known
+        return RowCodec(schema)
+
+    def _schemas(self, tables: Collection[str]) -> dict[str, TableSchema]:
+        """The registry's schema of each table that ClickHouse has, proposed where it is new.
+
+        The registry is read before the catalogue, and both again after a lost proposal: with
+        older columns than another relay registered, its new column would look dropped and
+        come back under another number, and what producers sent under the first be lost.
+        """
+        for _ in range(PROPOSALS):
+            self._registry.catch_up()
+            found = self._catalogue.read(tables)
+            agreed = [self._agrees(*entry) for entry in found.items()]  # each proposes
+            if all(agreed):
+                return {t: s for t in found if (s := self._registry.current(t)) is not None}
+        raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
+
+    def _agrees(self, table: str, columns: TableColumns) -> bool:
+        """Whether the registry has these columns, or has them now because we proposed them."""
+        current = self._registry.current(table)
+        wanted = evolve(
+            current, table, columns.uuid, columns.columns, block_column=self._block_column
+        )
+        if wanted is None:
+            return True
+        winner = self._registry.propose(wanted)
+        return (winner.version, winner.columns) == (wanted.version, wanted.columns)
+
+
+def _version(codec: RowCodec | str) -> int | str:
+    return codec if isinstance(codec, str) else codec.schema.version

@@ -1,0 +1,178 @@
+"""Read what was committed: the only thing a relay believes when it takes a partition over.
+
+Receives source partitions, gives Found for each: committed floor, the journal record that
+its metadata names, whatever is visible behind it, topic id and bounds. It decides nothing;
+relay.core.takeover does.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    OffsetSpec,
+)
+
+from relay import journal, kafka_settings, names
+from relay.core.records import CommittedOffset, Found, JournalRecord
+from relay.errors import ContractBroken, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from confluent_kafka import Message
+
+    from relay.settings import Settings
+    from relay.topics import Topics
+
+NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
+
+
+class TruthReader:
+    """Reads committed truth; holds two readers of the journal, made when first needed."""
+
+    def __init__(self, settings: Settings, topics: Topics, deadline_seconds: float) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._deadline_seconds = deadline_seconds
+        self._journal = names.journal_topic(settings.app)
+        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._exact: Consumer | None = None
+        self._visible: Consumer | None = None
+
+    def read(self, partitions: Collection[int], group: Consumer) -> tuple[Found, ...]:
+        """Found for each partition. `group` is the member's own consumer.
+
+        Raises:
+            Unavailable: no answer within the deadline.
+            ContractBroken: a committed offset carries foreign metadata.
+        """
+        topic_id = self._topics.source().topic_id
+        stable_ends = self._stable_ends(partitions)
+        found = []
+        asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
+        for entry in group.committed(asked, timeout=self._deadline_seconds):
+            committed = self._committed(entry)
+            low, high = group.get_watermark_offsets(entry, timeout=self._deadline_seconds)
+            index = entry.partition
+            record, later, last = self._journal_of(index, committed, stable_ends[index])
+            found.append(
+                Found(
+                    index,
+                    committed,
+                    record,
+                    later,
+                    topic_id,
+                    low,
+                    high,
+                    self._start(low, high),
+                    last,
+                )
+            )
+        return tuple(found)
+
+    def close(self) -> None:
+        """Close the readers."""
+        for consumer in (self._exact, self._visible):
+            if consumer is not None:
+                consumer.close()
+
+    def _committed(self, entry: TopicPartition) -> CommittedOffset | None:
+        if entry.error is not None:
+            raise Unavailable(
+                f"committed offset of partition {entry.partition}: {entry.error}",
+                "check the brokers' group coordinators",
+            )
+        if entry.offset == NEVER:
+            return None
+        committed = journal.parse_committed(entry.offset, entry.metadata)
+        if committed is None:
+            raise ContractBroken(
+                f"partition {entry.partition}: committed offset {entry.offset} of group "
+                f"{names.group_id(self._settings.app)} carries metadata {entry.metadata!r}, "
+                "which no relay wrote: a tool moved the group's offsets",
+                "restore the offset, or start under a new app name",
+            )
+        return committed
+
+    def _start(self, low: int, high: int) -> int | None:
+        return {"earliest": low, "latest": high, None: None}[self._settings.source.start]
+
+    def _stable_ends(self, partitions: Collection[int]) -> dict[int, int]:
+        """The journal's last stable offsets."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+        asked = {TopicPartition(self._journal, p): latest for p in partitions}
+        futures = self._admin.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._deadline_seconds,
+        )
+        return {tp.partition: future.result().offset for tp, future in futures.items()}
+
+    def _journal_of(
+        self, index: int, committed: CommittedOffset | None, stable_end: int
+    ) -> tuple[JournalRecord | None, int, JournalRecord | None]:
+        """The record that the committed offset names; how many are visible behind it; the last."""
+        if committed is None:
+            return None, *self._visible_from(index, 0, stable_end)
+        record = self._at(index, committed.journal_offset)
+        # The record's own transaction marker is the next offset; anything more wants a look.
+        after = committed.journal_offset + 1
+        if stable_end <= after + 1:
+            return record, 0, None
+        return record, *self._visible_from(index, after, stable_end)
+
+    def _at(self, index: int, offset: int) -> JournalRecord | None:
+        """The record at exactly `offset`.
+
+        Read uncommitted: the group's offset proves that it is committed, while a paused
+        predecessor's open transaction could hide it from a read_committed reader.
+        """
+        if self._exact is None:
+            self._exact = self._reader("read_uncommitted")
+        for message in self._from(self._exact, index, offset, offset + 1):
+            if message.offset() == offset:
+                record = journal.decode(message.value() or b"")
+                return record if record.partition == index else None
+        return None
+
+    def _visible_from(self, index: int, offset: int, end: int) -> tuple[int, JournalRecord | None]:
+        if end <= offset:
+            return 0, None
+        if self._visible is None:
+            self._visible = self._reader("read_committed")
+        found = self._from(self._visible, index, offset, end)
+        return len(found), journal.decode(found[-1].value() or b"") if found else None
+
+    def _reader(self, isolation: str) -> Consumer:
+        return Consumer(
+            {**kafka_settings.reader(self._settings.kafka), "isolation.level": isolation}
+        )
+
+    def _from(self, reader: Consumer, index: int, offset: int, end: int) -> list[Message]:
+        """Records of a journal partition in [offset, end); markers and aborted ones pass."""
+        place = TopicPartition(self._journal, index, offset)
+        reader.assign([place])
+        deadline = time.monotonic() + self._deadline_seconds
+        found: list[Message] = []
+        position = offset
+        while position < end:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{self._journal}[{index}]: offset {position} did not come within "
+                    f"{self._deadline_seconds:g} s",
+                    "check the brokers that lead the journal",
+                )
+            message = reader.poll(0.05)
+            if message is not None and message.error() is None:
+                offset = message.offset() or 0
+                position = offset + 1
+                if offset < end:
+                    found.append(message)
+            # The client's own position also passes markers and aborted records.
+            position = max(position, reader.position([place])[0].offset)
+        reader.unassign()
+        return found

@@ -1,0 +1,94 @@
+"""The text of a ClickHouse type, taken apart: name and arguments, quotes respected.
+
+Receives what system.columns prints, gives name and top-level arguments as text;
+never judges whether a type is supported.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
+_ENUM_VALUE = re.compile(rf"{_QUOTED.pattern}\s*(?:=\s*-?\d+)?", re.DOTALL)
+_ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})|\\(.)|''", re.DOTALL)
+_CONTROL = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "v": "\v"}
+
+
+@dataclass(frozen=True)
+class TypeText:
+    """`name(arguments...)`, arguments unparsed and stripped."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    def expect(self, *counts: int) -> tuple[str, ...]:
+        """The arguments, if their number is one of `counts`.
+
+        Raises:
+            ValueError: it is not.
+        """
+        if len(self.arguments) not in counts:
+            raise ValueError(f"{self.name} with {len(self.arguments)} arguments")
+        return self.arguments
+
+
+def parse_text(text: str) -> TypeText:
+    """Name and top-level arguments of a type.
+
+    Raises:
+        ValueError: not of the form `Name` or `Name(...)`.
+    """
+    text = text.strip()
+    name = _NAME.match(text)
+    if name is None:
+        raise ValueError(f"no type name in {text!r}")
+    rest = text[name.end() :].strip()
+    if not rest:
+        return TypeText(name[0], ())
+    if not (rest.startswith("(") and rest.endswith(")")):
+        raise ValueError(f"cannot read {text!r}")
+    return TypeText(name[0], tuple(_split(rest[1:-1])))
+
+
+def _split(text: str) -> list[str]:
+    """Parts between the commas that stand outside of quotes and brackets."""
+    parts, depth, start, at = [], 0, 0, 0
+    while at < len(text):
+        quoted = _QUOTED.match(text, at)
+        if quoted is not None:
+            at = quoted.end()
+            continue
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if text[at] == "," and depth == 0:
+            parts.append(text[start:at].strip())
+            start = at + 1
+        at += 1
+    if depth != 0:
+        raise ValueError(f"brackets do not match in {text!r}")
+    parts.append(text[start:].strip())
+    return parts
+
+
+def enum_names(parsed: TypeText) -> list[str]:
+    """The names of an Enum8 or Enum16, unescaped, in its order.
+
+    Raises:
+        ValueError: an argument is not `'name' = number`.
+    """
+    names = []
+    for argument in parsed.arguments:
+        value = _ENUM_VALUE.fullmatch(argument)
+        if value is None:
+            raise ValueError(f"cannot read the enum value {argument!r}")
+        names.append(_ESCAPE.sub(_unescape, value[1]))
+    return names
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    if escape[1] is not None:
+        return chr(int(escape[1], 16))
+    if escape[2] is not None:
+        return _CONTROL.get(escape[2], escape[2])
+    return "'"

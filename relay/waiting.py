@@ -1,0 +1,47 @@
+"""Wait for a server that is away: with back-off, saying so, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from relay.errors import Unavailable
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 15.0
+
+
+class StoppedWaiting(Exception):
+    """A stop was asked for while a server was away."""
+
+
+def until_available(call: Callable[[], T], stop: threading.Event, limit_seconds: float = 0) -> T:
+    """What `call` gives, once the server is there; a limit of 0 waits for ever.
+
+    Raises:
+        Unavailable: the last one, after `limit_seconds`.
+        StoppedWaiting: `stop` was set meanwhile.
+    """
+    pause = FIRST_PAUSE_SECONDS
+    begun = time.monotonic()
+    while True:
+        try:
+            return call()
+        except Unavailable as error:
+            if limit_seconds and time.monotonic() - begun >= limit_seconds:
+                raise
+            log.warning(
+                "server is away, waiting",
+                extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
+            )
+            if stop.wait(pause):
+                raise StoppedWaiting from error
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,201 @@
+"""The programs that are measured, each as a process of its own on the same broker.
+
+Receives a source topic and a directory, gives a process that can be started, asked
+whether it still runs, and ended. Never measures.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from relay import names
+from relay.dev import jars, java
+from relay.errors import MissingTool, Unavailable
+from tests.bench.rows import TABLES
+from tests.bench.source import Source
+
+STREAMS_COORDINATE = "org.apache.kafka:kafka-streams:4.1.1"
+_ROOT = Path(__file__).parents[2]
+_STOP_SECONDS = 30.0
+
+# Tried, on a machine busy with other work and at 1 row per message only: commits every 100 (the
+# default), 500 and 1500 ms, polls of 1000, 2000 and 10000 records, default and parallel garbage
+# collector. The spread from run to run was larger than that between settings, so this is no
+# proven optimum; the fastest single runs were with these.
+_STREAMS_SETTINGS = {
+    "processing.guarantee": "exactly_once_v2",
+    "auto.offset.reset": "earliest",
+    "replication.factor": "1",
+    "commit.interval.ms": "500",
+    "buffered.records.per.partition": "20000",
+    "poll.ms": "20",
+    "main.consumer.max.poll.records": "10000",
+    "main.consumer.fetch.max.bytes": "67108864",
+    "main.consumer.max.partition.fetch.bytes": "16777216",
+    "main.consumer.receive.buffer.bytes": "1048576",
+    "producer.batch.size": "524288",
+    "producer.linger.ms": "20",
+    "producer.buffer.memory": "268435456",
+    "producer.compression.type": "none",
+    "statestore.cache.max.bytes": "0",
+    "metrics.recording.level": "INFO",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """How to start one, and where its output and its progress are.
+
+    Attributes:
+        prefix: of all its topics.
+        group: to which it commits source offsets.
+        outputs: topics that must be there before it starts.
+    """
+
+    command: list[str]
+    prefix: str
+    group: str
+    outputs: list[str]
+    log: Path
+
+
+class Process:
+    """A started contender; leaving the context ends it, and only it.
+
+    Raises:
+        Unavailable: by `still_runs`, when it has died; with the end of its log.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        self._contender = contender
+        contender.log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = contender.log.open("wb")
+        self.started = time.monotonic()
+        self._process = subprocess.Popen(
+            contender.command, cwd=_ROOT, stdout=self._log, stderr=subprocess.STDOUT
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._log.close()
+
+    def still_runs(self) -> None:
+        """Raises if it does not."""
+        status = self._process.poll()
+        if status is not None:
+            raise self._died(status)
+
+    def has_not_failed(self) -> None:
+        """Raises if it ended with another status than 0."""
+        status = self._process.poll()
+        if status not in {None, 0}:
+            raise self._died(status)
+
+    def wait(self, seconds: float) -> None:
+        """For its end with status 0."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired as problem:
+            raise Unavailable(
+                f"still running {seconds:g} s after its work was done",
+                f"its log is {self._contender.log}",
+            ) from problem
+        self.has_not_failed()
+
+    def _died(self, status: int | None) -> Unavailable:
+        tail = self._contender.log.read_text(errors="replace")[-2000:]
+        return Unavailable(
+            f"{self._contender.log.stem} ended with status {status}:\n{tail}",
+            f"its log is {self._contender.log}",
+        )
+
+
+def relay(config: Path, app: str, log: Path, processes: int = 1) -> Contender:
+    """One relay command, as a user runs it."""
+    command = [*_program("relay"), "run", str(config), "--processes", str(processes)]
+    return Contender(command, f"{app}.", names.group_id(app), [], log)
+
+
+def loader(config: Path, app: str, log: Path) -> Contender:
+    """One loader, as a user runs it, that ends when all sealed blocks are loaded."""
+    return Contender([*_program("loader"), "run", str(config), "--once"], f"{app}.", "", [], log)
+
+
+def _program(package: str) -> list[str]:
+    # What the console script does, without asking where it was installed.
+    code = f"import sys; from {package}.cli import main; sys.exit(main())"
+    return [sys.executable, "-c", code]
+
+
+def passthrough(source: Source, app: str, log: Path) -> Contender:
+    """Plain confluent-kafka: values copied in transactions, no table, no decoding."""
+    output = f"{app}.out"
+    command = [
+        *(sys.executable, "-m", "tests.bench.passthrough"),
+        *(source.bootstrap, source.topic, app, output),
+    ]
+    return Contender(command, f"{app}.", app, [output], log)
+
+
+def streams(
+    source: Source, app: str, threads: int, classes: list[Path], directory: Path
+) -> Contender:
+    """Kafka Streams exactly_once_v2 that routes to a topic per table."""
+    settings = {
+        **_STREAMS_SETTINGS,
+        "bootstrap.servers": source.bootstrap,
+        "application.id": app,
+        "num.stream.threads": str(threads),
+        "state.dir": str(directory / f"{app}.state"),
+        "bench.source": source.topic,
+        "bench.output.prefix": f"{app}.",
+    }
+    file = directory / f"{app}.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    path = os.pathsep.join(map(str, classes))
+    command = [str(java.require()), "-Xmx2g", "-cp", path, "Routing", str(file)]
+    outputs = [f"{app}.{table}" for table in TABLES]
+    return Contender(command, f"{app}.", app, outputs, directory / f"{app}.log")
+
+
+def compile_streams(directory: Path, progress: Callable[[str], None]) -> list[Path]:
+    """The class path of the peer: Kafka Streams' jars, and Routing.java compiled.
+
+    Raises:
+        MissingTool: no compiler beside the Java in use.
+    """
+    program = java.require()
+    compiler = program.resolve().parent / "javac"
+    if not compiler.exists():
+        raise MissingTool(
+            f"no javac beside {program}: this Java has no compiler",
+            "Install a JDK, 17 or newer (on Debian: apt-get install openjdk-17-jdk-headless).",
+        )
+    found = jars.resolve(STREAMS_COORDINATE, progress)
+    classes = directory / "classes"
+    progress("compiling the Kafka Streams peer")
+    subprocess.run(
+        [
+            *(str(compiler), "-cp", os.pathsep.join(map(str, found)), "-d", str(classes)),
+            str(Path(__file__).parent / "peer" / "Routing.java"),
+        ],
+        check=True,
+    )
+    return [classes, *found]

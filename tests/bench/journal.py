@@ -1,0 +1,87 @@
+"""What a relay says it has done, read back from its journal.
+
+Receives an app, gives sums, and refuses a run whose rows are not all in blocks: speed
+of a relay that wrote dead letters would mean nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from relay import kafka_settings, names, settings
+from relay.errors import NotExactlyOnce, Unavailable
+from relay.records_pb2 import Commit
+from tests.bench.source import PARTITIONS, Source
+
+_ANSWER_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Sums:
+    """Over the whole journal."""
+
+    blocks: int = 0
+    rows: int = 0
+    messages: int = 0
+    dead: int = 0
+
+
+def check(bootstrap: str, app: str, source: Source) -> Sums:
+    """The sums, if each message of the source is in a block.
+
+    Raises:
+        NotExactlyOnce: counts differ, or there are dead letters.
+    """
+    sums = read(bootstrap, app)
+    if (sums.rows, sums.messages, sums.dead) != (source.rows, source.messages, 0):
+        raise NotExactlyOnce(
+            f"{app}: {source.rows} rows in {source.messages} messages were written to "
+            f"{source.topic}; the journal counts {sums.rows} in {sums.messages}, and "
+            f"{sums.dead} dead letters"
+        )
+    return sums
+
+
+def read(bootstrap: str, app: str) -> Sums:
+    """Sums over all records of the journal that are visible now.
+
+    Raises:
+        Unavailable: the broker does not give its end.
+    """
+    consumer = Consumer({
+        **kafka_settings.reader(settings.Kafka(bootstrap=bootstrap)),
+        # The journal's last record is followed by a marker: the end is an event, not a record.
+        "enable.partition.eof": True,
+    })  # fmt: skip
+    sums = Sums()
+    ended = 0
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    try:
+        topic = names.journal_topic(app)
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        while ended < PARTITIONS:
+            message = consumer.poll(1.0)
+            if time.monotonic() > deadline:
+                raise Unavailable(f"the end of {topic} was not reached", "look into broker's log")
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is not None:
+                if problem.code() != KafkaError._PARTITION_EOF:
+                    raise Unavailable(f"cannot read {topic}: {problem}", "look into broker's log")
+                ended += 1
+                continue
+            _add(sums, Commit.FromString(message.value() or b""))
+    finally:
+        consumer.close()
+    return sums
+
+
+def _add(sums: Sums, commit: Commit) -> None:
+    sums.blocks += len(commit.blocks)
+    sums.rows += sum(block.rows for block in commit.blocks)
+    sums.messages += sum(block.messages for block in commit.blocks)
+    sums.dead += sum(dead.messages for dead in commit.dead)

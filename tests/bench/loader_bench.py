@@ -1,0 +1,186 @@
+"""`python -m tests.bench loader`: the loader beside its ceiling, and Kafka Streams' routing.
+
+Receives a directory and sizes, starts a broker and a ClickHouse endpoint of its own,
+gives results. Blocks are made once, by `relay run` itself, from the topic that Kafka
+Streams routes; each round empties the tables and the ledger and loads all blocks again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+from clickhouse_connect.driver.client import Client
+
+from relay import names
+from relay.dev.stack import Stack
+from relay.errors import NotExactlyOnce
+from tests.bench import config, contenders, journal, relay_bench, rows, servers
+from tests.bench import source as sources
+from tests.bench.contenders import Process
+from tests.bench.measure import Result, Run, watch
+from tests.bench.relay_bench import Progress
+from tests.bench.source import Source
+
+_PER_MESSAGE = 100
+ROWS_FACTOR = 1
+"""So many times `--rows`: about 50 full blocks by default."""
+_BLOCK = {"max_age_seconds": 20.0}
+"""Blocks of full size (10 MB of rows), as under load; else a table's last would be tiny."""
+_ROWS_PER_BLOCK = 120_000
+"""What 10 MB of these rows are."""
+_EVERY_SECONDS = 0.1  # a question costs the engine, which is what is measured
+_ENDING_SECONDS = 120.0
+
+
+def run(directory: Path, total: int, runs: int, progress: Progress) -> list[Result]:
+    """All contenders, `runs` rounds."""
+    classes = contenders.compile_streams(directory, progress)
+    wanted = total * ROWS_FACTOR
+    with servers.started(directory, progress) as stack:
+        rows.create_tables(servers.client(stack))
+        progress(f"filling: {wanted:,} rows, {_PER_MESSAGE} per message")
+        source = sources.fill(stack.bootstrap, "source", wanted, _PER_MESSAGE)
+        app = "blocks"
+        sums = make_blocks(stack, source, app, directory)
+        progress(f"{sums.blocks} blocks of {sums.rows / sums.blocks:,.0f} rows on average")
+        ours: list[Run] = []
+        ceiling: list[Run] = []
+        peers: dict[str, list[Run]] = {}
+        for turn in range(runs):
+            ours.append(load_once(stack, source, app, directory, turn))
+            progress(_line(turn, runs, "loader", ours))
+            ceiling.append(insert_ready(stack, source))
+            progress(_line(turn, runs, "insert_arrow", ceiling))
+            for kind in relay_bench.streams_kinds(source, classes, directory):
+                done = peers.setdefault(kind.name, [])
+                done.append(relay_bench.one_run(source, kind, f"s{turn}-{len(peers)}"))
+                progress(_line(turn, runs, kind.name, done))
+    workers = os.cpu_count() or 1
+    return [
+        Result("loader", _PER_MESSAGE, tuple(ours), "product"),
+        *(Result(name, _PER_MESSAGE, tuple(done), "peer") for name, done in peers.items()),
+        Result(f"insert_arrow, {workers} threads", _PER_MESSAGE, tuple(ceiling), "ceiling"),
+    ]
+
+
+def make_blocks(stack: Stack, source: Source, app: str, directory: Path) -> journal.Sums:
+    """All rows of the source in block topics and the journal, by the relay."""
+    file = config.write(directory, app, stack, source.topic, _BLOCK)
+    contender = contenders.relay(file, app, directory / f"{app}-relay.log")
+    committed = sources.CommittedOffsets(stack.bootstrap, contender.group, source.topic)
+    try:
+        with Process(contender) as process:
+            while committed() < source.messages:
+                process.still_runs()
+                time.sleep(_EVERY_SECONDS)
+    finally:
+        committed.close()
+    return journal.check(stack.bootstrap, app, source)
+
+
+def load_once(stack: Stack, source: Source, app: str, directory: Path, turn: int) -> Run:
+    """`loader run --once` into empty tables with an empty ledger."""
+    client = servers.client(stack)
+    rows.create_tables(client)
+    # A database and a checkpoint of its own: nothing is known to be loaded.
+    place = directory / f"load-{turn}"
+    place.mkdir()
+    file = config.write(place, app, stack, source.topic, _BLOCK, ledger=f"ledger_{turn}")
+    with Process(contenders.loader(file, app, place / "loader.log")) as process:
+        measured = watch(
+            _visible_rows(client),
+            source.rows,
+            source.rows,
+            process.has_not_failed,
+            process.started,
+            _EVERY_SECONDS,
+        )
+        process.wait(_ENDING_SECONDS)
+    _check(client, source)
+    return measured
+
+
+def insert_ready(stack: Stack, source: Source) -> Run:
+    """The ceiling: the same rows as ready Arrow, by clickhouse-connect, no guarantee at all."""
+    rows.create_tables(servers.client(stack))
+    batches = list(_ready(source.rows // len(rows.TABLES)))
+    workers = os.cpu_count() or 1
+    client = servers.client(stack)
+    with ThreadPoolExecutor(workers) as pool:
+        started = time.monotonic()
+        # A client of its own for each thread: a session takes one statement at a time.
+        shares = [
+            pool.submit(_insert, servers.client(stack), batches[worker::workers])
+            for worker in range(workers)
+        ]
+
+        def have_not_failed() -> None:
+            for share in shares:
+                if share.done():
+                    share.result()
+
+        measured = watch(
+            _visible_rows(client),
+            source.rows,
+            source.rows,
+            have_not_failed,
+            started,
+            _EVERY_SECONDS,
+        )
+    _check(client, source)
+    return measured
+
+
+def _ready(each: int) -> Iterator[tuple[str, pa.Table]]:
+    """Blocks of all tables in turn, `each` rows per table, in the types of blocks."""
+    for first in range(0, each, _ROWS_PER_BLOCK):
+        count = min(_ROWS_PER_BLOCK, each - first)
+        batch = rows.columns(first, count)
+        day = batch.schema.get_field_index("day")
+        at = batch.schema.get_field_index("at")
+        batch = batch.set_column(day, "day", batch.column(day).cast(pa.uint16()))
+        batch = batch.set_column(at, "at", batch.column(at).cast(pa.timestamp("ms")))
+        for table in rows.TABLES:
+            yield table, pa.Table.from_batches([batch])
+
+
+def _insert(client: Client, batches: list[tuple[str, pa.Table]]) -> None:
+    for table, batch in batches:
+        database, name = names.split_table(table)
+        client.insert_arrow(name, batch, database=database, settings={"async_insert": 0})
+
+
+def _visible_rows(client: Client) -> Callable[[], int]:
+    """Rows in all tables; the engine knows the number without reading them."""
+
+    def visible() -> int:
+        found = client.query(
+            "SELECT sum(total_rows) FROM system.tables WHERE database = {database:String}",
+            parameters={"database": rows.DATABASE},
+        ).result_rows
+        return int(found[0][0] or 0)
+
+    return visible
+
+
+def _check(client: Client, source: Source) -> None:
+    """Each table has each row once; `event` numbers them."""
+    each = source.rows // len(rows.TABLES)
+    for table in rows.TABLES:
+        count, distinct = client.query(
+            f"SELECT count(), uniqExact(event) FROM {table}"
+        ).result_rows[0]
+        if (count, distinct) != (each, each):
+            raise NotExactlyOnce(f"{table}: {count} rows, {distinct} distinct, of {each}")
+
+
+def _line(turn: int, runs: int, name: str, done: list[Run]) -> str:
+    return (
+        f"round {turn + 1} of {runs}, {name}: {done[-1].rows_per_second:,.0f} rows/s "
+        f"({done[-1].seconds:.1f} s)"
+    )

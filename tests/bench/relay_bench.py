@@ -1,0 +1,160 @@
+"""`python -m tests.bench relay`: the relay beside Kafka Streams and the client's own ceiling.
+
+Receives a directory and sizes, starts a broker and a ClickHouse endpoint of its own,
+gives results. All contenders read the same topic on the same broker, one at a time,
+taking turns; what each has written is checked and removed before the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.dev.stack import Stack
+from relay.errors import NotExactlyOnce
+from tests.bench import config, contenders, journal, rows, servers
+from tests.bench import source as sources
+from tests.bench.contenders import Contender, Process
+from tests.bench.measure import Result, Run, watch
+from tests.bench.source import Source
+
+SHAPES = (1, 100)
+"""Rows per message."""
+PER_MESSAGE_FACTOR = 3
+"""So many times as many rows at 100 per message, as they are that much faster: runs of
+about equal length, long beside the second for which a buffer may wait."""
+RELAY_PROCESSES = (1, 2)
+"""The better one counts: the machine has two cores."""
+STREAM_THREADS = (1, 2)
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A contender to be made anew for each run.
+
+    Attributes:
+        make: from the run's app name.
+        check: from the app name; raises if the output is not all there.
+    """
+
+    name: str
+    role: str
+    make: Callable[[str], Contender]
+    check: Callable[[str], None]
+
+
+def run(directory: Path, total: int, runs: int, progress: Progress) -> list[Result]:
+    """Both shapes, all contenders, `runs` rounds."""
+    classes = contenders.compile_streams(directory, progress)
+    with servers.started(directory, progress) as stack:
+        rows.create_tables(servers.client(stack))
+        results = []
+        for per_message in SHAPES:
+            wanted = total * (PER_MESSAGE_FACTOR if per_message > 1 else 1)
+            topic = f"source.{per_message}"
+            progress(f"filling {topic}: {wanted:,} rows, {per_message} per message")
+            source = sources.fill(stack.bootstrap, topic, wanted, per_message)
+            kinds = [
+                *relay_kinds(stack, source, directory),
+                *streams_kinds(source, classes, directory),
+                passthrough_kind(source, directory),
+            ]
+            results += take_turns(source, kinds, runs, progress)
+            sources.delete_topics(stack.bootstrap, topic)
+        return results
+
+
+def take_turns(source: Source, kinds: list[Kind], runs: int, progress: Progress) -> list[Result]:
+    """Each contender once per round, every second round backwards."""
+    measured: dict[str, list[Run]] = {kind.name: [] for kind in kinds}
+    for turn in range(runs):
+        for number, kind in enumerate(kinds[:: -1 if turn % 2 else 1]):
+            app = f"b{source.per_message}-{turn}-{number}"
+            one = one_run(source, kind, app)
+            measured[kind.name].append(one)
+            progress(
+                f"{source.per_message} per message, round {turn + 1} of {runs}, {kind.name}: "
+                f"{one.rows_per_second:,.0f} rows/s ({one.seconds:.1f} s)"
+            )
+    return [
+        Result(kind.name, source.per_message, tuple(measured[kind.name]), kind.role)
+        for kind in kinds
+    ]
+
+
+def one_run(source: Source, kind: Kind, app: str) -> Run:
+    """One run, checked; its topics are gone afterwards."""
+    contender = kind.make(app)
+    if contender.outputs:
+        sources.create_topics(source.bootstrap, contender.outputs)
+    committed = sources.CommittedOffsets(source.bootstrap, contender.group, source.topic)
+    try:
+        with Process(contender) as process:
+            measured = watch(
+                committed, source.messages, source.rows, process.still_runs, process.started
+            )
+        kind.check(app)
+    finally:
+        committed.close()
+        sources.delete_topics(source.bootstrap, contender.prefix)
+    return measured
+
+
+def relay_kinds(stack: Stack, source: Source, directory: Path) -> list[Kind]:
+    """The product with default settings, once per process count."""
+
+    def kind(processes: int) -> Kind:
+        def make(app: str) -> Contender:
+            file = config.write(directory, app, stack, source.topic)
+            return contenders.relay(file, app, directory / f"{app}.log", processes)
+
+        def check(app: str) -> None:
+            journal.check(source.bootstrap, app, source)
+
+        name = f"block-relay, {processes} process{'es' if processes > 1 else ''}"
+        return Kind(name, "product", make, check)
+
+    return [kind(processes) for processes in RELAY_PROCESSES]
+
+
+def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[Kind]:
+    """The peer, once per thread count."""
+
+    def kind(threads: int) -> Kind:
+        def make(app: str) -> Contender:
+            return contenders.streams(source, app, threads, classes, directory)
+
+        name = f"Kafka Streams, {threads} thread{'s' if threads > 1 else ''}"
+        return Kind(name, "peer", make, lambda app: _all_written(source, _outputs(app)))
+
+    return [kind(threads) for threads in STREAM_THREADS]
+
+
+def passthrough_kind(source: Source, directory: Path) -> Kind:
+    """The ceiling."""
+
+    def make(app: str) -> Contender:
+        return contenders.passthrough(source, app, directory / f"{app}.log")
+
+    return Kind(
+        "confluent-kafka pass-through",
+        "ceiling",
+        make,
+        lambda app: _all_written(source, [f"{app}.out"]),
+    )
+
+
+def _outputs(app: str) -> list[str]:
+    return [f"{app}.{table}" for table in rows.TABLES]
+
+
+def _all_written(source: Source, topics: list[str]) -> None:
+    """A lower bound: end offsets also count transaction markers."""
+    written = sources.end_offsets(source.bootstrap, topics)
+    if written < source.messages:
+        raise NotExactlyOnce(
+            f"{written} records in {', '.join(topics)} for {source.messages} messages"
+        )

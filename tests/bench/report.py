@@ -1,0 +1,151 @@
+"""What a bench prints: a table for people, JSON for machines, and where it was measured.
+
+Receives results, gives text. Never measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from relay.dev import java
+from tests.bench.contenders import STREAMS_COORDINATE
+from tests.bench.measure import EVERY_SECONDS, SHORT_SECONDS, WARM_UP, Result
+
+_PACKAGES = (
+    *("block-relay", "confluent-kafka", "ptars", "pyarrow", "pyspark"),
+    *("clickhouse-connect", "chdb-core"),
+)
+
+
+def best_peer(results: list[Result], per_message: int) -> Result:
+    """The peer's fastest variant by its median."""
+    peers = [r for r in results if r.role == "peer" and r.per_message == per_message]
+    return max(peers, key=lambda result: result.median)
+
+
+def ratios(results: list[Result]) -> list[dict[str, Any]]:
+    """The product's median over the best peer's, per shape."""
+    found = []
+    for result in results:
+        if result.role == "product":
+            peer = best_peer(results, result.per_message)
+            found.append({
+                "rows_per_message": result.per_message,
+                "product": result.contender,
+                "peer": peer.contender,
+                "ratio": result.median / peer.median,
+            })  # fmt: skip
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def versions() -> dict[str, str]:
+    """With what it was measured."""
+    found = {name: metadata.version(name) for name in _PACKAGES}
+    answer = subprocess.run(
+        [str(java.require()), "-version"], capture_output=True, text=True, check=True
+    )
+    return {
+        "python": platform.python_version(),
+        **found,
+        "librdkafka": str(confluent_kafka.libversion()[0]),
+        "java": answer.stderr.splitlines()[0],
+        "kafka-streams": STREAMS_COORDINATE.rpartition(":")[2],
+    }
+
+
+def show(
+    title: str, results: list[Result], where: dict[str, Any], sent: dict[str, Any], *, as_json: bool
+) -> None:
+    """Prints it to standard output."""
+    if as_json:
+        text = {
+            "bench": title,
+            "parameters": sent,
+            "results": [result.as_json() for result in results],
+            "ratios": ratios(results),
+            "machine": where,
+            "versions": versions(),
+        }
+        print(json.dumps(text, indent=2))
+        return
+    # Where nobody looks on, as in CI, lines need not fit a terminal.
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(_table(title, results))
+    for ratio in ratios(results):
+        console.print(
+            f"{ratio['product']} / {ratio['peer']}, rows per message {ratio['rows_per_message']}: "
+            f"[bold]{ratio['ratio']:.2f}[/bold]"
+        )
+    console.print(
+        f"\nRows per second between the first sample with {WARM_UP:.0%} of the work done and the "
+        f"one with all of it, by what is committed or visible (sampled every "
+        f"{EVERY_SECONDS * 1000:.0f} ms, ClickHouse every 100 ms); start-up is left out for all. "
+        "~ means that the clock ran too short to say much: take more --rows."
+    )
+    for facts in (where, versions()):
+        console.print(", ".join(f"{key} {value}" for key, value in facts.items()), style="dim")
+
+
+def _table(title: str, results: list[Result]) -> Table:
+    table = Table(title=f"{title}: rows per second")
+    table.add_column("rows per\nmessage", justify="right")
+    table.add_column("contender", no_wrap=True)
+    table.add_column("role")
+    table.add_column("rows/s,\nmedian", justify="right", no_wrap=True)
+    table.add_column("runs,\n1000 rows/s", justify="right")
+    table.add_column("clock,\nseconds", justify="right")
+    table.add_column("with start,\nseconds", justify="right")
+    table.add_column("to best\npeer", justify="right")
+    before = results[0].per_message
+    for result in results:
+        if result.per_message != before:
+            table.add_section()
+            before = result.per_message
+        table.add_row(*_cells(result, best_peer(results, result.per_message)))
+    return table
+
+
+def _cells(result: Result, peer: Result) -> list[str]:
+    short = "~" if min(run.seconds for run in result.runs) < SHORT_SECONDS else ""
+    return [
+        str(result.per_message),
+        result.contender,
+        result.role,
+        f"{short}{result.median:,.0f}",
+        " ".join(f"{run.rows_per_second / 1000:,.0f}" for run in result.runs),
+        " ".join(f"{run.seconds:.1f}" for run in result.runs),
+        " ".join(f"{run.seconds_with_start:.1f}" for run in result.runs),
+        f"{result.median / peer.median:.2f}",
+    ]
+
+
+def _cpu_model() -> str:
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        for line in facts.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

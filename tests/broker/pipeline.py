@@ -1,0 +1,300 @@
+"""One app on the real broker, for the scenarios beside: relays as processes, and an
+independent reading of what they made visible."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from relay import chunks
+from relay.records_pb2 import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PARTITIONS = 2
+WAIT_SECONDS = 60.0
+
+
+@dataclass
+class Pipeline:
+    """An app with a source topic of two partitions and the table `t (id Int64, v String)`."""
+
+    bootstrap: str
+    clickhouse_url: str
+    app: str
+    database: str
+    directory: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    sent: Counter[int] = field(default_factory=Counter)
+    without: str = ""
+    """The guard that relays run without (tests.broker.unguarded)."""
+    patience_seconds: float = 40.0
+
+    @property
+    def table(self) -> str:
+        return f"{self.database}.t"
+
+    @property
+    def source(self) -> str:
+        return f"{self.app}.source"
+
+    def create_source(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(self.source, PARTITIONS, 1)])[self.source].result(30)
+        wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
+
+    def delete_source(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([self.source])[self.source].result(30)
+        wait_until(lambda: self.source not in admin.list_topics(timeout=10).topics, "deletion")
+
+    def config(self, extra: str = "", **relay: float | str) -> Path:
+        """A TOML file; sessions are short, so that zombies are made in seconds."""
+        settings: dict[str, Any] = {
+            "commit_interval_seconds": 0.1,
+            "session_timeout_seconds": 6.0,
+            "transaction_timeout_seconds": 5.0,
+            "wait_for_servers_seconds": 5.0,
+            **relay,
+        }
+        lines = "\n".join(f"{k} = {v!r}".replace("'", '"') for k, v in settings.items())
+        path = self.directory / f"relay-{len(list(self.directory.glob('*.toml')))}.toml"
+        path.write_text(
+            f"""
+app = "{self.app}"
+[kafka]
+bootstrap = "{self.bootstrap}"
+[source]
+topic = "{self.source}"
+start = "earliest"
+[clickhouse]
+url = "{self.clickhouse_url}"
+[block]
+max_age_seconds = 0.2
+[loader]
+checkpoint = "{self.directory}/checkpoint"
+[relay]
+{lines}
+{extra}
+""",
+            encoding="utf-8",
+        )
+        return path
+
+    def start(
+        self, member: str, config: Path | None = None, failpoint: str = ""
+    ) -> subprocess.Popen[bytes]:
+        """A relay process; its log is `log(process)`."""
+        path = self.directory / f"{member}-{len(self.processes)}.log"
+        program = [Path(sys.executable).parent / "relay"]
+        if self.without:
+            program = [sys.executable, "-m", "tests.broker.unguarded", self.without]
+        command = [*program, "run", config or self.config()]
+        with path.open("wb") as output:
+            process = subprocess.Popen(
+                [*command, "--member", member],
+                stderr=output,
+                stdout=output,
+                env={
+                    **os.environ,
+                    "RELAY_FAILPOINT": failpoint,
+                    "UNGUARDED_GROUP": f"{self.app}.relay",
+                },
+            )
+        process.log = path  # type: ignore[attr-defined]
+        self.processes.append(process)
+        return process
+
+    def log(self, process: subprocess.Popen[bytes]) -> str:
+        path: Path = process.log  # type: ignore[attr-defined]
+        return path.read_text(encoding="utf-8")
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition; fail at once where a relay ended with an error of its own."""
+
+        def holds() -> bool:
+            for process in self.processes:
+                assert process.poll() not in {1, 2, 70}, self.log(process)
+            return condition()
+
+        wait_until(holds, what, self.patience_seconds)
+
+    def stop_all(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait(30)
+
+    def send(self, ids: Sequence[int], partition: int = 0, *, per_message: int = 1) -> None:
+        """Rows with these ids, committed to the source."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})
+        for at in range(0, len(ids), per_message):
+            value = row_batch(ids[at : at + per_message])
+            self.produce(producer, value, partition)
+        assert producer.flush(30) == 0
+        self.sent.update(ids)
+
+    def produce(
+        self,
+        producer: Producer,
+        value: bytes | None,
+        partition: int,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
+        headers = [("table", self.table.encode())] if headers is None else headers
+        producer.produce(self.source, value, partition=partition, headers=headers)
+
+    def journal(self) -> dict[int, list[Commit]]:
+        """Visible journal records by partition, in order."""
+        records = self.read(f"{self.app}.journal", PARTITIONS)
+        return {p: [Commit.FromString(v or b"") for _, v, _ in r] for p, r in records.items()}
+
+    def rows(self) -> Counter[int]:
+        """Ids of all rows in all blocks that the journal names, each block checked."""
+        found: Counter[int] = Counter()
+        read: dict[str, dict[int, list[Any]]] = {}
+        for commits in self.journal().values():
+            for commit in commits:
+                for block in commit.blocks:
+                    topic = read.setdefault(block.topic, {}) or read[block.topic]
+                    if not topic:
+                        topic.update(self.read(block.topic, PARTITIONS))
+                    values = [
+                        value
+                        for offset, value, _ in topic[block.partition]
+                        if block.first_offset <= offset < block.next_offset
+                    ]
+                    assert len(values) == block.chunks
+                    assert chunks.crc32c(values) == block.crc32c
+                    batch = chunks.decode(values)
+                    assert batch.num_rows == block.rows
+                    found.update(batch.column("id").to_pylist())
+        return found
+
+    def dead(self) -> list[tuple[bytes | None, dict[str, str]]]:
+        """Value and headers of all visible dead letters."""
+        records = self.read(f"{self.app}.dead", PARTITIONS)
+        return [
+            (value, {k: v.decode() for k, v in headers})
+            for of_partition in records.values()
+            for _, value, headers in of_partition
+        ]
+
+    def read(self, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes | None, Any]]]:
+        """Everything a read_committed reader sees of a topic now."""
+        found: dict[int, list[tuple[int, bytes | None, Any]]] = {p: [] for p in range(partitions)}
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": f"{self.app}.judge",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        topics = reader.list_topics(timeout=10).topics
+        if topic not in topics:
+            reader.close()
+            return found
+        reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        ended: set[int] = set()
+        deadline = time.monotonic() + 30
+        while len(ended) < partitions and time.monotonic() < deadline:
+            message = reader.poll(0.5)
+            if message is None:
+                continue
+            if message.error() is not None:
+                ended.add(message.partition() or 0)
+            else:
+                found[message.partition() or 0].append(
+                    (message.offset() or 0, message.value(), message.headers() or [])
+                )
+        reader.close()
+        assert len(ended) == partitions, f"{topic} was not read to its end"
+        return found
+
+    def chain_is_whole(self) -> None:
+        """Floors chain, n grows by one, flush points count what blocks and dead letters hold."""
+        for commits in self.journal().values():
+            counted = 0
+            for before, record in zip([None, *commits], commits, strict=False):
+                if before is not None:
+                    assert record.previous_floor == before.floor
+                    assert record.n == before.n + 1
+                counted += sum(b.messages for b in record.blocks)
+                counted += sum(d.messages for d in record.dead)
+                if record.flush_point:
+                    assert record.count == counted
+                    counted = 0
+
+    def floor(self, partition: int) -> int:
+        """The committed floor; unlike a read_committed reader, no open transaction hides it."""
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app}.relay"})
+        place = reader.committed([TopicPartition(self.source, partition)], timeout=30)[0]
+        reader.close()
+        return place.offset
+
+    def has_blocks_of(self, member: str) -> bool:
+        """Whether a visible journal record with blocks was written by this member."""
+        return any(c.member == member and c.blocks for cs in self.journal().values() for c in cs)
+
+    def committed_is_journal_head(self) -> None:
+        """The group's floor and the last visible journal record say the same."""
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app}.relay"})
+        places = [TopicPartition(self.source, p) for p in range(PARTITIONS)]
+        for place in reader.committed(places, timeout=30):
+            records = self.journal()[place.partition]
+            assert place.offset == (records[-1].floor if records else -1001)
+        reader.close()
+
+    def exactly_once(self) -> None:
+        """Every sent row is in exactly one block, and the records agree with each other."""
+        self.until(lambda: sum(self.rows().values()) >= sum(self.sent.values()), "all rows")
+        assert self.rows() == self.sent
+        self.chain_is_whole()
+        self.committed_is_journal_head()
+
+
+def row_batch(ids: Sequence[int]) -> bytes:
+    """A RowBatch of rows (1: id, 2: v), written by hand: the test's own reading of the format."""
+    rows = [b"\x08" + varint(i) + b"\x12" + length_prefixed(f"v{i}".encode()) for i in ids]
+    return b"".join(b"\x0a" + length_prefixed(row) for row in rows)
+
+
+def length_prefixed(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
+    """Poll a condition until it holds; fail, naming it, if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not come within {seconds} s: {what}"
+        time.sleep(0.1)
+
+
+def is_stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process stands at SIGSTOP."""
+    state = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    return state.split()[0] == "T"

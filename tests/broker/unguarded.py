@@ -1,0 +1,102 @@
+"""`relay` with one guard taken away, for negative controls: production has no such switch.
+
+python -m tests.broker.unguarded GUARD run CONFIG ...
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer
+
+from relay import cli, kafka_settings, names, transactions
+from relay.core import step, takeover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.core.effects import StopError
+    from relay.core.records import Found
+    from relay.core.state import Partition
+    from relay.settings import Settings
+
+
+def overriding(name: str, **values: Any) -> None:
+    """Replace a function of kafka_settings by one whose answer has other values."""
+    original: Callable[[Settings], dict[str, Any]] = getattr(kafka_settings, name)
+    keys = {key.replace("_", "."): value for key, value in values.items()}
+    setattr(kafka_settings, name, lambda settings: {**original(settings), **keys})
+
+
+def read_committed() -> None:
+    """The source is read with records of open and aborted transactions."""
+    overriding("consumer", isolation_level="read_uncommitted")
+
+
+def stable_identity() -> None:
+    """Every process has a transactional id and a group member of its own."""
+    names.transactional_id = lambda app, member: f"{app}.{member}.{os.getpid()}"
+    original = kafka_settings.consumer
+
+    def dynamic(settings: Settings) -> dict[str, Any]:
+        return {k: v for k, v in original(settings).items() if k != "group.instance.id"}
+
+    kafka_settings.consumer = dynamic
+
+
+def generation() -> None:
+    """Offsets are sent under the metadata of a consumer that never joined: any will do.
+
+    The transaction outlives the session, else the coordinator would end it first.
+    """
+    overriding("producer", transaction_timeout_ms=60_000)
+    begin = transactions.TransactionalProducer.begin
+
+    def with_nothing(self: transactions.TransactionalProducer, group: Any) -> None:
+        servers = self._config["bootstrap.servers"]
+        never_joined = Consumer(
+            {"bootstrap.servers": servers, "group.id": os.environ["UNGUARDED_GROUP"]}
+        )
+        begin(self, never_joined.consumer_group_metadata() if group is not None else None)
+
+    transactions.TransactionalProducer.begin = with_nothing  # type: ignore[method-assign]
+
+
+def committed_truth() -> None:
+    """A partition taken over begins where the source begins, whatever was committed."""
+
+    def from_the_start(found: Found, now_ms: int) -> Partition | StopError:
+        return takeover._first_start(
+            type(found)(
+                partition=found.partition,
+                committed=None,
+                record=None,
+                later_records=0,
+                source_topic_id=found.source_topic_id,
+                log_start=found.log_start,
+                log_end=found.log_end,
+                start_offset=found.log_start,
+            ),
+            now_ms,
+        )
+
+    step.take_over = from_the_start  # type: ignore[attr-defined]
+
+
+def one_transaction() -> None:
+    """Blocks and journal are committed before the offsets are in a transaction of their own."""
+    produce_offsets = transactions.TransactionalProducer.send_offsets
+
+    def split(self: transactions.TransactionalProducer, topic: str, offsets: Any) -> None:
+        self.commit()
+        self.begin(self._group)
+        produce_offsets(self, topic, offsets)
+
+    transactions.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    globals()[sys.argv.pop(1)]()
+    sys.exit(cli.main())

@@ -1,0 +1,126 @@
+"""`relay config`: the example, the check and the display, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from relay import config
+from relay.cli import main
+from relay.cli.config import HIDDEN, example
+from relay.settings import Settings
+
+from .test_load import GOOD, write
+
+
+def relay(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """The exit status of a command line."""
+    monkeypatch.setattr("sys.argv", ["relay", *map(str, arguments)])
+    return main()
+
+
+def uncommented(text: str) -> str:
+    """The example with every commented setting made live."""
+    return re.sub(r'^# ((?:[a-z_]+|"[^"]+") = |\[)', r"\1", text, flags=re.MULTILINE)
+
+
+def test_the_example_is_a_correct_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert relay(monkeypatch, "config", "check", write(tmp_path, example())) == 0
+
+
+def test_the_examples_commented_lines_are_the_defaults_and_hold_every_key() -> None:
+    live = tomllib.loads(uncommented(example()))
+    known = {path for path in config.known_keys() if "*" not in path}
+    for path in known:
+        table: object = live
+        for part in path:
+            assert isinstance(table, dict), path
+            assert part in table, f"{config.dotted(path)} is not in the example"
+            table = table[part]
+    named = re.findall(r"^# ([a-z_]+) = .*# an example, not the default", example(), re.MULTILINE)
+    assert sorted(named) == ["member", "password_file", "start"]
+    # With the named examples and the example tables taken out, it is the minimal file.
+    for section, key in (
+        ("relay", "member"),
+        ("clickhouse", "password_file"),
+        ("source", "start"),
+        ("kafka", "client"),
+        ("block", "tables"),
+    ):
+        del live[section][key]
+    assert Settings.model_validate(live) == Settings.model_validate(tomllib.loads(example()))
+
+
+def test_every_setting_has_a_description() -> None:
+    lines = example().splitlines()
+    keys = [n for n, line in enumerate(lines) if re.match(r"(# )?[a-z_]+ = ", line)]
+    assert len(keys) > 25
+    for n in keys:
+        assert re.match(r"# [a-zA-Z]", lines[n - 1]), lines[n]
+        assert " = " not in lines[n - 1], lines[n]
+
+
+def test_check_lists_the_problems_on_stderr_and_exits_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, GOOD + "[relay]\nmax_reread = 0\nmax_rereat = 1\n")
+    assert relay(monkeypatch, "config", "check", path) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "relay.max_reread: should be greater than 0, not 0" in err
+    assert "relay.max_rereat: unknown key; did you mean relay.max_reread?" in err
+    assert "Traceback" not in err
+
+
+SECRETS = (
+    'password = "hunter2"\n[kafka.client]\n"security.protocol" = "sasl_plaintext"\n'
+    '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "u"\n"sasl.password" = "hunter2"\n'
+)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_show_hides_secrets_and_shows_all_else(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    as_json: bool,
+) -> None:
+    # [kafka.client] may follow [clickhouse]: TOML joins tables by name.
+    path = write(tmp_path, GOOD.replace("[loader]", SECRETS + "[loader]"))
+    assert relay(monkeypatch, "config", "show", path, *["--json"][: int(as_json)]) == 0
+    out = capsys.readouterr().out
+    assert "hunter2" not in out
+    shown = json.loads(out) if as_json else tomllib.loads(out)
+    assert shown["clickhouse"]["password"] == HIDDEN
+    assert shown["kafka"]["client"]["sasl.password"] == HIDDEN
+    assert shown["kafka"]["client"]["sasl.username"] == "u"
+    for key in config.known_keys():
+        if "*" not in key and (as_json or key[-1] not in {"start", "password_file"}):
+            value: object = shown
+            for part in key:
+                assert isinstance(value, dict)
+                value = value[part]
+
+
+def test_show_as_text_marks_what_is_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relay(monkeypatch, "config", "show", write(tmp_path, GOOD + "[block]\nmax_rows = 5\n"))
+    out = capsys.readouterr().out
+    assert "max_rows = 5\n" in out
+    assert "max_bytes = 10_000_000  # default\n" in out
+
+
+def test_show_as_text_reads_back_as_the_same_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD.replace('"rows"', '"r.1"') + '[block.tables."a.b"]\nmax_age_seconds = 5\n'
+    path = write(tmp_path, text)
+    relay(monkeypatch, "config", "show", path)
+    again = tmp_path / "again.toml"
+    again.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert config.load(again) == config.load(path)

@@ -1,0 +1,137 @@
+"""relay.cli_support: what a process says and how it exits, whatever happened."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from relay import errors
+from relay.cli_support import EXIT_STATUSES, Lazy, LazyGroup, run_main
+
+
+def command_that(behaviour: object) -> click.Command:
+    """A command that raises or returns what is given."""
+
+    @click.command()
+    def command() -> object:
+        if isinstance(behaviour, BaseException):
+            raise behaviour
+        return behaviour
+
+    return command
+
+
+ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_of_the_product_prints_cause_and_next_step_and_exits_with_its_status(
+    kind: type[errors.RelayError], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_main(command_that(kind("it broke: 'x'", "mend it")), "relay", []) == kind.exit_code
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "relay: it broke: 'x'\n  next: mend it\n")
+
+
+def test_every_exit_status_is_documented_in_the_help() -> None:
+    for status in {0, errors.EXIT_BUG, 130, *(kind.exit_code for kind in ERRORS)}:
+        assert f"\n  {status} " in EXIT_STATUSES
+
+
+def test_what_nobody_foresaw_is_one_apologetic_line_and_status_70(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RELAY_TRACEBACK", raising=False)
+    assert run_main(command_that(KeyError("a\nb")), "relay", []) == errors.EXIT_BUG == 70
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "sorry" in err
+    assert "KeyError: 'a\\nb'" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), errors.Refused("no")])
+def test_the_stack_trace_shows_when_asked_for(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAY_TRACEBACK", "1")
+    run_main(command_that(error), "relay", [])
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), click.Abort()])
+def test_an_interrupt_is_130(interrupt: BaseException) -> None:
+    assert run_main(command_that(interrupt), "relay", []) == 130
+
+
+@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1), (True, 0), ("x", 0)])
+def test_an_int_that_a_command_returns_is_the_status(returned: object, status: int) -> None:
+    assert run_main(command_that(returned), "relay", []) == status
+
+
+@pytest.mark.parametrize(
+    "behaviour", [click.UsageError("no"), click.FileError("f"), click.ClickException("no")]
+)
+def test_wrong_usage_is_2(behaviour: click.ClickException) -> None:
+    assert run_main(command_that(behaviour), "relay", []) == 2
+
+
+def test_unknown_arguments_are_2_and_help_is_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(command_that(None), "relay", ["--nope"]) == 2
+    assert "No such option" in capsys.readouterr().err
+    assert run_main(command_that(None), "relay", ["--help"]) == 0
+
+
+def test_a_broken_connection_is_not_taken_for_a_closed_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_main(command_that(BrokenPipeError(32, "Broken pipe")), "relay", []) == 70
+    assert "BrokenPipeError" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
+    program = (
+        "import sys, click\n"
+        "from relay.cli_support import run_main\n"
+        "@click.command()\n"
+        "def c():\n"
+        "    for _ in range(100_000): click.echo('x' * 100)\n"
+        "sys.exit(run_main(c, 'c', []))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (141, b"")
+
+
+def group(target: str) -> click.Group:
+    return LazyGroup(name="g", commands_at={"c": Lazy(target, "Does it.")})
+
+
+def test_the_groups_help_imports_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(group("relay.no_such_module:c"), "g", ["--help"]) == 0
+    assert "Does it." in capsys.readouterr().out
+
+
+def test_a_package_that_only_one_command_needs_is_named_with_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wants_a_package.py").write_text("import no_such_package.sub\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run_main(group("wants_a_package:c"), "g", ["c"]) == errors.MissingTool.exit_code
+    err = capsys.readouterr().err
+    assert "`g c` needs the Python package 'no_such_package'" in err
+    assert "pip install" in err
+
+
+def test_a_missing_module_of_our_own_is_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(group("relay.no_such_module:c"), "g", ["c"]) == errors.EXIT_BUG
+    assert "relay.no_such_module" in capsys.readouterr().err

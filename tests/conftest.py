@@ -1,0 +1,76 @@
+"""Servers and names that tests share: one stack per test run, fresh names per test."""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from relay.dev import stack as dev_stack
+from relay.dev.stack import Stack
+
+
+def pytest_configure() -> None:
+    """SIGTERM ends a run as Ctrl-C does, so that its fixtures end their servers."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One broker and the ClickHouse endpoint, ended with the test run."""
+    directory = tmp_path_factory.mktemp("stack")
+    try:
+        yield dev_stack.up(directory, progress=print)
+    finally:
+        dev_stack.down(directory)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(stack: Stack) -> str:
+    return stack.bootstrap
+
+
+@pytest.fixture(scope="session")
+def clickhouse_url(stack: Stack) -> str:
+    return stack.clickhouse_url
+
+
+@pytest.fixture
+def app() -> str:
+    """A name no other test uses: topics, groups and transactional ids begin with it."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def connect(clickhouse_url: str) -> Callable[..., Client]:
+    """Makes clients; one per thread, as clickhouse-connect wants it."""
+    url = urlsplit(clickhouse_url)
+
+    def make(**options: Any) -> Client:
+        return clickhouse_connect.get_client(
+            host=url.hostname or "", port=url.port or 0, autogenerate_session_id=False, **options
+        )
+
+    return make
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Iterator[Client]:
+    made = connect()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database(client: Client) -> Iterator[str]:
+    """A fresh database, dropped afterwards."""
+    name = f"d{uuid.uuid4().hex[:12]}"
+    client.command(f"CREATE DATABASE {name}")
+    yield name
+    client.command(f"DROP DATABASE {name} SYNC")

@@ -1,0 +1,112 @@
+"""What polls add and transactions take away: marks, floor, count, reference, flush points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from relay.core.buffering import advance, append, journal_record, passed_over, settled, without
+from relay.core.records import Mark
+from relay.core.state import Partition, Seal, SealReason
+from tests.core.build import arrival, buffer, partition
+
+
+def seal(table: str, of: Partition) -> Seal:
+    return Seal(0, table, f"id of {table}", SealReason.ROWS, of.buffers[table])
+
+
+def test_messages_before_the_mark_are_in_blocks() -> None:
+    marked = partition(marks={"d.x": 5})
+
+    assert passed_over(marked, arrival("d.x", 3, 4, 5, 9)) == 2
+    assert passed_over(marked, arrival("d.y", 3, 4)) == 0
+    assert passed_over(marked, arrival("d.x", 1, 2)) == 2
+
+
+def test_a_buffer_grows_in_order() -> None:
+    first = append(None, arrival("d.x", 2, 4, first_timestamp_ms=9), 0, 70)
+    assert first == replace(buffer(2), next_offset=5, messages=2, rows=2, bytes=20,
+                            opened_at_ms=70, first_timestamp_ms=9)  # fmt: skip
+    grown = append(first, arrival("d.x", 5, 8), 0, 99)
+    assert (grown.next_offset, grown.messages, grown.opened_at_ms) == (9, 4, 70)
+
+    with pytest.raises(AssertionError, match=r"offset 4 of .* came after 8"):
+        append(grown, arrival("d.x", 4), 0, 99)
+
+
+def test_rows_and_bytes_of_passed_over_messages_do_not_count() -> None:
+    made = append(None, arrival("d.x", 0, 1, 2, 3), 3, 0)
+
+    assert (made.first_offset, made.messages, made.rows, made.bytes) == (3, 1, 1, 10)
+
+
+def test_the_floor_is_the_first_offset_not_wholly_in_blocks() -> None:
+    """With a buffer left the floor is its first offset, and the sealed table has a mark."""
+    before = partition(0, 4, buffers={"d.x": buffer(0, 2), "d.y": buffer(3)})
+
+    after = without(before, [seal("d.x", before)], 50)
+    assert (after.floor, after.marks, after.count, after.n) == (3, {}, 3, 2)
+    after = without(before, [seal("d.y", before)], 50)
+    assert (after.floor, after.marks, after.count) == (0, {"d.y": 4}, 0)
+
+
+def test_without_buffers_floor_is_position_and_marks_are_gone() -> None:
+    before = partition(0, 4, buffers={"d.x": buffer(0, 2), "d.y": buffer(3)}, marks={"d.z": 2})
+
+    after = without(before, [seal("d.x", before), seal("d.y", before)], 50)
+
+    assert (after.floor, after.marks, after.buffers, after.polled) == (4, {}, {}, ())
+    assert (after.count, after.flushed_at_ms) == (4, 50)
+
+
+def test_only_messages_that_were_there_are_counted() -> None:
+    """Transaction markers take offsets; the count never comes from offset arithmetic."""
+    before = partition(0)
+    for offsets in ((0, 3), (5, 9, 11), (12,)):
+        before = advance(before, offsets)
+    before = replace(before, buffers={"d.x": buffer(9)})
+
+    after = without(before, [], 0)
+
+    assert (after.floor, after.count) == (9, 3)
+    assert [tuple(p) for p in after.polled] == [(9, 11), (12,)]
+
+
+def test_a_flush_point_becomes_the_reference() -> None:
+    before = partition(0, 3, buffers={"d.x": buffer(0, 2)})
+    after = without(before, [seal("d.x", before)], 0)
+
+    record = journal_record(0, before, after, [])
+    assert (record.flush_point, record.reference, record.count) == (True, 0, 3)
+    assert (settled(after).reference, settled(after).count) == (3, 0)
+
+
+def test_no_flush_point_while_a_buffer_is_left() -> None:
+    before = partition(0, 3, buffers={"d.x": buffer(0, 1), "d.y": buffer(2)})
+    after = without(before, [seal("d.x", before)], 0)
+
+    assert not journal_record(0, before, after, []).flush_point
+    assert settled(after) == after
+
+
+def test_no_flush_point_before_a_mark() -> None:
+    """After a take-over the position may be before a mark: then blocks hold more than is
+    counted, and a flush point would let the verifier find a gap that is none."""
+    before = partition(5, 7, buffers={"d.y": buffer(5)}, marks={"d.x": 9})
+    after = without(before, [seal("d.y", before)], 0)
+
+    record = journal_record(0, before, after, [])
+    assert (after.floor, after.position, record.marks) == (7, 7, (Mark("d.x", 9),))
+    assert not record.flush_point
+    assert settled(after) == after
+
+
+def test_a_journal_record_chains_to_the_one_before() -> None:
+    before = partition(2, 6, buffers={"d.x": buffer(2, 3), "d.y": buffer(4)}, epoch=7)
+    after = without(before, [seal("d.x", before)], 0)
+
+    record = journal_record(5, before, after, [])
+
+    assert (record.partition, record.epoch, record.n) == (5, 7, 2)
+    assert (record.previous_floor, record.floor, record.position) == (2, 4, 6)

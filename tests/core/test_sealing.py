@@ -1,0 +1,147 @@
+"""Which buffers are sealed, by each reason, and which are left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relay.core.sealing import flush_due, refill, seals_due
+from relay.core.state import RelayState, SealReason
+from tests.core.build import buffer, limits, partition, ready, with_limits
+
+
+def due(state: RelayState) -> list[tuple[int, str, SealReason]]:
+    return [(s.partition, s.table, s.reason) for s in seals_due(state)]
+
+
+def test_nothing_is_due_without_a_reason() -> None:
+    state = ready(p0=partition(0, 2, buffers={"d.x": buffer(0, 1)}))
+
+    assert due(state) == []
+
+
+def test_full_by_bytes_and_by_rows() -> None:
+    buffers = {"d.x": buffer(0, bytes=100), "d.y": buffer(1, rows=5), "d.z": buffer(2)}
+    state = with_limits(limits(max_bytes=100, max_rows=5), p0=partition(0, 3, buffers=buffers))
+
+    assert due(state) == [(0, "d.x", SealReason.BYTES), (0, "d.y", SealReason.ROWS)]
+
+
+def test_a_quiet_table_may_wait_longer() -> None:
+    buffers = {"d.x": buffer(0), "d.y": buffer(1)}
+    chosen = limits(max_age_ms=1_000, table_max_age_ms={"d.y": 60_000})
+    state = replace(with_limits(chosen, p0=partition(0, 2, buffers=buffers)), now_ms=1_000)
+
+    assert due(state) == [(0, "d.x", SealReason.AGE)]
+    assert len(due(replace(state, now_ms=60_000))) == 2
+    assert due(replace(state, now_ms=999)) == []
+
+
+def test_max_per_second_stretches_the_age_of_the_quietest() -> None:
+    """With two tokens the two with most bytes times age go; the third waits, not for ever."""
+    buffers = {"d.x": buffer(0, bytes=30), "d.y": buffer(1, bytes=10), "d.z": buffer(2, bytes=20)}
+    state = with_limits(limits(max_age_ms=1_000), p0=partition(0, 3, buffers=buffers))
+    state = replace(state, now_ms=1_000, tokens=2.9)
+
+    assert due(state) == [(0, "d.x", SealReason.AGE), (0, "d.z", SealReason.AGE)]
+    assert due(replace(state, tokens=0.5)) == []
+    old = replace(buffers["d.y"], opened_at_ms=-10_000)
+    state = replace(state, partitions={0: partition(0, 3, buffers={**buffers, "d.y": old})})
+    assert (0, "d.y", SealReason.AGE) in due(state)
+
+
+def test_seals_for_other_reasons_use_up_the_room_for_age() -> None:
+    buffers = {"d.x": buffer(0, rows=5), "d.y": buffer(1)}
+    chosen = limits(max_age_ms=1_000, max_rows=5)
+    state = with_limits(chosen, p0=partition(0, 2, buffers=buffers))
+
+    assert due(replace(state, now_ms=1_000, tokens=1.0)) == [(0, "d.x", SealReason.ROWS)]
+    assert len(due(replace(state, now_ms=1_000, tokens=2.0))) == 2
+
+
+def test_tokens_come_back_with_time_up_to_one_seconds_worth() -> None:
+    state = replace(with_limits(limits(max_per_second=4.0)), tokens=-4.0, now_ms=0)
+
+    assert refill(state, 500) == -2.0
+    assert refill(state, 60_000) == 4.0
+    assert refill(replace(state, now_ms=900), 100) == -4.0  # a clock that went back
+    slow = replace(with_limits(limits(max_per_second=0.1)), tokens=0.0)
+    assert refill(slow, 60_000) == 1.0  # below one a second it must still reach one
+
+
+def test_memory_bound_seals_the_largest_first() -> None:
+    state = with_limits(
+        limits(max_buffer_bytes=50),
+        p0=partition(0, 2, buffers={"d.x": buffer(0, bytes=20), "d.y": buffer(1, bytes=40)}),
+        p1=partition(0, 1, buffers={"d.x": buffer(0, bytes=30)}),
+    )
+
+    assert due(state) == [(0, "d.y", SealReason.MEMORY)]
+    tighter = replace(state, limits=limits(max_buffer_bytes=20))
+    assert due(tighter) == [(0, "d.y", SealReason.MEMORY), (1, "d.x", SealReason.MEMORY)]
+    assert due(replace(state, limits=limits(max_buffer_bytes=90))) == []
+
+
+def test_reread_bound_seals_the_oldest_first() -> None:
+    buffers = {"d.x": buffer(0), "d.y": buffer(4), "d.z": buffer(9)}
+    state = with_limits(limits(max_reread=5), p0=partition(0, 10, buffers=buffers))
+
+    assert due(state) == [(0, "d.x", SealReason.REREAD), (0, "d.y", SealReason.REREAD)]
+    wider = replace(state, limits=limits(max_reread=6))
+    assert due(wider) == [(0, "d.x", SealReason.REREAD)]
+
+
+def test_what_is_sealed_anyway_does_not_count_for_the_bounds() -> None:
+    buffers = {"d.x": buffer(0, bytes=100), "d.y": buffer(1, bytes=40)}
+    chosen = limits(max_bytes=100, max_buffer_bytes=50)
+    state = with_limits(chosen, p0=partition(0, 2, buffers=buffers))
+
+    assert due(state) == [(0, "d.x", SealReason.BYTES)]
+
+
+def test_a_flush_point_seals_every_buffer_of_its_partition() -> None:
+    chosen = limits(flush_point_interval_ms=1_000)
+    full = partition(0, 2, buffers={"d.x": buffer(0), "d.y": buffer(1)})
+    later = replace(full, flushed_at_ms=500)
+    state = replace(with_limits(chosen, p0=full, p1=later), now_ms=1_000)
+
+    assert due(state) == [(0, "d.x", SealReason.FLUSH), (0, "d.y", SealReason.FLUSH)]
+
+
+def test_no_flush_point_where_nothing_came_since_the_last() -> None:
+    state = replace(with_limits(limits(flush_point_interval_ms=1_000)), now_ms=5_000)
+
+    assert not flush_due(state, partition(7))
+    assert flush_due(state, partition(7, 8))
+
+
+def test_too_many_tables_force_a_flush_point() -> None:
+    """Whoever invents table names cannot fill the memory with tiny buffers."""
+    buffers = {f"d.t{i}": buffer(i) for i in range(3)}
+    state = with_limits(limits(max_buffers=2), p0=partition(0, 3, buffers=buffers))
+
+    assert {reason for _, _, reason in due(state)} == {SealReason.FLUSH}
+    assert due(replace(state, limits=limits(max_buffers=3))) == []
+
+
+def test_a_stop_and_a_schema_change_seal() -> None:
+    state = ready(p0=partition(0, 2, buffers={"d.x": buffer(0), "d.y": buffer(1)}))
+
+    changed = replace(state, schema_changed=frozenset({"d.x", "d.other"}))
+    assert due(changed) == [(0, "d.x", SealReason.SCHEMA)]
+    assert {r for _, _, r in due(replace(state, stopping=True))} == {SealReason.STOP}
+
+
+def test_seals_are_ordered_by_partition_and_first_offset_and_carry_unique_ids() -> None:
+    state = replace(
+        ready(
+            p1=partition(0, 2, epoch=3, buffers={"d.x": buffer(1), "d.y": buffer(0)}),
+            p0=partition(0, 1, buffers={"d.x": buffer(0)}),
+        ),
+        stopping=True,
+    )
+
+    assert [s.block_id for s in seals_due(state)] == [
+        "app:d.x:0:0:0",
+        "app:d.y:1:3:0",
+        "app:d.x:1:3:1",
+    ]

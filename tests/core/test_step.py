@@ -1,0 +1,427 @@
+"""Every transition of the relay's state machine, and every event that must not be."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.records import CommittedOffset
+from relay.core.state import Guards, Phase, RelayState, SealReason
+from relay.core.step import (
+    IN_TRANSACTION,
+    MAX_FAILURES,
+    TRANSITIONS,
+    IllegalEventError,
+    step,
+)
+from tests.core.build import (
+    arrival,
+    buffer,
+    found,
+    in_phase,
+    limits,
+    partition,
+    polled,
+    ready,
+    result,
+    through,
+    with_limits,
+)
+
+EVENTS: tuple[ev.Event, ...] = (
+    ev.Assigned(frozenset({0})),
+    ev.Revoked(frozenset({0})),
+    ev.TruthRead((), 0),
+    ev.Polled(0),
+    ev.SchemaChanged(frozenset({"d.x"})),
+    ev.StopRequested(),
+    ev.Begun(),
+    ev.Produced(()),
+    ev.JournalWritten({}),
+    ev.OffsetsSent(),
+    ev.Committed(clean=True),
+    ev.Aborted(),
+    ev.Replaced(),
+    ev.Failed(ev.Failure.ABORT, "why"),
+)
+ILLEGAL = [(p, e) for p in Phase for e in EVENTS if (p, type(e)) not in TRANSITIONS]
+IN_ORDER = sorted(IN_TRANSACTION, key=lambda phase: phase.value)
+
+
+def test_every_event_is_tried() -> None:
+    """The list above has each kind of event, so the illegal pairs below are all there are."""
+    assert {type(event) for event in EVENTS} == set(ev.Event.__args__)
+    assert len(ILLEGAL) + len(TRANSITIONS) == len(Phase) * len(EVENTS)
+
+
+@pytest.mark.parametrize(("phase", "event"), ILLEGAL, ids=lambda x: getattr(x, "name", None))
+def test_illegal_events_raise_and_change_nothing(phase: Phase, event: ev.Event) -> None:
+    """An event not in the table raises, and the state is what it was."""
+    state = in_phase(phase)
+    before = repr(state)
+
+    with pytest.raises(IllegalEventError, match=f"{type(event).__name__} in phase {phase.name}"):
+        step(state, event)
+
+    assert repr(state) == before
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_step_never_changes_its_argument(phase: Phase) -> None:
+    """A state is a value: what comes out is new."""
+    for event in EVENTS:
+        state = in_phase(phase)
+        before = repr(state)
+        with suppress(AssertionError, KeyError):  # a wrong answer, e.g. no result for a seal
+            step(state, event)
+        assert repr(state) == before
+
+
+# ---- ownership ------------------------------------------------------------------------------
+
+
+def test_assigned_reads_the_truth_of_new_partitions_only() -> None:
+    state, effects = step(ready(p0=partition()), ev.Assigned(frozenset({0, 1})))
+
+    assert effects == (ef.ReadTruth(frozenset({1})),)
+    assert state.pending == {1}
+
+
+def test_assigned_nothing_new_asks_for_nothing() -> None:
+    state, effects = step(ready(p0=partition()), ev.Assigned(frozenset({0})))
+
+    assert effects == ()
+    assert state == ready(p0=partition())
+
+
+def test_truth_read_takes_over_and_seeks_to_the_floor() -> None:
+    state, effects = through(ready(), ev.Assigned(frozenset({0})), ev.TruthRead((found(),), 77))
+
+    assert effects == (ef.Seek(0, 10),)
+    assert (state.pending, state.now_ms) == (frozenset(), 77)
+    assert state.partitions[0].marks == {"d.x": 12}
+
+
+def test_truth_of_a_partition_revoked_meanwhile_is_ignored() -> None:
+    state, effects = through(
+        ready(),
+        ev.Assigned(frozenset({0})),
+        ev.Revoked(frozenset({0})),
+        ev.TruthRead((found(),), 0),
+    )
+
+    assert effects == ()
+    assert state.partitions == {}
+
+
+def test_disagreeing_truth_stops_the_process() -> None:
+    state, effects = through(
+        ready(), ev.Assigned(frozenset({0})), ev.TruthRead((found(record=None),), 0)
+    )
+
+    assert state.phase is Phase.STOPPED
+    assert isinstance(effects[-1], ef.Exit)
+    assert effects[-1].error is not None
+    assert effects[-1].error.kind is ef.StopKind.CONTRACT_BROKEN
+
+
+def test_revoked_outside_a_transaction_drops_only_these_partitions() -> None:
+    kept = partition(0, 1, buffers={"d.x": buffer(0)})
+    state, effects = step(ready(p0=partition(), p1=kept), ev.Revoked(frozenset({0})))
+
+    assert effects == (ef.Drop(frozenset({0})),)
+    assert state.partitions == {1: kept}
+
+
+@pytest.mark.parametrize("phase", IN_ORDER)
+def test_revoked_in_a_transaction_aborts_it(phase: Phase) -> None:
+    state, effects = step(in_phase(phase), ev.Revoked(frozenset({0})))
+
+    assert effects == (ef.Drop(frozenset({0})), ef.Abort())
+    assert (state.phase, state.transaction) == (Phase.ABORTING, None)
+
+
+@pytest.mark.parametrize("phase", [Phase.ABORTING, Phase.REPLACING])
+def test_revoked_while_recovering_forgets_the_partition(phase: Phase) -> None:
+    state, effects = step(in_phase(phase), ev.Revoked(frozenset({0})))
+    assert effects == (ef.Drop(frozenset({0})),)
+
+    answer = ev.Aborted() if phase is Phase.ABORTING else ev.Replaced()
+    state, effects = step(state, answer)
+    assert (state.phase, effects) == (Phase.READY, ())
+
+
+# ---- polls ----------------------------------------------------------------------------------
+
+
+def test_messages_before_the_mark_are_passed_over() -> None:
+    state = ready(p0=partition(marks={"d.x": 2}))
+    came = arrival("d.x", 0, 1, 2, 3)
+
+    state, effects = step(state, polled(5, came))
+
+    assert effects == (ef.Keep(came, 2),)
+    assert state.partitions[0].buffers["d.x"] == buffer(2, 3, opened_at_ms=5)
+    assert state.partitions[0].position == 4
+
+
+def test_messages_of_a_partition_no_longer_owned_are_ignored() -> None:
+    state, effects = step(ready(), polled(0, arrival("d.x", 0)))
+
+    assert (state.partitions, effects) == ({}, ())
+
+
+def test_a_poll_before_the_position_raises() -> None:
+    with pytest.raises(AssertionError, match="polled offset 3 is before the position 5"):
+        step(ready(p0=partition(5)), ev.Polled(0, (), {0: [3]}))
+
+
+def test_nothing_begins_before_the_commit_interval_is_over() -> None:
+    state = with_limits(limits(max_rows=1, commit_interval_ms=250), p0=partition())
+
+    state, effects = step(state, polled(100, arrival("d.x", 0)))
+    assert state.phase is Phase.READY
+    state, effects = step(state, ev.Polled(250))
+    assert effects == (ef.Begin(frozenset({"d.x"})),)
+
+
+def test_a_fresh_partition_is_recorded_without_any_message() -> None:
+    state = ready(p0=partition(fresh=True))
+
+    state, effects = through(state, ev.Polled(0), ev.Begun(), ev.Produced(()))
+
+    assert isinstance(effects[-1], ef.WriteJournal)
+    assert [r.n for r in effects[-1].records] == [2]
+    state, _ = through(state, ev.JournalWritten({0: 9}), ev.OffsetsSent(), ev.Committed(clean=True))
+    assert not state.partitions[0].fresh
+
+
+def test_schema_change_seals_only_its_table_and_at_once() -> None:
+    chosen = limits(commit_interval_ms=10_000)
+    state = with_limits(chosen, p0=partition(0, 2, buffers={"d.x": buffer(0), "d.y": buffer(1)}))
+
+    state, effects = step(state, ev.SchemaChanged(frozenset({"d.y"})))
+
+    assert effects == (ef.Begin(frozenset({"d.y"})),)
+    assert state.transaction is not None
+    assert [(s.table, s.reason) for s in state.transaction.seals] == [("d.y", SealReason.SCHEMA)]
+    assert state.schema_changed == frozenset()
+
+
+# ---- the transaction ------------------------------------------------------------------------
+
+
+def test_a_transaction_goes_its_whole_way() -> None:
+    """Begin, produce, journal, offsets, commit; then marks, floor and n have moved."""
+    state, effects = step(in_phase(Phase.READY), polled(3, arrival("d.x", 0, 1)))
+    assert effects[-1] == ef.Begin(frozenset({"d.x"}))
+    state, effects = step(state, ev.Begun())
+    (produce,) = effects
+    assert isinstance(produce, ef.Produce)
+    assert produce.seals[0].block_id == "app:d.x:0:0:0"
+    state, effects = step(state, ev.Produced((result(produce.seals[0]),)))
+    (journal,) = effects
+    assert isinstance(journal, ef.WriteJournal)
+    written = journal.records[0]
+    assert (written.n, written.previous_floor, written.floor, written.position) == (2, 0, 2, 2)
+    assert (written.count, written.flush_point) == (2, True)
+    state, effects = step(state, ev.JournalWritten({0: 40}))
+    assert effects == (ef.SendOffsets({0: CommittedOffset(2, 2, 40)}),)
+    state, effects = step(state, ev.OffsetsSent())
+    assert effects == (ef.Commit(),)
+    state, effects = step(state, ev.Committed(clean=True))
+
+    assert (effects, state.phase, state.transaction) == ((), Phase.READY, None)
+    after = state.partitions[0]
+    assert (after.n, after.floor, after.position, after.reference) == (2, 2, 2, 2)
+    assert (after.buffers, after.marks, after.polled, after.count) == ({}, {}, (), 0)
+    assert state.tokens == 99.0
+
+
+def test_until_the_commit_is_answered_the_partition_is_as_before() -> None:
+    state = in_phase(Phase.COMMITTING)
+
+    assert (state.partitions[0].floor, state.partitions[0].n) == (0, 1)
+
+
+def test_every_seal_needs_its_result() -> None:
+    with pytest.raises(AssertionError, match="exactly one result"):
+        step(in_phase(Phase.PRODUCING), ev.Produced(()))
+
+
+def test_messages_that_vanish_between_buffer_and_block_are_noticed() -> None:
+    state = in_phase(Phase.PRODUCING)
+    assert state.transaction is not None
+    short = replace(result(state.transaction.seals[0], dead=1), dead_messages=0)
+
+    with pytest.raises(AssertionError, match="are not the 2 of the buffer"):
+        step(state, ev.Produced((short,)))
+
+
+def test_an_unclean_commit_replaces_the_producer_and_reads_the_truth_again() -> None:
+    state, effects = step(in_phase(Phase.COMMITTING), ev.Committed(clean=False))
+    assert state.phase is Phase.REPLACING
+    assert isinstance(effects[0], ef.Replace)
+
+    state, effects = step(state, ev.Replaced())
+    assert effects == (ef.Drop(frozenset({0})), ef.ReadTruth(frozenset({0})))
+    assert state.phase is Phase.READY
+    assert (dict(state.partitions), set(state.pending)) == ({}, {0})
+
+
+def test_an_unclean_commit_with_the_guard_off_goes_on() -> None:
+    state = in_phase(Phase.COMMITTING, Guards(epoch_bump_after_unknown=False))
+
+    state, effects = step(state, ev.Committed(clean=False))
+
+    assert (state.phase, effects) == (Phase.READY, ())
+
+
+# ---- what goes wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", IN_ORDER)
+def test_a_refused_transaction_is_aborted_and_all_is_read_again(phase: Phase) -> None:
+    state, effects = step(in_phase(phase), ev.Failed(ev.Failure.ABORT, "why"))
+    assert (state.phase, effects) == (Phase.ABORTING, (ef.Abort(),))
+
+    state, effects = step(state, ev.Aborted())
+    assert effects == (ef.Drop(frozenset({0})), ef.ReadTruth(frozenset({0})))
+    assert (dict(state.partitions), set(state.pending)) == ({}, {0})
+
+
+@pytest.mark.parametrize("phase", [*IN_ORDER, Phase.READY, Phase.ABORTING, Phase.REPLACING])
+def test_an_unknown_outcome_replaces_the_producer(phase: Phase) -> None:
+    state, effects = step(in_phase(phase), ev.Failed(ev.Failure.UNKNOWN, "why"))
+
+    assert (state.phase, state.transaction) == (Phase.REPLACING, None)
+    assert effects == (ef.Replace("why"),)
+
+
+@pytest.mark.parametrize("phase", [Phase.READY, Phase.ABORTING, Phase.REPLACING])
+def test_a_failure_where_nothing_can_be_aborted_replaces_the_producer(phase: Phase) -> None:
+    _, effects = step(in_phase(phase), ev.Failed(ev.Failure.ABORT, "why"))
+
+    assert effects == (ef.Replace("why"),)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [(ev.Failure.FENCED, ef.StopKind.FENCED), (ev.Failure.REFUSED, ef.StopKind.REFUSED)],
+)
+@pytest.mark.parametrize("phase", [p for p in Phase if p is not Phase.STOPPED])
+def test_fenced_and_refused_stop_from_everywhere(
+    phase: Phase, failure: ev.Failure, kind: ef.StopKind
+) -> None:
+    state, effects = step(in_phase(phase), ev.Failed(failure, "because"))
+
+    assert state.phase is Phase.STOPPED
+    (last,) = effects
+    assert isinstance(last, ef.Exit)
+    assert last.error is not None
+    assert last.error.kind is kind
+    assert "because" in last.error.message
+
+
+def test_too_many_producers_in_a_row_give_up() -> None:
+    state = in_phase(Phase.COMMITTING)
+    for _ in range(MAX_FAILURES):
+        state, effects = step(state, ev.Failed(ev.Failure.UNKNOWN, "why"))
+        assert isinstance(effects[0], ef.Replace)
+
+    state, effects = step(state, ev.Failed(ev.Failure.UNKNOWN, "why"))
+
+    assert state.phase is Phase.STOPPED
+    assert isinstance(effects[0], ef.Exit)
+    assert effects[0].error is not None
+    assert effects[0].error.kind is ef.StopKind.UNAVAILABLE
+
+
+def test_a_commit_ends_the_row_of_failures() -> None:
+    state, _ = step(in_phase(Phase.COMMITTING, failures=4), ev.Committed(clean=True))
+
+    assert state.failures == 0
+
+
+# ---- the end --------------------------------------------------------------------------------
+
+
+def test_stop_with_nothing_to_commit_exits_at_once() -> None:
+    state, effects = step(ready(p0=partition()), ev.StopRequested())
+
+    assert (state.phase, effects) == (Phase.STOPPED, (ef.Exit(None),))
+
+
+def test_stop_seals_everything_and_exits_after_the_commit() -> None:
+    state = with_limits(
+        limits(commit_interval_ms=10_000),
+        p0=partition(0, 2, buffers={"d.x": buffer(0), "d.y": buffer(1)}),
+    )
+
+    state, effects = step(state, ev.StopRequested())
+    assert effects == (ef.Begin(frozenset({"d.x", "d.y"})),)
+    assert state.transaction is not None
+    assert {s.reason for s in state.transaction.seals} == {SealReason.STOP}
+    results = tuple(result(seal) for seal in state.transaction.seals)
+    state, effects = through(
+        state,
+        ev.Begun(),
+        ev.Produced(results),
+        ev.JournalWritten({0: 1}),
+        ev.OffsetsSent(),
+        ev.Committed(clean=True),
+    )
+
+    assert (state.phase, effects) == (Phase.STOPPED, (ef.Exit(None),))
+
+
+@pytest.mark.parametrize("phase", IN_ORDER)
+def test_stop_in_a_transaction_lets_it_end(phase: Phase) -> None:
+    state, effects = step(in_phase(phase), ev.StopRequested())
+
+    assert (state.phase, state.stopping, effects) == (phase, True, ())
+
+
+@pytest.mark.parametrize(
+    ("phase", "answer"), [(Phase.ABORTING, ev.Aborted()), (Phase.REPLACING, ev.Replaced())]
+)
+def test_a_stopping_relay_does_not_start_again_after_a_failure(
+    phase: Phase, answer: ev.Event
+) -> None:
+    state, effects = through(in_phase(phase), ev.StopRequested(), answer)
+
+    assert (state.phase, effects) == (Phase.STOPPED, (ef.Exit(None),))
+
+
+@pytest.mark.parametrize("event", [e for e in EVENTS if (Phase.STOPPED, type(e)) in TRANSITIONS])
+def test_a_stopped_relay_does_nothing(event: ev.Event) -> None:
+    state: RelayState = in_phase(Phase.STOPPED)
+
+    after, effects = step(state, event)
+
+    assert after == state
+    assert effects == ()
+
+
+def test_only_the_last_effect_is_answered() -> None:
+    """So a failure never leaves later effects of the same step half done."""
+    answered: tuple[Any, ...] = (
+        ef.ReadTruth, ef.Begin, ef.Produce, ef.WriteJournal, ef.SendOffsets, ef.Commit,
+        ef.Abort, ef.Replace, ef.Exit,
+    )  # fmt: skip
+    tried = 0
+    for phase in Phase:
+        for event in EVENTS:
+            if (phase, type(event)) in TRANSITIONS and not isinstance(event, ev.Produced):
+                offsets = (
+                    ev.JournalWritten({0: 1}) if isinstance(event, ev.JournalWritten) else event
+                )
+                _, effects = step(in_phase(phase), offsets)
+                assert not any(isinstance(effect, answered) for effect in effects[:-1])
+                tried += 1
+    assert tried > 40

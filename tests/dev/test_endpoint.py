@@ -1,0 +1,266 @@
+"""The endpoint serves clickhouse-connect as a server does, as far as relay and loader ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import DatabaseError
+
+SINGLE_BLOCK = {
+    "max_insert_block_size": "10000000",
+    "max_insert_threads": "1",
+    "input_format_parallel_parsing": "0",
+    "async_insert": "0",
+    "insert_deduplicate": "1",
+    "deduplicate_blocks_in_dependent_materialized_views": "1",
+}
+ROWS = 200_000
+
+
+@pytest.fixture
+def table(client: Client, database: str) -> str:
+    name = f"{database}.t"
+    client.command(
+        f"CREATE TABLE {name} (a UInt64, b String, _block String) ENGINE MergeTree ORDER BY a "
+        "SETTINGS non_replicated_deduplication_window = 2"
+    )
+    return name
+
+
+@pytest.fixture
+def ledger(client: Client, database: str) -> str:
+    name = f"{database}.ledger"
+    client.command(
+        f"CREATE TABLE {name} (block String, state String) ENGINE MergeTree ORDER BY block"
+    )
+    return name
+
+
+def _rows(start: int = 0, count: int = ROWS) -> pa.RecordBatch:
+    a = np.arange(start, start + count, dtype=np.uint64)
+    return pa.record_batch({"a": pa.array(a), "b": pa.array(a % 97).cast(pa.string())})
+
+
+def _file_bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _count(client: Client, table: str) -> int:
+    return int(str(client.command(f"SELECT count() FROM {table}")))
+
+
+def _parts(client: Client, table: str) -> int:
+    sql = (
+        "SELECT count() FROM system.parts "
+        "WHERE active AND concat(database, '.', table) = {t:String}"
+    )
+    return int(client.query(sql, parameters={"t": table}).result_rows[0][0])
+
+
+def _conditional(
+    client: Client, table: str, ledger: str, block: str, *, guard: bool = True
+) -> None:
+    condition = (
+        f"(SELECT count() FROM {ledger} WHERE block = {{block:String}} AND state = 'loaded') = 0"
+    )
+    sql = (
+        f"INSERT INTO {table} (a, b, _block) SETTINGS insert_deduplication_token = '{block}' "
+        "SELECT a, b, {block:String} FROM input('a Nullable(UInt64), b Nullable(String)') "
+        + (f"WHERE {condition} " if guard else "")
+        + "FORMAT Arrow"
+    )
+    data = _file_bytes(_rows())
+    client.command(sql, parameters={"block": block}, data=data, settings=SINGLE_BLOCK)
+
+
+def test_rows_of_many_types_come_back(client: Client, database: str) -> None:
+    """client.insert and client.query (Native) agree about values of every basic type."""
+    client.command(
+        f"CREATE TABLE {database}.v (i Int8, u UInt64, f Float64, s LowCardinality(String), "
+        "n Nullable(Int32), d Date, t DateTime64(6, 'UTC'), e Enum8('x' = 1), g UUID, "
+        "b Bool) ENGINE MergeTree ORDER BY i"
+    )
+    sql = f"SELECT * FROM {database}.v ORDER BY i"
+    client.command(
+        f"INSERT INTO {database}.v VALUES (-1, 18446744073709551615, 0.5, 'é', NULL, '2024-02-29', "
+        "'2024-02-29 01:02:03.000004', 'x', '61f0c404-5cb3-11e7-907b-a6006ad3dba0', true)"
+    )
+    first = client.query(sql).result_rows
+    client.insert(f"{database}.v", first, column_names="*")
+    assert client.query(sql).result_rows == [*first, *first]
+    assert first[0][:5] == (-1, 2**64 - 1, 0.5, "é", None)
+
+
+def test_arrow_both_ways(client: Client, table: str) -> None:
+    """insert_arrow and query_arrow carry a record batch of 200 000 rows unchanged."""
+    batch = pa.Table.from_batches([_rows()])
+    summary = client.insert_arrow(table, batch)
+    assert summary.written_rows == ROWS
+    back = client.query_arrow(f"SELECT a, b FROM {table} ORDER BY a", use_strings=True)
+    assert back.cast(batch.schema).equals(batch)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd", "gzip"])
+def test_raw_insert_compressed(client: Client, table: str, compression: str | None) -> None:
+    """raw_insert goes in whatever way its body is compressed, binary line breaks included."""
+    data = b'1,"x\ny"\n2,z\n'
+    codec = {"lz4": "lz4", "zstd": "zstd", "gzip": "gzip"}.get(compression or "")
+    if codec:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(data)
+        data = sink.getvalue().to_pybytes()
+    client.raw_insert(table, ["a", "b"], data, fmt="CSV", compression=compression)
+    assert client.query(f"SELECT a, b FROM {table} ORDER BY a").result_rows == [
+        (1, "x\ny"),
+        (2, "z"),
+    ]
+
+
+@pytest.mark.parametrize("form", [False, True])
+def test_bound_parameters(connect: Callable[..., Client], form: bool) -> None:
+    """Bound text comes back as it is, from the URL and from a multipart form."""
+    client = connect(form_encode_query_params=form)
+    text = 'it\'s \\ "a"\n\t{x:String} ; DROP ü €'
+    rows = client.query("SELECT {t:String}, {n:Int64}", parameters={"t": text, "n": -5}).result_rows
+    assert rows == [(text, -5)]
+    assert client.raw_query("SELECT {t:String}", parameters={"t": "ü"}, fmt="TSV") == "ü\n".encode()
+    client.close()
+
+
+def test_settings_are_of_one_query(client: Client) -> None:
+    """A setting in the URL holds for its query and not for the next one."""
+    sql = "SELECT getSetting('max_block_size')"
+    before = client.query(sql).result_rows
+    assert client.query(sql, settings={"max_block_size": 7}).result_rows == [(7,)]
+    assert client.query(sql).result_rows == before != [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "status"),
+    [
+        ("SELECT 1 FROM nowhere.nothing", 81, 404),
+        ("SELECT nothing", 47, 404),
+        ("SELECT FROM WHERE", 62, 400),
+        ("SELECT throwIf(1)", 395, 500),
+    ],
+)
+def test_errors_as_a_server(
+    client: Client, clickhouse_url: str, sql: str, code: int, status: int
+) -> None:
+    """An error carries ClickHouse's code in header and text, and the status of a server."""
+    request = urllib.request.Request(clickhouse_url, sql.encode())
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=10)
+    assert (caught.value.code, caught.value.headers["X-ClickHouse-Exception-Code"]) == (
+        status,
+        str(code),
+    )
+    with pytest.raises(DatabaseError, match=rf"(?i)code:? {code}\b"):
+        client.query(sql)
+
+
+def test_token_makes_one_copy_within_the_window(client: Client, table: str) -> None:
+    """The same token twice is one copy and one part; behind the window it is two (the control)."""
+    batch = pa.Table.from_batches([_rows()])
+
+    def insert(token: str) -> None:
+        client.insert_arrow(
+            table, batch, settings={**SINGLE_BLOCK, "insert_deduplication_token": token}
+        )
+
+    insert("one")
+    insert("one")
+    assert (_count(client, table), _parts(client, table)) == (ROWS, 1)
+    insert("two")
+    insert("three")  # the window of 2 has lost "one"
+    insert("one")
+    assert _count(client, table) == 4 * ROWS
+
+
+def test_conditional_insert_asks_the_ledger(client: Client, table: str, ledger: str) -> None:
+    """A loaded block inserts nothing, also outside the window; without the condition it does."""
+    _conditional(client, table, ledger, "b1")
+    assert (_count(client, table), _parts(client, table)) == (ROWS, 1)
+    _conditional(client, table, ledger, "b1")
+    assert _count(client, table) == ROWS, "the token within the window"
+    client.command(f"INSERT INTO {ledger} VALUES ('b1', 'loaded')")
+    for other in ("b2", "b3"):
+        _conditional(client, table, ledger, other)
+    _conditional(client, table, ledger, "b1")
+    of_b1 = f"SELECT count() FROM {table} WHERE _block = 'b1'"
+    assert client.query(of_b1).result_rows == [(ROWS,)]
+    _conditional(client, table, ledger, "b1", guard=False)
+    assert client.query(of_b1).result_rows == [(2 * ROWS,)], "control: the ledger was the guard"
+
+
+def test_damaged_data_leaves_nothing(client: Client, table: str, ledger: str) -> None:
+    """An INSERT whose data ends early is an error, and no row of it stays."""
+    data = _file_bytes(_rows())
+    with pytest.raises(DatabaseError):
+        client.raw_insert(table, ["a", "b"], data[: len(data) // 2], fmt="Arrow")
+    assert _count(client, table) == 0
+    with pytest.raises(DatabaseError):
+        client.command(
+            f"INSERT INTO {table} (a) SELECT a FROM input('a UInt64') FORMAT Arrow", data=data[:999]
+        )
+    assert _count(client, table) == 0
+    assert _count(client, ledger) == 0
+
+
+def test_queries_run_side_by_side(connect: Callable[..., Client]) -> None:
+    """Four slow queries take about the time of one."""
+    sql = "SELECT sum(sleepEachRow(0.5)) FROM numbers(2) SETTINGS max_block_size = 1"
+    failures: list[Exception] = []
+
+    def ask(client: Client) -> None:
+        try:
+            client.query(sql)
+        except Exception as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+
+    clients = [connect() for _ in range(4)]
+    started = time.monotonic()
+    threads = [threading.Thread(target=ask, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert time.monotonic() - started < 3, "one after the other would be 4 s"
+
+
+def test_concurrent_inserts_keep_every_row(connect: Callable[..., Client], table: str) -> None:
+    """Eight clients inserting and counting at once lose and double nothing."""
+    failures: list[Exception] = []
+
+    def insert(index: int) -> None:
+        client = connect()
+        try:
+            for turn in range(10):
+                start = (index * 10 + turn) * 1000
+                client.insert_arrow(table, pa.Table.from_batches([_rows(start, 1000)]))
+                client.query(f"SELECT count() FROM {table}")
+        except Exception as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+        client.close()
+
+    threads = [threading.Thread(target=insert, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    rows = connect().query(f"SELECT count(), uniqExact(a), max(a) FROM {table}").result_rows
+    assert rows == [(80_000, 80_000, 79_999)]

@@ -1,0 +1,152 @@
+"""Writes blocks and journal records by hand, as the relay would, and runs the loader."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from relay import chunks, names, settings
+from relay.records_pb2 import Block, Commit
+
+DEADLINE = 240.0
+"""Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), metadata={b"clickhouse": b"Int64"}),
+        pa.field("name", pa.string(), metadata={b"clickhouse": b"LowCardinality(String)"}),
+    ]
+)
+
+
+def batch(first: int, rows: int) -> pa.RecordBatch:
+    columns = [
+        pa.array(range(first, first + rows), pa.int64()),
+        pa.array([f"name {i % 7}" for i in range(rows)], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class Journal:
+    """One app's topics, of one partition each, and a transactional producer."""
+
+    def __init__(self, bootstrap: str, clickhouse_url: str, app: str, directory: Path) -> None:
+        self.app, self.directory = app, directory
+        self._bootstrap, self._url = bootstrap, clickhouse_url
+        self.patience = 0.0
+        self._topics: set[str] = set()
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.topic(names.journal_topic(app))
+        self.producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": f"{app}-{uuid.uuid4()}"}
+        )
+        self.producer.init_transactions()
+
+    def topic(self, name: str) -> None:
+        if name not in self._topics:
+            for future in self._admin.create_topics([NewTopic(name, 1, 1)]).values():
+                future.result()
+            self._topics.add(name)
+
+    def forget(self, name: str) -> None:
+        self._topics.remove(name)
+
+    def seal(self, table: str, *batches: pa.RecordBatch, chunk_bytes: int = 2_000) -> list[Block]:
+        """The batches as blocks of one transaction."""
+        self.topic(names.blocks_topic(self.app, table))
+        with self.transaction():
+            blocks = [self._block(table, one, chunk_bytes) for one in batches]
+            self.commit(*blocks)
+        return blocks
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.producer.begin_transaction()
+        yield
+        self.producer.commit_transaction()
+
+    def commit(self, *blocks: Block) -> None:
+        record = Commit(app=self.app, partition=0, blocks=blocks).SerializeToString()
+        self.producer.produce(names.journal_topic(self.app), record, b"0", partition=0)
+        self.producer.flush()
+
+    def _block(self, table: str, one: pa.RecordBatch, chunk_bytes: int) -> Block:
+        first = one.column(0)[0].as_py()
+        block = Block(
+            id=str(names.BlockId(self.app, table, 0, 0, first)),
+            table=table,
+            topic=names.blocks_topic(self.app, table),
+            rows=one.num_rows,
+        )
+        encoded = chunks.encode(one, chunk_bytes)
+        offsets: list[int] = []
+        for sequence, (value, rows) in enumerate(encoded):
+            self.producer.produce(
+                block.topic,
+                value,
+                block.id.encode(),
+                partition=0,
+                headers=[("seq", str(sequence)), ("rows", str(rows)), ("schema", "1")],
+                on_delivery=lambda _, message: offsets.append(message.offset()),
+            )
+        self.producer.flush()
+        block.first_offset, block.next_offset = offsets[0], offsets[-1] + 1
+        block.chunks = len(encoded)
+        block.crc32c = chunks.crc32c(value for value, _ in encoded)
+        return block
+
+    def settings(self, **loader: Any) -> settings.Settings:
+        loader = {"checkpoint": str(self.directory / "checkpoint"), "master": "local[2]"} | loader
+        return settings.Settings.model_validate(
+            {
+                "app": self.app,
+                "kafka": {"bootstrap": self._bootstrap},
+                "source": {"topic": "source"},
+                "clickhouse": {"url": self._url},
+                "loader": {"database": f"ledger_{self.app}".replace("-", "_"), **loader},
+            }
+        )
+
+    def without_clickhouse(self) -> None:
+        """From now on the configuration names a port where nobody listens."""
+        self._url = "http://127.0.0.1:1"
+
+    def start(self, *arguments: str, failpoint: str = "") -> subprocess.Popen[str]:
+        """`loader` with a configuration file of these settings."""
+        now = self.settings()
+        path = self.directory / "relay.toml"
+        path.write_text(
+            f'app = "{now.app}"\n[kafka]\nbootstrap = "{now.kafka.bootstrap}"\n'
+            f'[source]\ntopic = "source"\n[clickhouse]\nurl = "{now.clickhouse.url}"\n'
+            f'[loader]\ndatabase = "{now.loader.database}"\nmaster = "{now.loader.master}"\n'
+            f'checkpoint = "{now.loader.checkpoint}"\n'
+            f"wait_for_servers_seconds = {self.patience}\n"
+        )
+        command, *options = arguments
+        return subprocess.Popen(
+            [sys.executable, "-m", "loader.cli", command, str(path), *options],
+            env=os.environ | {"LOADER_FAILPOINT": failpoint},
+            cwd=self.directory,
+            text=True,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def run(self, *arguments: str, failpoint: str = "") -> tuple[int, str]:
+        """Exit status and both outputs of a `loader` that ends by itself."""
+        process = self.start(*arguments, failpoint=failpoint)
+        try:
+            output, errors = process.communicate(timeout=DEADLINE)
+        finally:
+            process.kill()
+        return process.returncode, output + errors

@@ -1,0 +1,245 @@
+"""A small ClickHouse and loaders that run loader.plan's real steps, for exhaustive search.
+
+One block, of one or two parts (table partitions); a table with a finite deduplication
+window and other writers; a ledger; statements that pass their condition first and land
+later, or never; answers that get lost; loaders that crash, pause at any effect for as
+long as they like, and run side by side. `search` visits every reachable state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from loader import plan
+
+ROWS = 10
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What the design relies on; a negative control takes one away."""
+
+    ledger: bool = True  # rows of other attempts are seen at all
+    prepare: bool = True  # claims are seen by others
+    condition: bool = True  # INSERT asks the ledger
+    running: bool = True  # a statement that still runs is waited for
+    limit: bool = True  # INSERT asks the part counter too
+    others: bool = True  # no more than half a window is inserted while one repeat runs
+
+
+@dataclass(frozen=True)
+class Table:
+    stamped: bool = True
+    window: int = 1
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Loader:
+    run: plan.Run | None  # None: over
+    effect: plan.Effect
+    rounds: int  # attempts still allowed
+    made: int = 0  # claims so far
+    waiting: bool = False  # for the answer of a flying statement
+
+
+@dataclass(frozen=True)
+class Statement:
+    owner: int  # loader that waits for the answer; -1: nobody does any more
+    passes: bool
+    landed: int = 0  # parts
+    allowance: int = 99  # parts that others may insert while it runs
+
+
+@dataclass(frozen=True)
+class World:
+    loaders: tuple[Loader, ...]
+    faults: int  # crashes and lost answers still to come
+    others: int  # other writers' inserts still to come
+    ledger: tuple[plan.Entry, ...] = ()
+    copies: tuple[int, ...] = (0,)  # of each part of the block
+    counter: int = 0
+    tokens: tuple[str, ...] = ()
+    flying: tuple[Statement, ...] = ()
+
+
+class Violation(AssertionError):
+    """A state that must not be reachable."""
+
+
+def begin(table: Table, *, loaders: int, rounds: int, faults: int, others: int) -> World:
+    idle = Loader(None, plan.Done("retry"), rounds)
+    world = World((idle,) * loaders, faults, others, copies=(0,) * table.parts)
+    for i in range(loaders):
+        world = _restart(world, i, table)
+    return world
+
+
+def _restart(world: World, i: int, table: Table) -> World:
+    loader = world.loaders[i]
+    # A finisher comes after all others, so its claims must not be named like theirs.
+    claim = f"{i}-{loader.made}"
+    run, effect = plan.start(claim, ROWS * table.parts, stamped=table.stamped)
+    return _with(world, i, Loader(run, effect, loader.rounds - 1, loader.made + 1))
+
+
+def _with(world: World, i: int, loader: Loader) -> World:
+    return replace(world, loaders=(*world.loaders[:i], loader, *world.loaders[i + 1 :]))
+
+
+def _entries(world: World, claim: str, guards: Guards) -> tuple[plan.Entry, ...]:
+    return tuple(
+        entry
+        for entry in world.ledger
+        if entry.claim == claim
+        or (guards.ledger and (guards.prepare or entry.state != plan.PREPARED))
+    )
+
+
+def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
+    loader = world.loaders[i]
+    assert loader.run is not None
+    run, effect = plan.step(loader.run, answer)
+    if not isinstance(effect, plan.Done):
+        return _with(world, i, replace(loader, run=run, effect=effect, waiting=False))
+    if effect.outcome == "loaded" and any(copies != 1 for copies in world.copies):
+        raise Violation(f"marked loaded with copies {world.copies}")
+    if effect.outcome == "retry" and loader.rounds > 0:
+        return _restart(world, i, table)
+    return _with(world, i, replace(loader, run=None, effect=effect, waiting=False))
+
+
+def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[World, plan.Answer]:
+    """Every effect but Insert takes hold at once."""
+    loader = world.loaders[i]
+    assert loader.run is not None
+    claim = loader.run.claim
+    entries = _entries(world, claim, guards)
+    match loader.effect:
+        case plan.Read():
+            return world, entries
+        case plan.Claim(attempt):
+            entry = plan.Entry(plan.PREPARED, attempt, claim, world.counter, table.stamped)
+            return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
+        case plan.Mark(attempt):
+            if not plan.holds(entries, claim):
+                return world, plan.Ok()
+            entry = plan.Entry(plan.LOADED, attempt, claim)
+            return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
+        case plan.Park(attempt, reason):
+            entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
+            return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
+        case plan.Ask():
+            counted = ROWS * sum(world.copies) if table.stamped else None
+            running = guards.running and bool(world.flying)
+            return world, plan.Facts(counted, world.counter, table.window // 2, running)
+    raise TypeError(loader.effect)
+
+
+def _land(world: World, j: int, table: Table) -> World:
+    """The next part of a statement, unless its token is remembered."""
+    statement = world.flying[j]
+    token = f"block-{statement.landed}"
+    if statement.passes and token not in world.tokens:
+        world = _insert(world, token, table)
+        copies = list(world.copies)
+        copies[statement.landed] += 1
+        if copies[statement.landed] > 1:
+            raise Violation(f"rows doubled: copies {copies}")
+        world = replace(world, copies=tuple(copies))
+    moved = replace(statement, landed=statement.landed + 1)
+    return replace(world, flying=(*world.flying[:j], moved, *world.flying[j + 1 :]))
+
+
+def _insert(world: World, token: str, table: Table) -> World:
+    tokens = (*world.tokens, token)[-table.window :] if table.window else ()
+    return replace(world, tokens=tokens, counter=world.counter + 1)
+
+
+def _ended(world: World, j: int) -> World:
+    return replace(world, flying=world.flying[:j] + world.flying[j + 1 :])
+
+
+def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
+    """Every state that one more event leads to."""
+    spent = replace(world, faults=world.faults - 1)
+    for i, loader in enumerate(world.loaders):
+        if loader.run is None:
+            continue
+        if world.faults:  # a crash; what flies goes on without it
+            orphans = tuple(replace(s, owner=-1) if s.owner == i else s for s in world.flying)
+            yield _restart(replace(spent, flying=orphans), i, table)
+        if loader.waiting:
+            continue
+        if isinstance(loader.effect, plan.Insert):
+            entries = _entries(world, loader.run.claim, guards)
+            limit = loader.effect.limit
+            if guards.limit and limit is not None and world.counter > limit:
+                # Said loudly (throwIf): a silent nothing would be marked loaded.
+                yield _answer(world, i, plan.Failed("others inserted"), table)
+                continue
+            passes = not guards.condition or plan.holds(entries, loader.run.claim)
+            sent = _with(world, i, replace(loader, waiting=True))
+            # A condition of the design (README): see loader.window.
+            repeat = guards.others and limit is not None and table.window >= 2
+            statement = Statement(i, passes, allowance=table.window // 2 if repeat else 99)
+            yield replace(sent, flying=(*world.flying, statement))
+            continue
+        done, answer = _carry_out(world, i, table, guards)
+        yield _answer(done, i, answer, table)
+        if world.faults and not isinstance(loader.effect, plan.Read | plan.Ask):
+            lost = replace(done, faults=world.faults - 1)
+            yield _answer(lost, i, plan.Failed("answer lost"), table)
+    for j, statement in enumerate(world.flying):
+        if statement.landed < table.parts:
+            yield _land(world, j, table)
+        elif statement.owner >= 0:
+            yield _answer(_ended(world, j), statement.owner, plan.Ok(), table)
+        else:
+            yield _ended(world, j)
+        if statement.owner < 0:  # its client is gone: the server may give up too
+            yield _ended(world, j)
+        elif world.faults:  # the client gives up, the server goes on
+            flying = list(world.flying)
+            flying[j] = replace(statement, owner=-1)
+            lost = replace(spent, flying=tuple(flying))
+            yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
+    if world.others and all(statement.allowance for statement in world.flying):
+        flying = tuple(replace(s, allowance=s.allowance - 1) for s in world.flying)
+        yield replace(_insert(world, "other", table), others=world.others - 1, flying=flying)
+
+
+def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
+    """Visits every reachable state; returns how many, and how the block ended.
+
+    Raises:
+        Violation: rows doubled, lost, or no end.
+    """
+    seen, stack, endings = {start}, [start], set[str]()
+    while stack:
+        world = stack.pop()
+        nexts = list(successors(world, table, guards))
+        if not any(loader.run for loader in world.loaders) and not world.flying:
+            endings.add(_finish(world, table, guards))
+        for follower in nexts:
+            if follower not in seen:
+                seen.add(follower)
+                stack.append(follower)
+    return len(seen), endings
+
+
+def _finish(world: World, table: Table, guards: Guards) -> str:
+    """One more loader, undisturbed, must settle the block, rightly."""
+    last = Loader(None, plan.Done("retry"), 2, made=1_000)
+    world = replace(world, loaders=(last,), faults=0, others=0)
+    world = _restart(world, 0, table)
+    for _ in range(20):
+        loader = world.loaders[0]
+        if loader.run is None:
+            break
+        (world,) = successors(world, table, guards)
+    effect = world.loaders[0].effect
+    if not isinstance(effect, plan.Done) or effect.outcome == "retry":
+        raise Violation(f"no end: {effect}, ledger {world.ledger}")
+    return effect.outcome

@@ -1,0 +1,19 @@
+"""One attempt at some blocks in a process of its own, for tests to kill: no Spark.
+
+python -m tests.loader.once SETTINGS.json BLOCK-IN-HEX...
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from loader.work import Worker
+from relay.records_pb2 import Block
+from relay.settings import Settings
+
+if __name__ == "__main__":
+    settings = Settings.model_validate_json(Path(sys.argv[1]).read_text())
+    blocks = [Block.FromString(bytes.fromhex(text)) for text in sys.argv[2:]]
+    for one in Worker(settings).load(blocks):
+        print(one.outcome, one.reason)

@@ -1,0 +1,106 @@
+"""The data source's reader against a real journal, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from loader.cli import _topic_id
+from loader.journal_source import JournalReader, Row, Start
+from relay import names
+from relay.errors import ContractBroken
+from relay.records_pb2 import Block
+from tests.loader.blocks import Journal, batch
+
+TABLE = "a.b"
+
+
+def reader(journal: Journal, positions: dict[int, int] | None = None) -> JournalReader:
+    settings = journal.settings(blocks_per_batch=3)
+    topic = _topic_id(settings, names.journal_topic(journal.app))
+    return JournalReader(Start(settings, topic, positions or {}))
+
+
+def ids(rows: list[Row]) -> list[int]:
+    """First source offsets of the blocks read."""
+    return [int(Block.FromString(row[2]).id.split(":")[-1]) for row in rows if row[2] is not None]
+
+
+def drain(
+    source: JournalReader, start: dict[str, object]
+) -> tuple[list[list[int]], dict[str, object]]:
+    """All micro-batches until nothing moves, with the end."""
+    source.prepareForTriggerAvailableNow()
+    batches = []
+    while True:
+        rows, end = source.read(start)
+        if end == start:
+            return batches, end
+        batches.append(ids(list(rows)))
+        assert ids(list(source.readBetweenOffsets(start, end))) == batches[-1], "a replay differs"
+        start = end
+
+
+def test_reads_in_bounded_batches_up_to_the_stable_end(journal: Journal) -> None:
+    """Committed blocks in order, a few per batch; never those of an open or aborted transaction."""
+    for i in range(5):
+        journal.seal(TABLE, batch(i, 1))
+    journal.seal(TABLE, batch(10, 1), batch(20, 1))
+    journal.producer.begin_transaction()
+    journal.commit(Block(id="x:a.b:0:0:66", table=TABLE))
+    source = reader(journal)
+    batches, end = drain(source, source.initialOffset())
+    assert batches == [[0, 1, 2], [3, 4, 10, 20]]
+    journal.producer.abort_transaction()
+    journal.seal(TABLE, batch(30, 1))
+    assert drain(source, end)[0] == [[30]]
+
+
+def test_a_record_without_blocks_moves_the_position(journal: Journal) -> None:
+    """The relay's flush points must not be read again for ever."""
+    with journal.transaction():
+        journal.commit()
+    source = reader(journal)
+    begin = source.initialOffset()
+    rows, end = source.read(begin)
+    for _ in range(100):  # the first answers may come later than this read's patience
+        if end != begin:
+            break
+        rows, end = source.read(begin)
+    assert list(rows) == [(0, 0, None)]
+    assert end["0"] == 1
+
+
+def test_starts_at_the_later_of_checkpoint_and_ledger(journal: Journal) -> None:
+    """What the ledger calls settled is not read again, with or without checkpoint."""
+    for i in range(3):
+        journal.seal(TABLE, batch(i, 1))
+    first = reader(journal)
+    begin = first.initialOffset()
+    _, end = drain(first, begin)
+    later = reader(journal, {0: int(str(end["0"]))})
+    assert later.initialOffset() == end
+    assert drain(later, begin)[0] == [[]], "moves there without a block"
+
+
+def test_a_journal_made_anew_is_a_broken_contract(journal: Journal) -> None:
+    """Offsets of another journal, or beyond this one, are never taken for this one's."""
+    journal.seal(TABLE, batch(0, 1))
+    source = reader(journal)
+    with pytest.raises(ContractBroken, match="made anew"):
+        source.read({"journal": "another", "0": 0})
+    source.prepareForTriggerAvailableNow()
+    beyond = source.initialOffset() | {"0": 99}
+    source._until = {0: 1_000}
+    with pytest.raises(ContractBroken, match="stands at 99"):
+        source.read(beyond)
+
+
+def test_a_copy_brings_no_consumer(journal: Journal) -> None:
+    """Spark pickles the reader for its workers."""
+    journal.seal(TABLE, batch(0, 1))
+    source = reader(journal)
+    batches, _ = drain(source, source.initialOffset())
+    copy = pickle.loads(pickle.dumps(source))
+    assert drain(copy, copy.initialOffset())[0] == batches == [[0]]

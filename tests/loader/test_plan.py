@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from loader import plan
+from loader.window import window
+from tests.loader.model import Guards, Table, Violation, begin, search
+
+STAMPED, BARE = Table(stamped=True), Table(stamped=False)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+@pytest.mark.parametrize(
+    ("size", "loaders", "rounds", "faults", "others"),
+    [
+        (0, 2, 1, 1, 1),
+        (1, 2, 1, 1, 2),
+        (2, 2, 1, 1, 2),
+        (0, 1, 4, 3, 2),
+        (1, 1, 4, 3, 2),
+        (2, 1, 4, 3, 3),
+    ],
+)
+def test_every_order_of_events(
+    stamped: bool, size: int, loaders: int, rounds: int, faults: int, others: int
+) -> None:
+    """Loaders, faults, other inserts in every order: never doubled, never marked without rows."""
+    table = Table(stamped=stamped, window=size)
+    start = begin(table, loaders=loaders, rounds=rounds, faults=faults, others=others)
+    states, endings = search(start, table, Guards())
+    print(f"{table}: {states} states, endings {endings}")
+    assert "loaded" in endings
+    if stamped:
+        assert endings == {"loaded"}, "the block-id column makes every case decidable"
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_blocks_over_two_partitions(stamped: bool) -> None:
+    """An INSERT that ends between its parts is completed or parked, never doubled."""
+    table = Table(stamped=stamped, window=6, parts=2)
+    _, endings = search(begin(table, loaders=2, rounds=1, faults=1, others=1), table, Guards())
+    assert "loaded" in endings
+
+
+@pytest.mark.parametrize(
+    ("guards", "table"),
+    [
+        (Guards(ledger=False), STAMPED),
+        (Guards(ledger=False), BARE),
+        (Guards(prepare=False), STAMPED),
+        (Guards(prepare=False), BARE),
+        (Guards(condition=False), STAMPED),
+        (Guards(condition=False), BARE),
+        (Guards(running=False), STAMPED),
+        (Guards(running=False), BARE),
+        (Guards(limit=False), Table(stamped=False, window=2)),
+        (Guards(others=False), Table(stamped=False, window=2)),
+    ],
+)
+def test_without_a_guard_the_search_finds_it(guards: Guards, table: Table) -> None:
+    """Negative control: each guard taken away doubles rows somewhere."""
+    with pytest.raises(Violation, match="doubled"):
+        search(begin(table, loaders=2, rounds=1, faults=1, others=2), table, guards)
+
+
+def decide(
+    facts: plan.Facts, *, stamped: bool = True, since: int = 0, human: plan.Human = "nothing"
+) -> plan.Effect:
+    """The effect for a block that an earlier claim prepared, as the table has it."""
+    run, _ = plan.start("me", 10, stamped=stamped, human=human)
+    earlier = plan.Entry(plan.PREPARED, 1, "other", since, stamped)
+    run, _ = plan.step(run, (earlier,))
+    run, _ = plan.step(run, plan.Ok())
+    run, effect = plan.step(run, (earlier, plan.Entry(plan.PREPARED, 2, "me", 5, stamped)))
+    assert effect == plan.Ask()
+    return plan.step(run, facts)[1]
+
+
+def test_the_designs_table() -> None:
+    """Every line of DESIGN.md's table for a block found prepared."""
+    assert isinstance(decide(plan.Facts(10, 3, 0, running=False)), plan.Mark)
+    assert decide(plan.Facts(0, 3, 0, running=False)) == plan.Insert(None)
+    assert isinstance(decide(plan.Facts(4, 3, 0, running=False)), plan.Park)
+    assert decide(plan.Facts(None, 3, 50, running=False), stamped=False) == plan.Insert(50)
+    assert isinstance(decide(plan.Facts(None, 51, 50, running=False), stamped=False), plan.Park)
+    assert isinstance(decide(plan.Facts(None, 3, 50, running=True), stamped=False), plan.Done)
+    # Nothing was inserted since: safe without any window.
+    assert decide(plan.Facts(None, 0, -1, running=False), stamped=False) == plan.Insert(0)
+    # A counter that went back, or is not known, proves nothing.
+    assert isinstance(
+        decide(plan.Facts(None, 3, 50, running=False), stamped=False, since=4), plan.Park
+    )
+    assert isinstance(
+        decide(plan.Facts(None, -1, -1, running=False), stamped=False, since=-1), plan.Park
+    )
+
+
+def test_a_person_decides_a_parked_block() -> None:
+    """A parked block stays parked, until somebody says retry or absent."""
+    parked = (plan.Entry(plan.PARKED, 1, "other", reason="table missing"),)
+    assert plan.step(plan.start("me", 1, stamped=True)[0], parked)[1] == plan.Done(
+        "parked", "table missing"
+    )
+    run, _ = plan.start("me", 1, stamped=True, human="retry")
+    assert plan.step(run, parked)[1] == plan.Claim(2)
+    facts = plan.Facts(None, 99, -1, running=False)
+    assert decide(facts, stamped=False, human="absent") == plan.Insert(None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "parts", "counter"),
+    [
+        ("MergeTree", "", 0, "global"),
+        ("MergeTree", " SETTINGS non_replicated_deduplication_window = 8, x = 1", 8, "global"),
+        ("ReplicatedMergeTree", "", 10000, "partitions"),
+        ("ReplicatedMergeTree", " SETTINGS replicated_deduplication_window = 0", 0, "partitions"),
+        ("Null", "", 0, "none"),
+    ],
+)
+def test_windows(engine: str, settings: str, parts: int, counter: str) -> None:
+    """A table's window is its own setting, else the server's; 0 and other engines have none."""
+    defaults = {
+        "non_replicated_deduplication_window": 0,
+        "replicated_deduplication_window": 10000,
+        "replicated_deduplication_window_seconds": 3600,
+    }
+    found = window(engine, f"{engine} ORDER BY a{settings}", defaults)
+    assert (found.parts, found.counter) == (parts, counter)
+    if engine.startswith("Replicated"):
+        assert found.margin(10) == parts // 2
+        assert found.margin(1801) == -1

@@ -1,0 +1,280 @@
+"""The worker against real Kafka and ClickHouse's real engine, without Spark."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from loader import plan, work
+from loader.ledger import Ledger, Row
+from loader.resolve import resolve
+from loader.work import Outcome, Worker
+from relay.records_pb2 import Block
+from tests.loader.blocks import Journal, batch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def table(client: Client, database: str) -> str:
+    return make(client, f"{database}.stamped", stamped=True)
+
+
+def make(client: Client, table: str, *, stamped: bool, window: int = 1, extra: str = "") -> str:
+    stamp = ", _block String" if stamped else ""
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name LowCardinality(String){stamp}) ENGINE = MergeTree "
+        f"ORDER BY id SETTINGS non_replicated_deduplication_window = {window}{extra}"
+    )
+    return table
+
+
+def copies(client: Client, table: str) -> tuple[int, int]:
+    """(rows, different rows), without those of others (negative ids)."""
+    rows = client.query(f"SELECT count(), uniqExact(id) FROM {table} WHERE id >= 0").result_rows
+    return rows[0][0], rows[0][1]
+
+
+def others_insert(client: Client, table: str, times: int = 3) -> None:
+    for i in range(times):
+        client.command(
+            f"INSERT INTO {table} (id, name) SETTINGS async_insert = 0 VALUES (-{i + 1}, 'x')"
+        )
+
+
+def killed(journal: Journal, blocks: list[Block], failpoint: str) -> None:
+    """An attempt in a process that ends itself by SIGKILL at the failpoint."""
+    path = journal.directory / "settings.json"
+    path.write_text(journal.settings().model_dump_json())
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.loader.once", str(path)]
+        + [block.SerializeToString().hex() for block in blocks],
+        env={"LOADER_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+
+def outcomes(done: list[Outcome]) -> list[str]:
+    return [one.outcome for one in done]
+
+
+def test_blocks_become_rows(journal: Journal, worker: Worker, client: Client, table: str) -> None:
+    """Blocks of several chunks are loaded once, however often they are attempted."""
+    blocks = journal.seal(table, *(batch(i * 1000, 1000) for i in range(6)))
+    assert max(block.chunks for block in blocks) > 1
+    for _ in range(2):
+        assert outcomes(worker.load(blocks)) == ["loaded"] * 6
+        assert copies(client, table) == (6000, 6000)
+    stamps = client.query(f"SELECT uniqExact(_block) FROM {table}").result_rows
+    assert stamps == [(6,)]
+    parts = client.query(f"SELECT uniqExact(_part) FROM {table}").result_rows[0][0]
+    assert parts <= 6, "an INSERT must be one server block"
+
+
+@pytest.mark.parametrize(
+    "point", ["before_prepare", "after_prepare", "after_insert", "after_loaded"]
+)
+def test_killed_at_every_point_leaves_one_copy(
+    journal: Journal, worker: Worker, client: Client, table: str, point: str
+) -> None:
+    """With a block-id column, a kill anywhere and a window long past leave one copy."""
+    blocks = journal.seal(table, batch(0, 1000), batch(1000, 1000))
+    killed(journal, blocks, point)
+    others_insert(client, table)
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 2
+    assert copies(client, table) == (2000, 2000)
+
+
+def test_without_the_ledger_the_same_kill_doubles(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, table: str
+) -> None:
+    """Negative control: kill between insert and ledger, ledger emptied, window passed."""
+    blocks = journal.seal(table, batch(0, 1000))
+    killed(journal, blocks, "after_insert")
+    others_insert(client, table)
+    client.command(f"TRUNCATE TABLE {ledger.name}")
+    worker.load(blocks)
+    assert copies(client, table) == (2000, 1000)
+
+
+def test_without_block_column_outside_the_window_is_parked(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Never inserted blind, never skipped: parked, and a person's word settles it."""
+    bare = make(client, f"{database}.bare", stamped=False)
+    (block,) = journal.seal(bare, batch(0, 1000))
+    killed(journal, [block], "after_insert")
+    others_insert(client, bare)
+    (done,) = worker.load([block])
+    assert done.outcome == "parked"
+    assert "deduplication window" in done.reason
+    assert copies(client, bare) == (1000, 1000)
+    assert [parked.id for parked, _ in ledger.parked()] == [block.id]
+    assert list(resolve(journal.settings(), ledger, [block.id], "loaded")) == [
+        (block.id, "loaded", "")
+    ]
+    assert outcomes(worker.load([block])) == ["loaded"]
+    assert copies(client, bare) == (1000, 1000)
+
+
+@pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
+def test_without_block_column_inside_the_window(
+    journal: Journal, worker: Worker, client: Client, database: str, point: str
+) -> None:
+    """The window decides while the block is surely inside it."""
+    bare = make(client, f"{database}.bare", stamped=False, window=100)
+    blocks = journal.seal(bare, batch(0, 1000))
+    killed(journal, blocks, point)
+    others_insert(client, bare)
+    assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert copies(client, bare) == (1000, 1000)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_loader_that_wakes_late_inserts_nothing(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    guarded: bool,
+) -> None:
+    """Paused right before its INSERT, overtaken; without the condition the rows double."""
+    (block,) = journal.seal(table, batch(0, 1000))
+    real = work.insert
+    overtaker = Worker(journal.settings())
+
+    def pause(*arguments: object, **named: object) -> plan.Answer:
+        monkeypatch.setattr(work, "insert", real)
+        assert outcomes(overtaker.load([block])) == ["loaded"]
+        others_insert(client, table)
+        return real(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(work, "insert", pause)
+    if not guarded:
+        worker._ledger.holds = "1"
+    assert outcomes(worker.load([block])) == ["loaded"]
+    assert copies(client, table) == ((1000, 1000) if guarded else (2000, 1000))
+    overtaker.close()
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_two_loaders_at_once(
+    journal: Journal, ledger: Ledger, client: Client, database: str, stamped: bool
+) -> None:
+    """Two workers over the same blocks, no window to help: one copy of each."""
+    assert ledger.counts() == []
+    table = make(client, f"{database}.both", stamped=stamped, window=0)
+    blocks = journal.seal(table, *(batch(i * 100, 100) for i in range(12)))
+    rounds: list[list[Outcome]] = []
+
+    def run() -> None:
+        worker, open_ = Worker(journal.settings()), list(blocks)
+        deadline = time.monotonic() + 60
+        while open_ and time.monotonic() < deadline:
+            done = worker.load(open_)
+            rounds.append(done)
+            settled = {one.block for one in done if one.outcome != "retry"}
+            open_ = [block for block in open_ if block.id not in settled]
+            time.sleep(random.uniform(0, 0.2))
+        worker.close()
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    loaded = sum(n for _, state, n, _ in ledger.counts() if state == "loaded")
+    rows, different = copies(client, table)
+    assert rows == different, "doubled"
+    if stamped:
+        assert (loaded, rows) == (12, 1200)
+    else:  # overtaken in the middle and nothing to decide by: parked, with or without rows
+        assert loaded + len(ledger.parked()) == 12
+        assert loaded * 100 <= rows
+
+
+def test_too_many_parts_is_waited_out(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A transient refusal is tried again, never parked."""
+    extra = ", parts_to_throw_insert = 2, parts_to_delay_insert = 2"
+    table = make(client, f"{database}.full", stamped=True, extra=extra)
+    client.command(f"SYSTEM STOP MERGES {table}")
+    others_insert(client, table, 2)
+    blocks = journal.seal(table, batch(0, 10))
+    (done,) = worker.load(blocks)
+    assert (done.outcome, "252" in done.reason) == ("retry", True)
+    client.command(f"TRUNCATE TABLE {table}")
+    assert outcomes(worker.load(blocks)) == ["loaded"]
+
+
+def test_permanent_reasons_park_one_block_and_stop_nothing(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Missing table, unfit type, damaged chunks: parked with the reason; the rest is loaded."""
+    good = make(client, f"{database}.good", stamped=True)
+    unfit = f"{database}.unfit"
+    client.command(f"CREATE TABLE {unfit} (id Int64, name UInt8) ENGINE = MergeTree ORDER BY id")
+    (fine,) = journal.seal(good, batch(0, 10))
+    (wrong,) = journal.seal(unfit, batch(0, 10))
+    (homeless,) = journal.seal(f"{database}.missing", batch(0, 10))
+    (damaged,) = journal.seal(good, batch(100, 10))
+    damaged.crc32c ^= 1
+    done = {o.block: o for o in worker.load([wrong, homeless, damaged, fine])}
+    assert done[fine.id].outcome == "loaded"
+    assert "name 0" in done[wrong.id].reason
+    assert "no table" in done[homeless.id].reason
+    assert "CRC-32C" in done[damaged.id].reason
+    assert {done[b.id].outcome for b in (wrong, homeless, damaged)} == {"parked"}
+    make(client, homeless.table, stamped=True)
+    assert list(resolve(journal.settings(), ledger, [homeless.id], "retry")) == [
+        (homeless.id, "loaded", "")
+    ]
+    assert copies(client, homeless.table) == (10, 10)
+
+
+def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> None:
+    """Over random ledgers, HOLDS in ClickHouse and plan.holds say the same."""
+    dice = random.Random(3)
+    both = set()
+    for number in range(60):
+        block = Block(id=f"b{number}", table="a.b")
+        states = [plan.PREPARED] * 4 + [plan.PARKED, plan.LOADED]
+        entries = tuple(
+            plan.Entry(dice.choice(states), dice.randint(1, 2), dice.choice("xyz"))
+            for _ in range(dice.randint(0, 4))
+        )
+        ledger.write([Row(block, entry) for entry in entries])
+        assert sorted(map(str, ledger.entries([block]).get(block.id, ()))) == sorted(
+            map(str, entries)
+        )
+        parameters = {"app": ledger.app, "table": "a.b", "block": block.id, "claim": "y"}
+        held = client.query(f"SELECT {ledger.holds}", parameters=parameters).result_rows[0][0]
+        assert bool(held) == plan.holds(entries, "y"), entries
+        both.add(bool(held))
+    assert both == {True, False}
+
+
+def test_positions(ledger: Ledger) -> None:
+    """The ledger gives the furthest position of each journal and partition."""
+    ledger.save_positions("A", {0: 5, 1: 7})
+    ledger.save_positions("A", {0: 3})
+    ledger.save_positions("B", {0: 1})
+    assert ledger.positions() == {("A", 0): 5, ("A", 1): 7, ("B", 0): 1}
+    assert json.loads(json.dumps(ledger.counts())) == []

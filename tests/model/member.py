@@ -1,0 +1,263 @@
+"""One relay process of the model: performs the effects of relay.core.step, one at a time.
+
+Receives its turn from the scheduler, calls the in-memory Kafka, feeds the answer to `step`.
+It stands where relay.run and the adapters stand in production and keeps their rules:
+group metadata at begin; an abort that was not clean counts as unknown; the journal's stable
+end is asked before the committed offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.records import Arrival
+from relay.core.state import RelayState
+from relay.core.step import IN_TRANSACTION, step
+from tests.model.kafka import (
+    AbortableError,
+    FencedError,
+    GroupMetadata,
+    Kafka,
+    NotNowError,
+    UnusableError,
+)
+from tests.model.producer import Producer, failure
+from tests.model.records import JOURNAL, SOURCE
+from tests.model.work import form, read_truth, stable_ends
+
+POLL_MESSAGES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterGuards:
+    """Rules of the adapters, each can be taken away by a negative control."""
+
+    metadata_at_begin: bool = True
+    unclean_abort_is_unknown: bool = True
+
+
+FAULTS: dict[type[Any], tuple[str, ...]] = {
+    ef.ReadTruth: ("lost",),
+    ef.Begin: ("refused",),
+    ef.Produce: ("refused", "lost"),
+    ef.WriteJournal: ("refused", "lost"),
+    ef.SendOffsets: ("refused", "retried"),
+    ef.Commit: ("lost", "unsent", "retried"),
+    ef.Abort: ("lost", "unsent", "retried"),
+    ef.Replace: ("lost",),
+}
+"""What can go wrong with an effect.
+
+refused: the broker asks for an abort. lost: it was done, its answer never came, a copy is
+still under way. unsent: it was not done, and is still under way. retried: it was done,
+the client asked again by itself and says success; the copy is still under way.
+"""
+
+ANSWERED = (ef.Abort, ef.Replace, ef.Exit)
+
+
+@dataclass(slots=True)
+class Member:
+    """A process and its clients. `seen` is the generation that the application knows of,
+    `generation` the one that the client's background thread knows of."""
+
+    name: str
+    state: RelayState
+    producer: Producer
+    guards: AdapterGuards = AdapterGuards()
+    process: int = -1
+    todo: tuple[ef.Effect, ...] = ()
+    stable_ends: dict[int, int] | None = None
+    held: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    owned: frozenset[int] = frozenset()
+    seen: int = -1
+    generation: int = -1
+    ended: bool = False
+    error: ef.StopError | None = None
+    _key: int | None = None
+
+    def clone(self) -> Member:
+        return replace(
+            self,
+            producer=self.producer.clone(),
+            held=self.held.copy(),
+            positions=self.positions.copy(),
+            _key=None,
+        )
+
+    @property
+    def booted(self) -> bool:
+        """Whether it has its producer and is in the group."""
+        return self.producer.epoch >= 0
+
+    def key(self) -> int:
+        """Computed once: in a search a member changes only after `clone`."""
+        if self._key is None:
+            s = self.state
+            core = (s.phase, s.partitions, s.pending, s.transaction, s.now_ms, s.committed_at_ms)
+            parts = (
+                self.name,
+                repr((core, self.todo, self.stable_ends)),
+                (s.tokens, s.failures, s.stopping, s.schema_changed),
+                tuple(sorted(self.held.items())),
+                tuple(sorted(self.positions.items())),
+                (self.process, self.owned, self.seen, self.generation, self.ended),
+                self.producer.key(),
+            )
+            self._key = hash(parts)
+        return self._key
+
+    # ---- what the scheduler can do with a process ---------------------------------------------
+
+    def go(self, kafka: Kafka, now_ms: int, fault: str = "") -> None:
+        """Its next effect, or a poll where there is none; nothing if Kafka says "not now"."""
+        if not self.booted:
+            self._boot(kafka)
+        elif not self.todo:
+            self._poll(kafka, now_ms)
+        else:
+            self._perform(kafka, now_ms, fault)
+
+    def rejoin(self, kafka: Kafka) -> None:
+        """The client's background thread learns the generation before the application does."""
+        self.generation = kafka.generation
+
+    def revoke(self) -> None:
+        """The client says that all partitions are going (eager protocol), at any moment."""
+        gone, self.owned, self.positions = self.owned, frozenset(), {}
+        self.seen = -1  # and has to join again
+        self._handle(ev.Revoked(gone))
+
+    def request_stop(self) -> None:
+        self._handle(ev.StopRequested())
+
+    def change_schema(self, table: str) -> None:
+        self._handle(ev.SchemaChanged(frozenset({table})))
+
+    # ---- events ---------------------------------------------------------------------------------
+
+    def _handle(self, event: ev.Event) -> None:
+        before = self.state.phase
+        self.state, effects = step(self.state, event)
+        unasked = isinstance(event, ev.Revoked | ev.StopRequested)
+        superseded = unasked and before in IN_TRANSACTION and self.state.phase is not before
+        if superseded or (effects and isinstance(effects[-1], ANSWERED)):
+            self.todo = effects  # what was asked for before is pointless now
+        else:
+            self.todo = (*effects, *self.todo) if unasked else (*self.todo, *effects)
+
+    def _boot(self, kafka: Kafka) -> None:
+        try:
+            self.producer.init(kafka)
+        except NotNowError:
+            return
+        self.process = kafka.join(self.name)
+
+    def _poll(self, kafka: Kafka, now_ms: int) -> None:
+        if kafka.processes[self.name] != self.process:
+            self._handle(ev.Failed(ev.Failure.FENCED, "FENCED_INSTANCE_ID"))
+        elif self.seen != kafka.generation:
+            if self.owned:
+                self.revoke()
+                return
+            self.seen = self.generation = kafka.generation
+            self.owned = frozenset(p for p, name in kafka.owners.items() if name == self.name)
+            self._handle(ev.Assigned(self.owned))
+        else:
+            self._handle(self._fetch(kafka, now_ms))
+
+    def _fetch(self, kafka: Kafka, now_ms: int) -> ev.Polled:
+        arrivals: list[Arrival] = []
+        offsets: dict[int, tuple[int, ...]] = {}
+        for partition in sorted(self.positions):
+            log = kafka.log((SOURCE, partition))
+            got = log.committed(self.positions[partition])[:POLL_MESSAGES]
+            if not got:
+                continue
+            offsets[partition] = tuple(offset for offset, _ in got)
+            self.positions[partition] = got[-1][0] + 1
+            by_table = sorted(got, key=lambda item: (item[1].table, item[0]))
+            for table, items in groupby(by_table, key=lambda item: item[1].table):
+                batch = list(items)
+                places = tuple(offset for offset, _ in batch)
+                rows = sum(not message.bad for _, message in batch)
+                size = sum(message.size for _, message in batch)
+                arrivals.append(Arrival(partition, table, places, rows, size))
+        return ev.Polled(now_ms, tuple(arrivals), offsets)
+
+    # ---- effects --------------------------------------------------------------------------------
+
+    def _perform(self, kafka: Kafka, now_ms: int, fault: str) -> None:
+        effect = self.todo[0]
+        try:
+            answer = self._do(kafka, effect, now_ms, fault)
+        except NotNowError:
+            return
+        except FencedError as error:
+            answer = ev.Failed(ev.Failure.FENCED, str(error))
+        except AbortableError as error:
+            answer = ev.Failed(ev.Failure.ABORT, str(error))
+        except UnusableError as error:
+            answer = ev.Failed(ev.Failure.UNKNOWN, str(error))
+        if isinstance(effect, ef.ReadTruth) and answer is None:
+            return  # half of it is done
+        self.todo, self.stable_ends = self.todo[1:], None
+        if answer is not None:
+            self._handle(answer)
+
+    def _do(self, kafka: Kafka, effect: ef.Effect, now_ms: int, fault: str) -> ev.Event | None:
+        match effect:
+            case ef.Keep(arrival, skip):
+                place = (arrival.partition, arrival.table)
+                self.held[place] = self.held.get(place, ()) + tuple(arrival.offsets[skip:])
+            case ef.Drop(partitions):
+                self.held = {k: v for k, v in self.held.items() if k[0] not in partitions}
+            case ef.Seek(partition, offset):
+                if partition in self.owned:
+                    self.positions[partition] = offset
+            case ef.ReadTruth(partitions):
+                if not fault and self.stable_ends is None:  # the first of two turns
+                    self.stable_ends = stable_ends(kafka, partitions)
+                    return None
+                return failure(fault) or ev.TruthRead(
+                    read_truth(kafka, partitions, self.stable_ends or {}), now_ms
+                )
+            case ef.Begin():
+                if fault:  # the client has no group metadata
+                    return failure(fault)
+                self.producer.begin(GroupMetadata(self.name, self.process, self.seen))
+                return ev.Begun()
+            case ef.Produce(seals):
+                results = tuple(
+                    form(kafka, self.producer, seal, self.held[seal.partition, seal.table])
+                    for seal in seals
+                )
+                for seal in seals:
+                    del self.held[seal.partition, seal.table]
+                return failure(fault) or ev.Produced(results)
+            case ef.WriteJournal(records):
+                written = {
+                    r.partition: self.producer.send(kafka, (JOURNAL, r.partition), r)
+                    for r in records
+                }
+                return failure(fault) or ev.JournalWritten(written)
+            case ef.SendOffsets():
+                metadata = self.producer.metadata
+                if metadata is None or not self.guards.metadata_at_begin:
+                    metadata = GroupMetadata(self.name, self.process, self.generation)
+                return self.producer.send_offsets(kafka, effect, metadata, fault)
+            case ef.Commit():
+                return self.producer.end(kafka, fault, commit=True)
+            case ef.Abort():
+                return self.producer.end(kafka, fault, commit=False)
+            case ef.Replace():
+                self.producer.init(kafka)
+                return failure(fault) or ev.Replaced()
+            case ef.Exit(error):
+                self.ended, self.error = True, error
+        return None

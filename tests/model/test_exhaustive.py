@@ -1,0 +1,61 @@
+"""Every short schedule. A search that does not end within its time fails too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.model.search import search
+from tests.model.world import World, log
+
+EVERY_KIND = frozenset(
+    {"fault", "crash", "boot", "revoke", "rejoin", "stop", "move", "deliver", "timeout"}
+)
+
+
+def running(*source: str, names: str = "ab", marks_at_once: bool = True, loaders: int = 0) -> World:
+    """Processes that are in the group; a owns the only partition."""
+    world = World([log(*source)], marks_at_once=marks_at_once, loaders=loaders)
+    for name in names:
+        world.do(("boot", name))
+    world.do(("move", 0, "a"))
+    for uid in tuple(world.members) * 2:
+        world.do(("go", uid))
+    return world
+
+
+@dataclass(frozen=True)
+class Case:
+    world: World
+    faults: int
+    kinds: frozenset[str] = EVERY_KIND
+    settle: bool = False
+    states: int = 1_000  # at least, so that a search which has become trivial is noticed
+
+
+CASES = {
+    "two relays, two faults of any kind": Case(running("x", "x"), 2, states=80_000),
+    "two relays, three lost or repeated requests over two transactions": Case(
+        running("x", "x", "x", "x"), 3, frozenset({"fault", "deliver"}), states=15_000
+    ),
+    "one relay, three faults of its requests over two transactions": Case(
+        running("x", "x", "x", "x", names="a"), 3, frozenset({"fault", "deliver", "timeout"})
+    ),
+    "markers written one by one": Case(running("x", "x", marks_at_once=False), 1, states=8_000),
+    "all comes to rest after any fault": Case(
+        running("x", "x!", "|", "y-", loaders=1), 1, settle=True, states=500
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_no_schedule_breaks_exactly_once(case: Case) -> None:
+    """Whatever the order of steps and faults, each message is in one block and nothing is torn."""
+    result = search(
+        case.world, faults=case.faults, kinds=case.kinds, depth=80, seconds=150, settle=case.settle
+    )
+
+    assert result.finding is None, str(result.finding)
+    assert result.complete, f"only {result.states} states in the time allowed"
+    assert result.states >= case.states

@@ -1,0 +1,110 @@
+"""Negative controls: without a guard the same searches find an anomaly, and name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from relay.core.state import Guards
+from tests.model.member import AdapterGuards
+from tests.model.quiet import settle
+from tests.model.search import Walk, search, walk
+from tests.model.world import World, log
+
+
+@dataclass(frozen=True)
+class Control:
+    """A guard taken away, the faults that make it matter, and the anomaly that follows."""
+
+    without: dict[str, Any]
+    named: str
+    faults: int
+    kinds: frozenset[str]
+    source: tuple[str, ...] = ("x", "x")
+
+
+CONTROLS = {
+    # The copy of an EndTxn commits the next transaction before its journal record is in.
+    "epoch bump after an unknown commit": Control(
+        {"guards": Guards(epoch_bump_after_unknown=False)},
+        "no journal record lists it",
+        2,
+        frozenset({"fault", "deliver"}),
+        ("x", "x", "x", "x"),
+    ),
+    # The copy of an aborting EndTxn aborts the blocks of the next transaction.
+    "epoch bump after an unclean abort": Control(
+        {"adapters": AdapterGuards(unclean_abort_is_unknown=False)},
+        "is not the journal's head",
+        3,
+        frozenset({"fault", "deliver", "revoke"}),
+    ),
+    # Metadata of a generation in which another member owns and has read the partition.
+    "group metadata at begin": Control(
+        {"adapters": AdapterGuards(metadata_at_begin=False)},
+        "duplicate: 0@0 is in 2 blocks",
+        2,
+        frozenset({"move", "rejoin"}),
+    ),
+    # A buffer outlives the ownership of its partition.
+    "abort on revoke": Control(
+        {"guards": Guards(abort_on_revoke=False)},
+        "n=1 follows 1",
+        3,
+        frozenset({"move", "stop", "revoke"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("control", CONTROLS.values(), ids=CONTROLS.keys())
+def test_without_the_guard_the_search_finds_it(control: Control) -> None:
+    """With one guard off there is a short schedule that breaks the promise."""
+    result = search(
+        _world(control, control.without),
+        faults=control.faults,
+        kinds=control.kinds,
+        depth=30,
+        seconds=60,
+    )
+
+    assert result.finding is not None
+    assert control.named in result.finding.what, str(result.finding)
+
+
+@pytest.mark.parametrize("control", CONTROLS.values(), ids=CONTROLS.keys())
+def test_with_the_guard_the_same_schedule_is_harmless(control: Control) -> None:
+    """The schedule that breaks the promise without the guard keeps it with the guard."""
+    finding = search(
+        _world(control, control.without),
+        faults=control.faults,
+        kinds=control.kinds,
+        depth=30,
+        seconds=60,
+    ).finding
+    assert finding is not None
+    world = _world(control, {})
+
+    for action in finding.schedule:
+        if action in world.turns() or action in world.faults():
+            world.do(action)
+            world.check()
+    settle(world)
+
+
+def test_without_the_ledger_rows_are_doubled() -> None:
+    """A loader that does not ask the ledger loads a block again once its token has left."""
+    result = walk(Walk(seed=1, histories=20, ledger=False))
+
+    assert result.finding is not None
+    assert "times in ClickHouse" in result.finding.what, str(result.finding)
+
+
+def _world(control: Control, switches: dict[str, Any]) -> World:
+    world = World([log(*control.source)], **switches)
+    for action in (("boot", "a"), ("boot", "b"), ("move", 0, "a")):
+        world.do(action)
+    for uid in tuple(world.members) * 2:
+        world.do(("go", uid))
+    return world

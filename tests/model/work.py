@@ -1,0 +1,69 @@
+"""What a model process does with its partitions: reads their truth, forms their blocks.
+
+Receives a seal or partitions, gives what relay.truth and relay.performer give in production.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay.core.records import Found, SealedBlock, SealResult
+from tests.model.records import DEAD, JOURNAL, SOURCE, Chunk, DeadLetter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from relay.core.state import Seal
+    from tests.model.kafka import Kafka
+    from tests.model.producer import Producer
+
+CHUNK_MESSAGES = 2
+
+
+def stable_ends(kafka: Kafka, partitions: Iterable[int]) -> dict[int, int]:
+    """The journal's stable ends. Asked before the committed offsets, so that a record which
+    becomes visible later than those is not taken for a disagreement."""
+    return {p: kafka.log((JOURNAL, p)).last_stable for p in partitions}
+
+
+def read_truth(kafka: Kafka, partitions: Iterable[int], ends: dict[int, int]) -> tuple[Found, ...]:
+    """Committed floor, the journal record that it names, and how many are visible behind it."""
+    found = []
+    for partition in sorted(partitions):
+        committed = kafka.fetch_offset(partition)
+        journal = kafka.log((JOURNAL, partition))
+        record, after = None, 0
+        if committed is not None:
+            after = committed.journal_offset + 1
+            record = journal.entries[committed.journal_offset].value
+        later = len(journal.committed(after, ends[partition]))
+        end = len(kafka.log((SOURCE, partition)).entries)
+        found.append(Found(partition, committed, record, later, "id", 0, end, 0))
+    return tuple(found)
+
+
+def form(kafka: Kafka, producer: Producer, seal: Seal, offsets: tuple[int, ...]) -> SealResult:
+    """Chunks and dead letters of one seal, into the transaction."""
+    assert offsets[0] == seal.buffer.first_offset
+    assert len(offsets) == seal.buffer.messages
+    source = kafka.log((SOURCE, seal.partition))
+    good = [o for o in offsets if not source.entries[o].value.bad]
+    bad = [o for o in offsets if source.entries[o].value.bad]
+    topic = f"blocks.{seal.table}"
+    places = [
+        producer.send(kafka, (topic, seal.partition), Chunk(seal.block_id, seq, rows))
+        for seq, rows in enumerate(_chunks(good))
+    ]
+    for offset in bad:
+        producer.send(kafka, (DEAD, seal.partition), DeadLetter(seal.partition, offset))
+    block = None
+    if places:
+        size = sum(source.entries[o].value.size for o in good)
+        block = SealedBlock(
+            topic, places[0], places[-1] + 1, len(places), len(good), len(good), size, 0, 1
+        )
+    return SealResult(seal, block, len(bad), "bad" if bad else "")
+
+
+def _chunks(offsets: list[int]) -> list[tuple[int, ...]]:
+    return [tuple(offsets[i : i + CHUNK_MESSAGES]) for i in range(0, len(offsets), CHUNK_MESSAGES)]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from relay.columns import BadValue, Origin, row_columns
+from tests.produce.codecs import codec
+
+CODEC = codec()
+NEW_YEAR = 1_577_836_800  # 2020-01-01 00:00:00 UTC
+UTC = dt.UTC
+
+
+def convert(name: str, values: Any) -> list[Any]:
+    batch = pa.record_batch({name: values if isinstance(values, pa.Array) else pa.array(values)})
+    found: list[Any] = row_columns(CODEC, batch, Origin("f.csv", 11)).column(name).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("small", ["-128", "127", None], [-128, 127, None]),
+        ("small", [1.0], [1]),
+        ("big", ["18446744073709551615"], [2**64 - 1]),
+        ("word", pa.array(["a", None]).dictionary_encode(), ["a", None]),
+        ("day", ["2020-01-01", "18262", None], [18262, 18262, None]),
+        ("day", [dt.date(2020, 1, 1)], [18262]),
+        ("day", [dt.datetime(2020, 1, 1)], [18262]),  # noqa: DTZ001 - no zone counts as UTC
+        ("second", ["2020-01-01T00:00:00Z", "2020-01-01 00:00:00"], [NEW_YEAR] * 2),
+        ("second", ["2020-01-01T01:00:00+01:00", str(NEW_YEAR)], [NEW_YEAR] * 2),
+        ("second", [dt.datetime(2020, 1, 1, tzinfo=UTC)], [NEW_YEAR]),
+        ("milli", ["2020-01-01T00:00:00.125Z"], [NEW_YEAR * 1000 + 125]),
+        ("milli", ["2299-12-31 00:00:00"], [10_413_705_600_000]),
+        ("nano", ["2020-01-01T00:00:00.000000001"], [NEW_YEAR * 10**9 + 1]),
+        ("ratio", ["1e3", "-0.5"], [1000.0, -0.5]),
+        ("flag", ["true", "0", None], [True, False, None]),
+        ("flag", [1, 0], [True, False]),
+        ("code", ["ab", "abc"], [b"ab", b"abc"]),
+        ("kind", ["x", None], ["x", None]),
+        ("note", [None, None], [None, None]),
+    ],
+)
+def test_what_a_reader_gives_becomes_what_the_row_message_holds(
+    name: str, values: Any, expected: list[Any]
+) -> None:
+    """Text, numbers and times become the protobuf-side value, exactly."""
+    assert convert(name, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "shown"),
+    [
+        ("small", ["1", "300"], "'300'"),
+        ("small", [1, 1.5], "1.5"),
+        ("big", ["1", "-1"], "'-1'"),
+        ("word", [None, 5], "5"),
+        ("day", ["1", "soon"], "'soon'"),
+        ("day", ["1", "-1"], "'-1'"),
+        ("second", ["1", "2020-01-01T00:00:00.5"], "'2020-01-01T00:00:00.5'"),
+        ("milli", ["1", "2020-01-01T00:00:00.1234"], "'2020-01-01T00:00:00.1234'"),
+        ("milli", [1, 2**62], str(2**62)),
+        ("ratio", ["1", "one"], "'one'"),
+        ("flag", [1, 2], "2"),
+        ("code", ["abc", "abcd"], "'abcd'"),
+        ("kind", ["x", "z"], "'z'"),
+        ("id", ["00000000-0000-0000-0000-000000000000", "0"], "'0'"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_file_row_column_and_value(
+    name: str, values: list[Any], shown: str
+) -> None:
+    """The second value of each column is refused, and the error says where it stands."""
+    with pytest.raises(BadValue) as refused:
+        convert(name, values)
+    assert refused.value.message.startswith(f"f.csv, row 12, column '{name}': {shown} does not fit")
+
+
+def test_a_time_of_day_is_not_cut_off_to_make_a_date() -> None:
+    """A Date column takes midnights only."""
+    with pytest.raises(BadValue, match="time of day"):
+        convert("day", [dt.datetime(2020, 1, 1, 5)])  # noqa: DTZ001
+
+
+def test_the_first_of_many_bad_values_is_found() -> None:
+    """Row numbers are exact however far into the batch the value stands."""
+    values = ["1"] * 10_000
+    values[7_654] = values[9_000] = "no"
+    with pytest.raises(BadValue, match=r"row 7665,"):
+        convert("small", values)

@@ -1,0 +1,321 @@
+"""The producer library and `relay produce`, on a real broker and ClickHouse's engine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    NewTopic,
+)
+
+from relay.cli import cli
+from relay.cli_support import run_main
+from relay.codecs import table_codecs
+from relay.columns import BadValue
+from relay.config import load
+from relay.envelope import open_messages
+from relay.errors import ConfigError, Fenced, Refused, Unavailable
+from relay.producer import Batching, RowProducer
+from relay.registry import Registry
+from relay.rowmessage import RowCodec
+from relay.schema import ColumnDef
+from relay.settings import Kafka, Settings
+from tests.produce.codecs import codec
+
+CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))
+PARTITIONS = 2
+LIMIT = 100_000
+TOO_LONG = random.Random(1).randbytes(LIMIT).hex()
+"""Does not compress below the topic's limit."""
+
+
+def codecs(table: str) -> RowCodec:
+    assert table == "d.t"
+    return CODEC
+
+
+@pytest.fixture
+def topic(bootstrap: str, app: str) -> str:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    name = f"{app}.source"
+    new = NewTopic(name, num_partitions=PARTITIONS, config={"max.message.bytes": str(LIMIT)})
+    admin.create_topics([new])[name].result(timeout=30)
+    return name
+
+
+def messages(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
+    """All visible messages, partition by partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "test",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+    found, ended = [], 0
+    deadline = time.monotonic() + 30
+    while ended < PARTITIONS:
+        assert time.monotonic() < deadline
+        message = consumer.poll(1)
+        if message is not None:
+            if message.error() is None:
+                found.append(message)
+            else:
+                ended += 1
+    consumer.close()
+    return found
+
+
+def rows(found: list[Any], codec: RowCodec = CODEC) -> list[dict[str, Any]]:
+    opened = open_messages(pa.array([m.value() for m in found], pa.binary()), "batch")
+    assert not opened.bad
+    decoded: list[dict[str, Any]] = codec.decode_rows(opened.rows).to_pylist()
+    return decoded
+
+
+def numbers(found: list[Any]) -> list[int]:
+    return sorted(row["n"] for row in rows(found))
+
+
+def test_every_row_is_there_once_when_the_block_ends(bootstrap: str, topic: str) -> None:
+    """Single rows and batches, cut by size, each message with the table's header."""
+    batching = Batching(rows=10, bytes=2000)
+    with RowProducer(Kafka(bootstrap=bootstrap), topic, codecs, batching=batching) as producer:
+        for n in range(105):
+            producer.write("d.t", {"n": n, "w": "x" * n})
+        producer.write_arrow("d.t", pa.record_batch({"n": pa.array(range(105, 1000))}))
+    found = messages(bootstrap, topic)
+    assert numbers(found) == list(range(1000))
+    assert all(m.headers() == [("table", b"d.t")] for m in found)
+    sizes = [open_messages(pa.array([m.value()], pa.binary()), "batch").counts[0] for m in found]
+    assert max(sizes) == 10
+    assert max(len(m.value()) for m in found) <= 2000
+    assert producer.delivered() == {"d.t": 1000}
+
+
+def test_rows_of_a_quiet_program_do_not_wait_for_its_next_write(bootstrap: str, topic: str) -> None:
+    """A lone row is sent after batching.seconds, without flush or another write."""
+    batching = Batching(seconds=0.05)
+    with RowProducer(Kafka(bootstrap=bootstrap), topic, codecs, batching=batching) as producer:
+        producer.write("d.t", {"n": 1})
+        deadline = time.monotonic() + 20
+        while not messages(bootstrap, topic):
+            assert time.monotonic() < deadline
+
+
+def test_threads_may_share_a_producer(bootstrap: str, topic: str) -> None:
+    """Four threads, and no row lost or doubled."""
+
+    def write(first: int) -> None:
+        for n in range(first, first + 500):
+            producer.write("d.t", {"n": n})
+
+    with RowProducer(Kafka(bootstrap=bootstrap), topic, codecs) as producer:
+        threads = [threading.Thread(target=write, args=(n,)) for n in range(0, 2000, 500)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert numbers(messages(bootstrap, topic)) == list(range(2000))
+
+
+def test_a_row_that_does_not_fit_leaves_the_others(bootstrap: str, topic: str) -> None:
+    """The write that brings a bad value raises; what was accepted before and after is sent."""
+    with RowProducer(Kafka(bootstrap=bootstrap), topic, codecs) as producer:
+        producer.write("d.t", {"n": 1})
+        with pytest.raises(BadValue):
+            producer.write("d.t", {"n": "one"})
+        with pytest.raises(BadValue):
+            producer.write_arrow("d.t", pa.record_batch({"n": pa.array(["7", "x"])}))
+        with pytest.raises(ConfigError):
+            producer.write_arrow("d.t", pa.record_batch({"m": pa.array([7])}))
+        producer.write("d.t", {"n": 2})
+    assert numbers(messages(bootstrap, topic)) == [1, 2]
+
+
+def test_a_refused_message_makes_flush_and_close_raise(bootstrap: str, topic: str) -> None:
+    """A row above the topic's limit is not lost silently, nor are later ones sent past it."""
+    producer = RowProducer(Kafka(bootstrap=bootstrap), topic, codecs)
+    producer.write("d.t", {"n": 1, "w": TOO_LONG})
+    with pytest.raises(Refused, match=r"1 messages \(1 rows\) .* MSG_SIZE_TOO_LARGE"):
+        producer.flush()
+    with pytest.raises(Refused):
+        producer.write("d.t", {"n": 2})
+    with pytest.raises(Refused):
+        producer.close()
+    assert messages(bootstrap, topic) == []
+
+
+def test_no_broker_is_said_within_the_delivery_timeout() -> None:
+    """Nobody listens: close raises Unavailable."""
+    kafka = Kafka(bootstrap="127.0.0.1:9", client={"log_level": 0})
+    producer = RowProducer(kafka, "t", codecs, delivery_timeout_seconds=1)
+    producer.write("d.t", {"n": 1})
+    with pytest.raises(Unavailable, match=r"not delivered to t"):
+        producer.close()
+
+
+def test_a_failure_while_closing_is_noted_on_the_error_under_way() -> None:
+    """The program's own error is the one that is seen."""
+    kafka = Kafka(bootstrap="127.0.0.1:9", client={"log_level": 0})
+
+    def program() -> None:
+        with RowProducer(kafka, "t", codecs, delivery_timeout_seconds=1) as producer:
+            producer.write("d.t", {"n": 1})
+            raise KeyError("the program's")
+
+    with pytest.raises(KeyError) as seen:
+        program()
+    assert "not delivered" in seen.value.__notes__[0]
+
+
+def test_a_transaction_is_seen_as_a_whole_or_not_at_all(bootstrap: str, topic: str) -> None:
+    """Committed rows are visible; rows of a body that raises are not, nor is what stays open."""
+    kafka = Kafka(bootstrap=bootstrap)
+    with RowProducer(kafka, topic, codecs, transactional_id=topic) as producer:
+        with pytest.raises(ConfigError, match="outside a transaction"):
+            producer.write("d.t", {"n": 0})
+        with producer.transaction():
+            producer.write("d.t", {"n": 1})
+        with pytest.raises(BadValue), producer.transaction():  # noqa: PT012 - one body
+            producer.write("d.t", {"n": 2})
+            producer.flush()
+            producer.write("d.t", {"n": "two"})
+        with pytest.raises(Refused), producer.transaction():
+            producer.write("d.t", {"n": 3, "w": TOO_LONG})
+        with producer.transaction():
+            producer.write("d.t", {"n": 4})
+        producer.begin()
+        producer.write("d.t", {"n": 5})
+    assert numbers(messages(bootstrap, topic)) == [1, 4]
+    # The control: what was aborted had reached the topic.
+    assert numbers(messages(bootstrap, topic, "read_uncommitted"))[:3] == [1, 2, 4]
+
+
+@pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
+def test_a_second_producer_fences_the_first(bootstrap: str, topic: str) -> None:
+    """One transactional id, one producer: the older one's commit is refused."""
+    kafka = Kafka(bootstrap=bootstrap)
+    first = RowProducer(kafka, topic, codecs, transactional_id=topic)
+    first.begin()
+    first.write("d.t", {"n": 1})
+    first.flush()
+    with RowProducer(kafka, topic, codecs, transactional_id=topic) as second:
+        with second.transaction():
+            second.write("d.t", {"n": 2})
+        with pytest.raises(Fenced):
+            first.commit()
+    with pytest.raises(Fenced):
+        first.close()
+    assert numbers(messages(bootstrap, topic)) == [2]
+
+
+@pytest.fixture
+def file(tmp_path: Path, bootstrap: str, clickhouse_url: str, app: str, topic: str) -> Path:
+    path = tmp_path / "relay.toml"
+    path.write_text(
+        f"""
+        app = "{app}"
+        kafka.bootstrap = "{bootstrap}"
+        source = {{ topic = "{topic}", start = "earliest" }}
+        clickhouse.url = "{clickhouse_url}"
+        loader.checkpoint = "{tmp_path / "checkpoint"}"
+        """
+    )
+    return path
+    return path
+
+
+@pytest.fixture
+def settings(file: Path) -> Settings:
+    return load(file)
+
+
+@pytest.fixture
+def table(client: Any, database: str) -> str:
+    name = f"{database}.trips"
+    client.command(
+        f"CREATE TABLE {name} (id UInt32, at DateTime('UTC'), who LowCardinality(Nullable(String)),"
+        " note String DEFAULT 'none', _block String) ENGINE = MergeTree ORDER BY id"
+    )
+    return name
+
+
+def test_field_numbers_are_fixed_before_the_first_relay_starts(
+    settings: Settings, table: str
+) -> None:
+    """The producer proposes the table to the registry, without the block column, once."""
+    found = table_codecs(settings)(table)
+    assert found.column_names == ["id", "at", "who", "note"]
+    assert table_codecs(settings)(table).schema == found.schema
+    registry = Registry(settings.kafka, settings.app)
+    registry.catch_up()
+    assert registry.current(table) == found.schema
+
+
+def test_a_table_that_is_not_there_is_named(settings: Settings, database: str) -> None:
+    """Also one whose name holds SQL, which is only ever looked up."""
+    lookup = table_codecs(settings)
+    with pytest.raises(ConfigError, match=f"{database}.nothing"):
+        lookup(f"{database}.nothing")
+    with pytest.raises(ConfigError, match="not a table name"):
+        lookup("system.one; DROP TABLE x")
+
+
+def test_write_from_settings(settings: Settings, table: str, bootstrap: str) -> None:
+    """What the README shows: settings, a dict, done."""
+    with RowProducer.from_settings(settings) as producer:
+        producer.write(table, {"id": 1, "at": dt.datetime(1970, 1, 1, 0, 1, tzinfo=dt.UTC)})
+        found = producer.codec(table)
+    assert rows(messages(bootstrap, settings.source.topic), found) == [
+        {"id": 1, "at": 60, "who": None, "note": None}
+    ]
+
+
+def relay(*arguments: object) -> int:
+    return run_main(cli, "relay", [str(argument) for argument in arguments])
+
+
+def test_relay_produce_sends_files_of_every_format(
+    file: Path, settings: Settings, table: str, bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three files, 1..3 rows a message, every row once, and a line that says so."""
+    one, two, three = (file.parent / f"rows.{suffix}" for suffix in ("csv", "jsonl", "parquet"))
+    one.write_text("id,at,who\n" + "".join(f"{n},1970-01-01T00:00:0{n}Z,NA\n" for n in range(10)))
+    two.write_text("".join(f'{{"id": {n}, "at": {n}}}\n' for n in range(10, 20)))
+    times = pa.array(range(20, 30), pa.timestamp("s", "UTC"))
+    pyarrow.parquet.write_table(pa.table({"id": range(20, 30), "at": times}), three)
+    options = ("--table", table, "--rows-per-message", "1..3", "--null", "NA")
+    assert relay("produce", file, one, two, three, *options) == 0
+    found = messages(bootstrap, settings.source.topic)
+    assert capsys.readouterr().out == (
+        f"30 rows of {table} in {len(found)} messages to {settings.source.topic}\n"
+    )
+    sent = rows(found, table_codecs(settings)(table))
+    assert sorted((row["id"], row["at"]) for row in sent) == [(n, n) for n in range(30)]
+    assert 10 <= len(found) <= 30
+
+
+def test_relay_produce_sends_nothing_of_files_of_which_one_is_wrong(
+    file: Path, table: str, bootstrap: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 2, the place of the bad value, and an empty topic: it can be tried again."""
+    good, bad = file.parent / "good.csv", file.parent / "bad.csv"
+    good.write_text("id,at\n1,1\n")
+    bad.write_text("id,at\n1,1\n2,soon\n")
+    assert relay("produce", file, good, bad, "--table", table) == 2
+    assert f"{bad}, row 2, column 'at': 'soon'" in "".join(capsys.readouterr().err.split("\n"))
+    assert messages(bootstrap, topic) == []

@@ -1,0 +1,39 @@
+"""Rows and messages for tests, made with the Python protobuf runtime: not the code under test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from google.protobuf.internal.encoder import _VarintBytes
+
+from relay.rowmessage import RowCodec
+from relay.schema import ColumnDef, evolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TABLE = "shop.orders"
+
+
+def codec_of(columns: dict[str, str] | list[tuple[str, str, str]]) -> RowCodec:
+    """Of columns by name and type, or by name, type and default kind."""
+    pairs = columns.items() if isinstance(columns, dict) else columns
+    schema = evolve(None, TABLE, "uuid-1", [ColumnDef(*column) for column in pairs])
+    assert schema is not None
+    return RowCodec(schema)
+
+
+def row(codec: RowCodec, **values: object) -> bytes:
+    """One serialized row; None is a field left out."""
+    fields = dict(zip(codec.column_names, codec.field_names, strict=True))
+    present = {fields[name]: value for name, value in values.items() if value is not None}
+    return codec.message_class(**present).SerializeToString()
+
+
+def row_batch(rows: Iterable[bytes]) -> bytes:
+    return b"".join(b"\x0a" + _VarintBytes(len(one)) + one for one in rows)
+
+
+def binary(values: list[bytes | None]) -> pa.BinaryArray:
+    return pa.array(values, pa.binary())

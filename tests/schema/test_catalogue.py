@@ -1,0 +1,95 @@
+"""Columns as ClickHouse has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
+
+from relay.catalogue import Catalogue, translated
+from relay.errors import Refused, Unavailable
+from relay.schema import ColumnDef
+from relay.settings import ClickHouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def catalogue(clickhouse_url: str) -> Iterator[Catalogue]:
+    catalogue = Catalogue(ClickHouse(url=clickhouse_url))
+    yield catalogue
+    catalogue.close()
+
+
+def test_columns_in_order_with_kinds(catalogue: Catalogue, client: Any, database: str) -> None:
+    """Columns come in the table's order with type and kind, and the table with its uuid."""
+    client.command(
+        f"CREATE TABLE {database}.t (z Int64, a LowCardinality(Nullable(String)), "
+        "d Date DEFAULT today(), m String MATERIALIZED toString(z), l String ALIAS toString(z)) "
+        "ENGINE = MergeTree ORDER BY z"
+    )
+    found = catalogue.read({f"{database}.t"})[f"{database}.t"]
+    assert found.columns == (
+        ColumnDef("z", "Int64", ""),
+        ColumnDef("a", "LowCardinality(Nullable(String))", ""),
+        ColumnDef("d", "Date", "DEFAULT"),
+        ColumnDef("m", "String", "MATERIALIZED"),
+        ColumnDef("l", "String", "ALIAS"),
+    )
+    assert len(found.uuid) == 36
+    client.command(f"DROP TABLE {database}.t SYNC")
+    client.command(f"CREATE TABLE {database}.t (z Int64) ENGINE = MergeTree ORDER BY z")
+    assert catalogue.read({f"{database}.t"})[f"{database}.t"].uuid != found.uuid
+
+
+def test_only_what_was_asked(catalogue: Catalogue, client: Any, database: str) -> None:
+    """Tables asked for that exist are there, others and views are not; without names, all are."""
+    for name in ("t", "u"):
+        client.command(f"CREATE TABLE {database}.{name} (a Int8) ENGINE = Memory")
+    client.command(f"CREATE VIEW {database}.v AS SELECT a FROM {database}.t")
+    asked = {f"{database}.t", f"{database}.v", f"{database}.none", "none.t", "system.tables"}
+    assert set(catalogue.read(asked)) == {f"{database}.t"}
+    every = catalogue.read()
+    assert {f"{database}.t", f"{database}.u"} <= set(every)
+    assert not [name for name in every if name.startswith(("system.", "INFORMATION_SCHEMA."))]
+
+
+def test_sql_in_a_name_is_never_executed(catalogue: Catalogue, client: Any, database: str) -> None:
+    """A name with SQL in it finds nothing and does nothing."""
+    client.command(f"CREATE TABLE {database}.t (a Int8) ENGINE = Memory")
+    nasty = [f"{database}.t'; DROP TABLE {database}.t; --", f"{database}.t') OR 1 = 1 --", "'.'"]
+    assert catalogue.read(nasty) == {}
+    assert set(catalogue.read([f"{database}.t", *nasty])) == {f"{database}.t"}
+
+
+def test_nobody_there_is_unavailable() -> None:
+    """With no server at the address the error names it, and a later read tries again."""
+    catalogue = Catalogue(ClickHouse(url="http://127.0.0.1:1"))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:1"):
+            catalogue.read()
+
+
+def test_no_names_ask_nobody() -> None:
+    """Asked for no table, the answer is none, without a server."""
+    assert Catalogue(ClickHouse(url="http://127.0.0.1:1")).read([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OperationalError("connection refused"), Unavailable),
+        (DatabaseError("too many", code=202, name="TOO_MANY_SIMULTANEOUS_QUERIES"), Unavailable),
+        (DatabaseError("keeper", code=999, name="KEEPER_EXCEPTION"), Unavailable),
+        (DatabaseError("password", code=516, name="AUTHENTICATION_FAILED"), Refused),
+        (DatabaseError("rights", code=497, name="ACCESS_DENIED"), Refused),
+    ],
+)
+def test_errors_say_whether_waiting_helps(error: Any, kind: type[Exception]) -> None:
+    """What passes by itself is Unavailable, a no is Refused; both name server and user."""
+    found = translated(error, ClickHouse(url="http://ch:8123", user="eve"), "read")
+    assert type(found) is kind
+    assert "http://ch:8123 (user eve)" in found.message
+    assert found.next_step

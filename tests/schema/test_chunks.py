@@ -1,0 +1,93 @@
+"""Blocks as chunks and back."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import google_crc32c
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay import chunks
+
+SCHEMA = pa.schema([
+    pa.field("a", pa.int64(), metadata={b"clickhouse": b"Int64"}),
+    pa.field("b", pa.binary(), metadata={b"clickhouse": b"FixedString(9)"}),
+])  # fmt: skip
+
+
+def batch_of(sizes: list[int]) -> pa.RecordBatch:
+    """Rows that do not compress, of these sizes in bytes; -1 is a null."""
+    noise = random.Random(1)
+    values = [None if size < 0 else noise.randbytes(size) for size in sizes]
+    return pa.record_batch([pa.array(range(len(sizes)), pa.int64()), values], schema=SCHEMA)
+
+
+@given(st.lists(st.integers(-1, 3_000), min_size=1, max_size=300), st.integers(4_000, 50_000))
+@settings(max_examples=60, deadline=None)
+def test_chunks_hold_the_batch_below_the_limit(sizes: list[int], limit: int) -> None:
+    """Whatever the rows' sizes, every chunk is below the limit, and together they are the batch,
+    field metadata too."""
+    batch = batch_of(sizes)
+    cut = chunks.encode(batch, limit)
+    assert all(len(data) < limit for data, _ in cut)
+    assert all(rows > 0 for _, rows in cut)
+    assert sum(rows for _, rows in cut) == len(sizes)
+    assert chunks.decode([data for data, _ in cut]).equals(batch, check_metadata=True)
+
+
+def test_a_slice_of_a_batch_is_cut_as_itself() -> None:
+    """What lies before and behind a slice in memory is not in the chunks."""
+    batch = batch_of([1_000] * 100).slice(40, 3)
+    cut = chunks.encode(batch, 10_000)
+    assert sum(len(data) for data, _ in cut) < 5_000
+    assert chunks.decode([data for data, _ in cut]).equals(batch)
+
+
+def test_a_row_that_is_too_large_is_a_chunk_by_itself() -> None:
+    """Only the chunk of the large row is above the limit, and no row is lost."""
+    batch = batch_of([10, 10, 20_000, 10])
+
+    encoded = chunks.encode(batch, 10_000)
+
+    assert [rows for value, rows in encoded if len(value) >= 10_000] == [1]
+    assert chunks.decode([value for value, _ in encoded]).equals(batch)
+
+
+def test_few_chunks_for_a_usual_block() -> None:
+    """Chunks are filled: a block of rows of like sizes takes few more than its bytes need."""
+    cut = chunks.encode(batch_of([100] * 20_000), 200_000)
+    total = sum(len(data) for data, _ in cut)
+    assert len(cut) <= total / 200_000 * 1.25 + 2
+
+
+def test_an_empty_batch_has_no_chunks() -> None:
+    """No rows, no chunks; and no chunks are no block."""
+    assert chunks.encode(batch_of([]), 10_000) == []
+    with pytest.raises(ValueError, match="at least one chunk"):
+        chunks.decode([])
+
+
+def test_a_damaged_chunk_is_an_error_or_shows_in_the_checksum() -> None:
+    """Any flipped byte changes the checksum; what is no Arrow stream raises ValueError."""
+    data = [data for data, _ in chunks.encode(batch_of([50] * 1_000), 20_000)]
+    right = chunks.crc32c(data)
+    for _ in range(200):
+        damaged = bytearray(data[1])
+        damaged[int.from_bytes(os.urandom(4)) % len(damaged)] ^= 0x40
+        assert chunks.crc32c([data[0], bytes(damaged), *data[2:]]) != right
+    with pytest.raises(ValueError, match=r"."):
+        chunks.decode([b"no arrow"])
+    with pytest.raises(ValueError, match=r"."):
+        chunks.decode([data[0][: len(data[0]) // 2]])
+
+
+@given(st.lists(st.binary(max_size=50), max_size=6))
+def test_checksum_is_over_the_values_in_order(values: list[bytes]) -> None:
+    """The checksum is CRC-32C of the values joined: RFC 3720's check value, and order counts."""
+    assert chunks.crc32c(values) == google_crc32c.value(b"".join(values))
+    assert chunks.crc32c([b"12345", b"6789"]) == 0xE3069283
+    assert chunks.crc32c([b"6789", b"12345"]) != 0xE3069283

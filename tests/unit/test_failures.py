@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from relay.core.events import Failure
+from relay.failures import TRANSPORT, classify, describe
+
+# code, (fatal, retriable, requires abort) as measured (RELIABILITY 1.1), what to do
+CASES = [
+    (KafkaError._FENCED, (True, False, False), Failure.FENCED),
+    (KafkaError.PRODUCER_FENCED, (True, False, False), Failure.FENCED),
+    (KafkaError.FENCED_INSTANCE_ID, (False, False, True), Failure.FENCED),
+    (KafkaError.INVALID_TXN_STATE, (True, False, False), Failure.UNKNOWN),
+    (KafkaError.ILLEGAL_GENERATION, (False, False, True), Failure.ABORT),
+    (KafkaError.UNKNOWN_MEMBER_ID, (False, False, True), Failure.ABORT),
+    (KafkaError.GROUP_AUTHORIZATION_FAILED, (False, False, True), Failure.REFUSED),
+    (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, (True, False, False), Failure.REFUSED),
+    (KafkaError._TIMED_OUT, (False, True, False), None),
+    (KafkaError.CONCURRENT_TRANSACTIONS, (False, True, False), None),
+    (KafkaError._STATE, (False, False, False), Failure.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("code", "flags", "expected"), CASES)
+def test_each_error_asks_for_one_thing(
+    code: int, flags: tuple[bool, bool, bool], expected: Failure | None
+) -> None:
+    """Flags first, then the codes whose flag is missing or too weak."""
+    fatal, retriable, abort = flags
+    error = KafkaError(code, "why", fatal=fatal, retriable=retriable, txn_requires_abort=abort)
+
+    assert classify(error) is expected
+    assert error.name() in describe("commit_transaction", error)
+
+
+def test_transport_errors_make_an_answer_ambiguous() -> None:
+    """A timeout is one; a rebalance is not."""
+    assert KafkaError._TIMED_OUT in TRANSPORT
+    assert KafkaError.ILLEGAL_GENERATION not in TRANSPORT

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from confluent_kafka import Message
+
+from relay.intake import NO_TABLE, Buffers, RowDensity, TableHeaders, sort
+from tests.broker.pipeline import row_batch
+
+
+def message(partition: int, offset: int, headers: object, value: bytes | None) -> Message:
+    return Message(
+        topic="s",
+        partition=partition,
+        offset=offset,
+        value=value,
+        headers=headers,
+        timestamp=(1, 1000 + offset),
+    )
+
+
+def named(table: str) -> list[tuple[str, bytes]]:
+    return [("table", table.encode())]
+
+
+def test_messages_are_sorted_by_partition_and_table() -> None:
+    """Each group keeps its messages in order, with rows and the first timestamp."""
+    poll = sort(
+        [
+            message(0, 5, named("d.a"), row_batch([1, 2])),
+            message(0, 6, named("d.b"), row_batch([3])),
+            message(1, 9, named("d.a"), row_batch([4])),
+            message(0, 8, named("d.a"), row_batch([5])),
+        ],
+        TableHeaders(),
+        RowDensity("batch"),
+    )
+
+    found = {(a.partition, a.table): (list(a.offsets), a.rows) for a in poll.arrivals}
+    assert found == {(0, "d.a"): ([5, 8], 3), (0, "d.b"): ([6], 1), (1, "d.a"): ([9], 1)}
+    assert poll.offsets == {0: [5, 6, 8], 1: [9]}
+    assert poll.arrivals[0].first_timestamp_ms == 1005
+
+
+def test_what_names_no_table_belongs_together() -> None:
+    """Missing, doubled, empty, foreign and unreadable headers share the nameless table."""
+    bad = [None, [], named("d.a") * 2, [("table", None)], [("other", b"d.a")], [("table", b"\xff")]]
+    poll = sort(
+        [message(0, i, h, b"") for i, h in enumerate(bad)], TableHeaders(), RowDensity("batch")
+    )
+
+    assert [(a.table, list(a.offsets)) for a in poll.arrivals] == [(NO_TABLE, list(range(6)))]
+
+
+def test_further_headers_do_not_hide_the_table() -> None:
+    """Only the header `table` counts; tracing headers and the like are free."""
+    headers = [("trace", b"1"), *named("d.a")]
+
+    assert TableHeaders().table(headers) == "d.a"
+
+
+def test_buffers_give_back_what_was_kept_once() -> None:
+    """Passed-over messages are left out; a dropped partition holds nothing."""
+    buffers = Buffers()
+    poll = sort(
+        [message(0, i, named("d.a"), row_batch([i])) for i in range(5)],
+        TableHeaders(),
+        RowDensity("batch"),
+    )
+    arrival = poll.arrivals[0]
+    buffers.keep(arrival, poll.values[id(arrival)], 2)
+
+    offsets, values = buffers.take(0, "d.a")
+
+    assert offsets == [2, 3, 4]
+    assert values.to_pylist() == [row_batch([i]) for i in (2, 3, 4)]
+
+
+def test_rows_are_counted_first_and_estimated_after() -> None:
+    """A new table's messages are counted; later ones go by the last sealed buffer."""
+    density = RowDensity("batch")
+    values: list[bytes | None] = [row_batch([1, 2]), None, b"no batch"]
+
+    assert density.rows("d.a", values, 100) == 2
+    density.learn("d.a", 10, 100)
+    assert density.rows("d.a", values, 50) == 5
