@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from loader import failpoint, journal_source
+from loader import journal_source
 from loader.plan import LOADED, PARKED, settled
 from loader.task import OUTCOMES, load
+from relay import failpoints
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 
@@ -45,7 +46,7 @@ def session(settings: Settings, master: str | None) -> SparkSession:
     """Spark, quiet and without its web server."""
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers import nothing
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ[failpoint.DRIVER] = str(os.getpid())
+    os.environ[failpoints.DRIVER] = str(os.getpid())
     where = master or settings.loader.master
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network

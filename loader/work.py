@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loader import clickhouse, plan
-from loader.failpoint import reached
 from loader.fetch import Damaged, Fetcher
 from loader.insert import insert
 from loader.ledger import Ledger, Row
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
+from relay.failpoints import reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

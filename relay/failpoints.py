@@ -1,7 +1,8 @@
-"""Named places at which a test ends, stops or holds this process; inert unless told.
+"""Named places at which a test ends, stops or holds relay or loader; inert unless told.
 
 `RELAY_FAILPOINT=before_commit:kill` (SIGKILL), `:stop` (SIGSTOP; the test continues it) or
-`:wait=FILE` (until the file is gone); with a further `:3` at the third pass only.
+`:wait=FILE` (until the file is gone); with a further `:3` at the third pass only. The names
+are at the calls of `reached`; the relay has one before and after each effect of its core.
 """
 
 from __future__ import annotations
@@ -9,39 +10,59 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "RELAY_FAILPOINT"
+DRIVER = "RELAY_FAILPOINT_DRIVER"
+"""Process id of the loader's driver, which dies with the worker process that is killed."""
+
 _SIGNALS = {"": signal.SIGKILL, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
-class Failpoints:
-    """Counts passes of the one place that the environment names.
+@dataclass(slots=True)
+class Failpoint:
+    """The one place that the environment names, and how many passes are left until it acts."""
+
+    name: str
+    action: str
+    file: Path
+    passes: int
+
+    def act(self) -> None:
+        """Do what was asked for."""
+        if self.action == "wait":
+            while self.file.exists():
+                time.sleep(0.05)
+            return
+        number = _SIGNALS[self.action]
+        driver = int(os.environ.get(DRIVER, os.getpid()))
+        if driver != os.getpid() and number == signal.SIGKILL:
+            os.kill(driver, number)
+        os.kill(os.getpid(), number)
+
+
+def parse(text: str) -> Failpoint:
+    """`name[:action[:passes]]`, as in the environment.
 
     Raises:
-        ValueError: the variable's action is none of the above.
+        ValueError: an action that is none of kill, stop, wait=FILE.
     """
+    name, _, rest = text.partition(":")
+    action, _, passes = rest.partition(":")
+    kind, _, file = action.partition("=")
+    if kind != "wait" and action not in _SIGNALS:
+        raise ValueError(f"{VARIABLE}: unknown action {action!r}")
+    return Failpoint(name, kind, Path(file), int(passes or 1))
 
-    def __init__(self) -> None:
-        name, _, rest = os.environ.get(VARIABLE, "").partition(":")
-        action, _, passes = rest.partition(":")
-        kind, _, file = action.partition("=")
-        if kind != "wait" and action not in _SIGNALS:
-            raise ValueError(f"{VARIABLE}: unknown action {action!r}")
-        self._name = name
-        self._action = kind
-        self._file = Path(file)
-        self._left = int(passes or 1)
 
-    def reached(self, name: str) -> None:
-        """Say that execution is at `name`."""
-        if name != self._name:
-            return
-        self._left -= 1
-        if self._left:
-            return
-        if self._action == "wait":
-            while self._file.exists():
-                time.sleep(0.05)
-        else:
-            os.kill(os.getpid(), _SIGNALS[self._action])
+_armed = parse(os.environ.get(VARIABLE, ""))
+
+
+def reached(name: str) -> None:
+    """Say that execution is at `name`; the failpoint acts if this is its pass."""
+    if name != _armed.name:
+        return
+    _armed.passes -= 1
+    if _armed.passes == 0:
+        _armed.act()

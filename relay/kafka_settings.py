@@ -39,7 +39,6 @@ _OWNED_BY_REASON: Mapping[str, str] = {
     "enable.gapless.guarantee acks request.required.acks retries message.send.max.retries "
     "max.in.flight max.in.flight.requests.per.connection",
     "deliveries are counted before a transaction is committed": "delivery.report.only.error",
-    "counts of retried requests say when to replace the producer": "statistics.interval.ms",
     _OURS: "enable.partition.eof logger",
 }
 
@@ -195,8 +194,6 @@ def producer(settings: Settings) -> ClientSettings:
         "acks": "all",
         # Each delivery is counted; commit only if all produced records are acknowledged.
         "delivery.report.only.error": False,
-        # Retried EndTxn requests show only in these counts (librdkafka#5423).
-        "statistics.interval.ms": 1000,
     }
     return {**defaults, **_pass_through(settings.kafka, _CONSUMER_ONLY), **owned}
 

@@ -19,7 +19,7 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.records import SealedBlock, SealResult
 from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.failpoints import Failpoints
+from relay.failpoints import reached
 from relay.forming import Formed, form
 from relay.intake import Buffers, Poll, RowDensity
 from relay.totals import Totals
@@ -57,7 +57,6 @@ class Performer:
         self._author = journal.Author(settings.app, settings.source.topic, settings.relay.member)
         self._buffers = Buffers()
         self._poll = Poll()
-        self._failpoints = Failpoints()
         self.density = RowDensity(settings.source.framing)
         self._written = Totals()
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
@@ -89,7 +88,7 @@ class Performer:
     def perform(self, effect: ef.Effect) -> ev.Event | None:
         """Perform one effect; the answer is an event, for those that have one."""
         name = _snake(type(effect).__name__)
-        self._failpoints.reached(f"before_{name}")
+        reached(f"before_{name}")
         try:
             answer = self._attempt(effect)
         except TransactionFailed as failed:
@@ -97,7 +96,7 @@ class Performer:
                 "failed", extra={"effect": name, "kind": failed.kind.name, "why": failed.why}
             )
             return ev.Failed(failed.kind, failed.why)
-        self._failpoints.reached(f"after_{name}")
+        reached(f"after_{name}")
         return answer
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
@@ -152,7 +151,7 @@ class Performer:
             self.density.learn(seal.table, result.rows, seal.buffer.bytes)
             offsets.append(self._produce_chunks(seal, result))
             self._produce_dead(seal, result)
-        self._failpoints.reached("mid_produce")
+        reached("mid_produce")
         self._producer.flush()
         results = zip(seals, formed, offsets, strict=True)
         return ev.Produced(tuple(self._result(*result) for result in results))

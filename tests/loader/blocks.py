@@ -135,7 +135,7 @@ class Journal:
         command, *options = arguments
         return subprocess.Popen(
             [sys.executable, "-m", "loader.cli", command, str(path), *options],
-            env=os.environ | {"LOADER_FAILPOINT": failpoint},
+            env=os.environ | {"RELAY_FAILPOINT": failpoint},
             cwd=self.directory,
             text=True,
             stderr=subprocess.PIPE,

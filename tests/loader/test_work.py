@@ -58,7 +58,7 @@ def killed(journal: Journal, blocks: list[Block], failpoint: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.loader.once", str(path)]
         + [block.SerializeToString().hex() for block in blocks],
-        env={"LOADER_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)},
+        env={"RELAY_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         capture_output=True,
         text=True,
