@@ -3,6 +3,9 @@
 Receives: the stack's directory and the broker's index, 0 for the first. Gives:
 a running broker that has answered. `start`, `stop` and `kill` are also what
 tests of faults use.
+
+A file `extra.properties` in the stack's directory is added to every broker's settings, and
+`broker-N.extra.properties` to those of one; they are read when a broker starts.
 """
 
 from __future__ import annotations
@@ -159,7 +162,10 @@ def _layout(directory: Path, index: int) -> Layout:
 def _write_settings(directory: Path, index: int, plan: Layout) -> Path:
     (directory / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
     path = directory / f"{name(index)}.properties"
-    lines = (f"{key}={value}\n" for key, value in properties(directory, index, plan).items())
+    lines = [f"{key}={value}\n" for key, value in properties(directory, index, plan).items()]
+    # Of two lines with one key Java takes the later.
+    extra = (directory / "extra.properties", directory / f"{name(index)}.extra.properties")
+    lines += [f"{file.read_text(encoding='utf-8')}\n" for file in extra if file.exists()]
     path.write_text("".join(lines), encoding="utf-8")
     return path
 

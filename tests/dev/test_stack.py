@@ -58,6 +58,17 @@ def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
     assert f"cluster.id={plan.cluster_id}" in written
 
 
+def test_extra_properties_win_over_our_own(tmp_path: Path) -> None:
+    """Those of all brokers before those of one: of two lines Java takes the later."""
+    plan = layout.Layout("A" * 22, [1], [2], 3)
+    (tmp_path / "extra.properties").write_text("num.io.threads=3\nbroker.rack=all")
+    (tmp_path / "broker-0.extra.properties").write_text("broker.rack=one")
+
+    written = broker._write_settings(tmp_path, 0, plan).read_text(encoding="utf-8").split()
+
+    assert written[-3:] == ["num.io.threads=3", "broker.rack=all", "broker.rack=one"]
+
+
 def _sql(url: str, sql: str) -> str:
     with urllib.request.urlopen(urllib.request.Request(url, sql.encode()), timeout=30) as answer:
         return str(answer.read().decode().strip())
