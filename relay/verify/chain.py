@@ -1,0 +1,170 @@
+"""Judges a source partition's journal, record by record, against the record before.
+
+`check(head, offset, commit) -> (head, anomalies)`: no clock, no client. Transaction markers
+take offsets, so counts and the chain of floors decide, never offset arithmetic. After an
+anomaly the record found is believed, so that one fault is told once and not for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from relay.records_pb2 import Commit
+from relay.verify.anomaly import Anomaly, Kind
+from relay.verify.record import Finding, Place, alone, foreign, messages
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the journal has said of one source partition so far.
+
+    Attributes:
+        n, epoch, floor, topic_id: of the last record.
+        position: of the last record; it may go back, to the floor, when a relay takes over.
+        marks: above the floor.
+        reference: the last forced flush point.
+        count: messages before the floor since the reference, as the relay counted its polls.
+        covered: the same messages and those beyond the floor, as blocks and dead letters
+            hold them; None until a flush point is seen, where history was cut by retention.
+        ends: per block topic, one past the last chunk.
+        offset: of the last record in the journal.
+    """
+
+    n: int
+    epoch: int
+    floor: int
+    topic_id: str
+    marks: Mapping[str, int]
+    reference: int
+    count: int
+    covered: int | None
+    offset: int
+    position: int
+    ends: Mapping[str, int] = field(default_factory=dict)
+
+
+def check(
+    place: Place, head: Head | None, offset: int, commit: Commit
+) -> tuple[Head, list[Anomaly]]:
+    """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
+    before = _before_first(commit) if head is None and commit.n == 1 else head
+    findings = [*foreign(place, commit)]
+    if before is not None:
+        findings += _sequence(before, commit)
+    findings += alone(commit)
+    if before is not None:
+        findings += [*_marks(before, commit), *_chunks(before, commit), *_counts(before, commit)]
+    anomalies = [Anomaly(kind, place.partition, commit.n, offset, text) for kind, text in findings]
+    return _next_head(before, offset, commit), anomalies
+
+
+def _before_first(commit: Commit) -> Head:
+    """Nothing was read before the first record, so its counts can be checked in full."""
+    start = commit.previous_floor
+    return Head(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start)
+
+
+def _next_head(before: Head | None, offset: int, commit: Commit) -> Head:
+    covered = None if before is None else before.covered
+    if covered is not None:
+        covered += messages(commit)
+    ends = dict(before.ends) if before is not None else {}
+    ends.update({block.topic: block.next_offset for block in commit.blocks})
+    return Head(
+        n=commit.n,
+        epoch=commit.epoch,
+        floor=commit.floor,
+        topic_id=commit.source_topic_id,
+        marks={mark.table: mark.offset for mark in commit.marks},
+        reference=commit.floor if commit.flush_point else commit.reference,
+        count=0 if commit.flush_point else commit.count,
+        covered=0 if commit.flush_point else covered,
+        offset=offset,
+        position=commit.position,
+        ends=ends,
+    )
+
+
+def _sequence(head: Head, commit: Commit) -> Iterator[Finding]:
+    if commit.source_topic_id != head.topic_id:
+        yield Finding(
+            Kind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
+        )
+    if commit.epoch != head.epoch:
+        kind = Kind.BACKWARD if commit.epoch < head.epoch else Kind.TORN
+        yield Finding(kind, f"epoch {commit.epoch} after {head.epoch}")
+    if commit.n != head.n + 1:
+        kind = Kind.BACKWARD if commit.n <= head.n else Kind.GAP
+        yield Finding(kind, f"n={commit.n} after n={head.n}")
+    if commit.previous_floor != head.floor:
+        kind = Kind.BACKWARD if commit.previous_floor < head.floor else Kind.GAP
+        yield Finding(
+            kind, f"previous floor {commit.previous_floor}, the record before has {head.floor}"
+        )
+
+
+def _marks(head: Head, commit: Commit) -> Iterator[Finding]:
+    """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
+
+    A table's messages before max(mark, floor) are in blocks or dead letters already.
+    """
+    now = {mark.table: mark.offset for mark in commit.marks}
+    seals = {(b.table, b.first_source_offset, b.next_source_offset) for b in commit.blocks}
+    seals |= {(d.table, d.first_source_offset, d.next_source_offset) for d in commit.dead}
+    moved: dict[str, int] = {}
+    for table, first, following in seals:
+        done = max(head.marks.get(table, 0), head.floor)
+        if table in moved:
+            yield Finding(Kind.OVERLAP, f"{table} is sealed twice in one transaction")
+        if first < done:
+            yield Finding(Kind.OVERLAP, f"{table} sealed from {first}, done up to {done}")
+        if not first < following <= commit.position:
+            yield Finding(
+                Kind.TORN, f"{table} sealed from {first} to {following}, at {commit.position}"
+            )
+        moved[table] = following
+    for table in {*head.marks, *now, *moved}:
+        before, after = head.marks.get(table, 0), now.get(table, 0)
+        expected = moved.get(table, before)
+        if after == (expected if expected > commit.floor else 0):
+            continue
+        kind = Kind.BACKWARD if after < expected else Kind.GAP
+        yield Finding(kind, f"mark of {table} is {after or 'none'}, expected {expected}")
+
+
+def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
+    """Blocks of a table follow each other in the block topic."""
+    for block in commit.blocks:
+        end = head.ends.get(block.topic, 0)
+        if block.first_offset < end:
+            yield Finding(
+                Kind.OVERLAP, f"block {block.id} at {block.first_offset}, the last ends at {end}"
+            )
+
+
+def _counts(head: Head, commit: Commit) -> Iterator[Finding]:
+    """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
+    if commit.reference != head.reference:
+        kind = Kind.BACKWARD if commit.reference < head.reference else Kind.GAP
+        yield Finding(kind, f"reference {commit.reference}, expected {head.reference}")
+        return
+    if commit.count < head.count:
+        yield Finding(Kind.BACKWARD, f"count {commit.count} after {head.count}")
+    if commit.floor == head.floor and commit.count != head.count:
+        yield Finding(Kind.TORN, f"count {head.count} became {commit.count}, the floor stayed")
+    if head.covered is None:
+        return
+    covered = head.covered + messages(commit)
+    if commit.count > covered:
+        yield Finding(
+            Kind.GAP,
+            f"{commit.count} messages before floor {commit.floor} since {commit.reference}, "
+            f"only {covered} in blocks and dead letters",
+        )
+    elif commit.flush_point and commit.count < covered:
+        yield Finding(
+            Kind.OVERLAP,
+            f"{commit.count} messages since {commit.reference} at the flush point "
+            f"{commit.floor}, {covered} in blocks and dead letters",
+        )

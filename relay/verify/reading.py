@@ -1,0 +1,166 @@
+"""Reads what the verifier judges: journal, committed offsets, ends of the app's topics.
+
+Receives settings, gives records and offsets as a read_committed reader sees them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    OffsetSpec,
+)
+
+from relay import kafka_settings, names
+from relay.errors import ConfigError, Unavailable
+from relay.records_pb2 import Commit
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from relay.settings import Settings
+
+SECONDS = 30.0
+"""For one request."""
+AT_ONCE = 5_000
+POLL_SECONDS = 0.05
+NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
+
+
+class Reader:
+    """The journal from its beginning on, and what stands beside it.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._journal = names.journal_topic(settings.app)
+        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._consumer = Consumer(kafka_settings.reader(settings.kafka))
+        self._at: dict[int, int] = {}
+
+    def grow(self) -> None:
+        """Read partitions that were not there before, from the oldest record retained.
+
+        Raises:
+            ConfigError: the app has no journal.
+        """
+        topics = _asked(lambda: self._admin.list_topics(self._journal, SECONDS)).topics
+        described = topics[self._journal]
+        if described.error is not None:
+            raise ConfigError(
+                f"there is no topic {self._journal}: {described.error}",
+                "check `app` in the configuration; the relay makes the topic when it first runs",
+            )
+        new = [self._place(index) for index in described.partitions if index not in self._at]
+        for place in new:
+            low, _ = _asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            place.offset = self._at[place.partition] = low
+        if new:
+            self._consumer.incremental_assign(new)
+
+    def records(self) -> Iterator[tuple[int, int, Commit]]:
+        """All that is visible now and was not read yet: partition, offset and record, in order.
+
+        Raises:
+            Unavailable: nothing came for SECONDS.
+        """
+        stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
+        deadline = time.monotonic() + SECONDS
+        while any(self._at[index] < end for (_, index), end in stable.items()):
+            messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
+            for message in messages:
+                yield self._read(message)
+            # The client's own position also passes markers and aborted records.
+            moved = False
+            for place in self._consumer.position([self._place(index) for index in self._at]):
+                moved |= place.offset > self._at[place.partition]
+                self._at[place.partition] = max(self._at[place.partition], place.offset)
+            if moved:
+                deadline = time.monotonic() + SECONDS
+            elif time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{self._journal}: nothing came for {SECONDS:g} s, read up to {self._at} of "
+                    f"{stable}",
+                    "check the brokers that lead the journal",
+                )
+
+    def _read(self, message: Message) -> tuple[int, int, Commit]:
+        if message.error() is not None:
+            raise Unavailable(
+                f"{self._journal}: {message.error()}", "check the brokers that lead the journal"
+            )
+        commit = Commit.FromString(message.value() or b"")
+        return message.partition() or 0, message.offset() or 0, commit
+
+    def _place(self, index: int) -> TopicPartition:
+        return TopicPartition(self._journal, index)
+
+    def committed(self) -> dict[int, tuple[int, str | None] | None]:
+        """Floor and metadata of each source partition; waits for transactions being ended."""
+        group = names.group_id(self._settings.app)
+        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        future = self._admin.list_consumer_group_offsets(
+            asked, require_stable=True, request_timeout=SECONDS
+        )[group]
+        found: Any = _asked(future.result)
+        return {
+            place.partition: None if place.offset == NEVER else (place.offset, place.metadata)
+            for place in found.topic_partitions
+        }
+
+    def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """(last stable offsets, ends) of journal, dead letters and block topics."""
+        prefix = f"{self._settings.app}."
+        topics = _asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        places = [
+            TopicPartition(name, index)
+            for name, topic in topics.items()
+            if name in (self._journal, names.dead_topic(self._settings.app))
+            or name.startswith(f"{prefix}blocks.")
+            for index in topic.partitions
+        ]
+        # Stable ones first: what is written between the two questions is no transaction's fault,
+        # and is stable by the next round.
+        return (
+            self._offsets(places, IsolationLevel.READ_COMMITTED),
+            self._offsets(places, IsolationLevel.READ_UNCOMMITTED),
+        )
+
+    def _offsets(
+        self, places: Iterable[TopicPartition], isolation: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+        futures = self._admin.list_offsets(
+            dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
+        )
+        return {
+            (place.topic, place.partition): _asked(future.result).offset
+            for place, future in futures.items()
+        }
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()
+
+
+def _asked(question: Any) -> Any:
+    try:
+        return question()
+    except KafkaException as error:
+        raise Unavailable(
+            f"the brokers did not answer: {error.args[0]}", "check the brokers"
+        ) from (error)
