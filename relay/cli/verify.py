@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import threading
@@ -17,9 +18,13 @@ from relay import config, log
 from relay.errors import NotExactlyOnce
 from relay.verify import run
 from relay.verify.audit import Audit
+from relay.verify.deep import Deep
 from relay.verify.reading import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.settings import Settings
     from relay.verify.anomaly import Anomaly
 
 
@@ -27,9 +32,16 @@ if TYPE_CHECKING:
 @click.argument("config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--once", "mode", flag_value="once", help="Audit all that is retained, and end.")
 @click.option("--follow", "mode", flag_value="follow", help="Go on beside the relay until SIGTERM.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read block topics, ClickHouse and the source topic, each against the journal.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Anomalies and totals as JSON lines.")
 @click.option("--json-log", is_flag=True, help="One JSON object per log line, for machines.")
-def verify(config_file: Path, mode: str | None, *, as_json: bool, json_log: bool) -> None:
+def verify(
+    config_file: Path, mode: str | None, *, deep: bool, as_json: bool, json_log: bool
+) -> None:
     """Prove from what was recorded that no row was lost and none came twice.
 
     Reads the journal and the group's committed offsets, and says where they cannot be true:
@@ -41,23 +53,20 @@ def verify(config_file: Path, mode: str | None, *, as_json: bool, json_log: bool
     4 servers away.
     """
     log.setup(json=json_log)
+    if deep and mode == "follow":
+        raise click.UsageError("--deep looks once: run it from time to time beside --follow")
     settings = config.load(config_file)
-    audit = Audit(
-        settings.app, settings.source.topic, 2 * settings.relay.transaction_timeout_seconds
-    )
-    reader = Reader(settings)
+    held_seconds = 2 * settings.relay.transaction_timeout_seconds
+    audit = Audit(settings.app, settings.source.topic, held_seconds)
     began = time.monotonic()
     say = _say_json if as_json else _say
-    try:
+    with contextlib.closing(Reader(settings)) as reader:
         if mode == "follow":
-            stop = threading.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: stop.set())
-            run.follow(reader, audit, say, stop)
+            run.follow(reader, audit, say, _stopped_by_signal())
+        elif deep:
+            _deeply(settings, reader, audit, say)
         else:
             run.once(reader, audit, say)
-    finally:
-        reader.close()
     _show(audit, time.monotonic() - began, as_json=as_json)
     if audit.anomalies:
         raise NotExactlyOnce(
@@ -65,6 +74,23 @@ def verify(config_file: Path, mode: str | None, *, as_json: bool, json_log: bool
             "do not restart anything yet: keep journal and source topic from retention, and "
             "look at the records named",
         )
+
+
+def _stopped_by_signal() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _deeply(
+    settings: Settings, reader: Reader, audit: Audit, say: Callable[[Anomaly], None]
+) -> None:
+    with contextlib.closing(Deep(settings)) as deep:
+        run.once(reader, audit, say, deep.keep)
+        for anomaly in deep.judge(lambda what: click.echo(what, err=True)):
+            audit.anomalies.append(anomaly)
+            say(anomaly)
 
 
 def _say(anomaly: Anomaly) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from relay.records_pb2 import Commit
     from relay.verify.anomaly import Anomaly
     from relay.verify.reading import Reader
 
@@ -27,18 +28,29 @@ ENDS_SECONDS = 5.0
 """Between two looks at the last stable offsets, which cost a request per broker."""
 
 
-def once(reader: Reader, audit: Audit, say: Callable[[Anomaly], None]) -> None:
+def once(
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    keep: Callable[[int, Commit], None] = lambda *_: None,
+) -> None:
     """All that is visible when it starts, and the committed offsets against it.
+
+    Args:
+        reader: not started yet.
+        audit: gets all of it.
+        say: gets anomalies as they are found.
+        keep: gets partition and record, in order.
 
     Raises:
         ConfigError, Unavailable: as the reader raises them.
     """
     deadline = time.monotonic() + 2 * GRACE_SECONDS
     reader.grow()
-    _round(reader, audit, say)
+    _round(reader, audit, say, keep)
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
-        _round(reader, audit, say)
+        _round(reader, audit, say, keep)
 
 
 def follow(
@@ -62,11 +74,17 @@ def follow(
         stop.wait(ROUND_SECONDS)
 
 
-def _round(reader: Reader, audit: Audit, say: Callable[[Anomaly], None]) -> None:
+def _round(
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    keep: Callable[[int, Commit], None] = lambda *_: None,
+) -> None:
     """Offsets first, then the journal up to where it is stable after that."""
     audit.begin_round()
     committed = reader.committed()
     for partition, offset, commit in reader.records():
+        keep(partition, commit)
         _tell(audit.record(partition, offset, commit), say)
     _tell(audit.committed(committed, time.monotonic()), say)
 

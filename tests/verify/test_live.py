@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -12,19 +13,25 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from loader import clickhouse
+from loader.ledger import Ledger
+from loader.work import Worker
+from relay.config import load
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from clickhouse_connect.driver.client import Client
+
 RELAY = Path(sys.executable).parent / "relay"
 
 
-def once(config: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
+def once(config: Path, *options: str) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
     """Exit status, totals, anomalies."""
     done = subprocess.run(
-        [RELAY, "verify", config, "--once", "--json"],
+        [RELAY, "verify", config, "--once", "--json", *options],
         capture_output=True,
         text=True,
         timeout=90,
@@ -123,3 +130,36 @@ def test_anomalies_made_by_hand_are_told_within_two_seconds(pipeline: Pipeline) 
     status, _, anomalies = once(config)
     assert status == 1
     assert {"backward", "gap", "torn"} <= {anomaly["kind"] for anomaly in anomalies}
+
+
+def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
+    """Clean after a load; then damage in each place is named."""
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
+    config = ran(pipeline)
+    blocks = [
+        block for commits in pipeline.journal().values() for c in commits for block in c.blocks
+    ]
+    settings = load(config)
+    connected = clickhouse.connect(settings.clickhouse, 60)
+    Ledger(connected, settings.loader.database, pipeline.app).ensure(settings.loader.database)
+    connected.close()
+    with contextlib.closing(Worker(settings)) as worker:
+        assert {done.outcome for done in worker.load(blocks)} == {"loaded"}
+
+    assert once(config, "--deep")[::2] == (0, [])
+
+    first = blocks[0]
+    client.command(f"ALTER TABLE {pipeline.table} DELETE WHERE id = 0 SETTINGS mutations_sync = 2")
+    columns = f"SELECT * FROM {pipeline.table} WHERE _block = '{blocks[-1].id}' LIMIT 1"
+    client.command(f"INSERT INTO {pipeline.table} {columns}")
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
+    producer.produce(first.topic, b"x", b"who:wrote:this:0:0", partition=0, headers={"rows": "1"})
+    assert producer.flush(30) == 0
+    pipeline.send(range(300, 350))
+    relay = pipeline.start("a", config)
+    pipeline.exactly_once()
+    relay.send_signal(signal.SIGTERM)
+    assert relay.wait(30) == 0
+    status, _, anomalies = once(config, "--deep")
+    assert status == 1
+    assert sorted(anomaly["kind"] for anomaly in anomalies) == ["gap", "overlap", "torn"]

@@ -1,0 +1,117 @@
+"""`relay verify --deep`: block topics, ClickHouse and source topic against the journal.
+
+Receives settings and the journal's commits, gives anomalies. Reads each topic once, from the
+oldest record retained; holds the journal's blocks in memory (about 1 kB each).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from relay.verify.anomaly import Anomaly
+from relay.verify.contents import BlockTopic, Sealed, landed, source_counts
+from relay.verify.record import Finding
+from relay.verify.tables import LandedRows
+from relay.verify.topic import TopicReader, header, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.records_pb2 import Block, Commit, DeadLetters
+    from relay.settings import Settings
+
+LATE_SECONDS = 60.0
+"""How long a sealed block may take until it is loaded, before it counts as stuck."""
+
+
+class Deep:
+    """What `--deep` adds to an audit of the journal."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._commits: dict[int, list[Commit]] = defaultdict(list)
+        self._topics = TopicReader(settings)
+        self.records = 0
+
+    def keep(self, partition: int, commit: Commit) -> None:
+        """A journal record, in order."""
+        self._commits[partition].append(commit)
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._topics.close()
+
+    def judge(self, progress: Callable[[str], None]) -> Iterator[Anomaly]:
+        """Everything that the journal names.
+
+        Raises:
+            Unavailable: a server did not answer.
+        """
+        blocks = [b for commits in self._commits.values() for c in commits for b in c.blocks]
+        for topic in sorted({block.topic for block in blocks}):
+            progress(f"reading {topic}")
+            of_topic = [block for block in blocks if block.topic == topic]
+            for partition in sorted(self._commits):
+                found = self._block_topic(topic, partition, of_topic)
+                yield from _anomalies(partition, found)
+        progress("asking ClickHouse")
+        yield from self._clickhouse(blocks)
+        progress(f"reading {self._settings.source.topic}")
+        for partition in sorted(self._commits):
+            yield from _anomalies(partition, self._source(partition))
+
+    def _block_topic(self, topic: str, partition: int, blocks: list[Block]) -> Iterator[Finding]:
+        mine = [block for block in blocks if block.partition == partition]
+        start, stable = self._topics.bounds(topic, partition)
+        # The journal was read before: what is visible beyond its last block came later.
+        end = min(stable, max((block.next_offset for block in mine), default=0))
+        judge = BlockTopic(mine, start, end)
+        for message in self._topics.read(topic, partition, start, end):
+            self.records += 1
+            name = (message.key() or b"").decode(errors="replace")
+            rows = int(header(message, "rows") or b"0")
+            yield from judge.chunk(message.offset() or 0, name, rows, message.value() or b"")
+        yield from judge.end()
+
+    def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
+        by_table: dict[str, list[Block]] = defaultdict(list)
+        for block in blocks:
+            by_table[block.table].append(block)
+        rows = LandedRows(self._settings)
+        for table, of_table in sorted(by_table.items()):
+            counted, ledger = rows.counted(table), rows.ledger(table)
+            now_ms = time.time_ns() // 1_000_000
+            findings = landed(of_table, counted, ledger, now_ms, LATE_SECONDS)
+            yield from _anomalies(-1, findings)
+
+    def _source(self, partition: int) -> Iterator[Finding]:
+        commits = self._commits[partition]
+        topic = self._settings.source.topic
+        start, stable = self._topics.bounds(topic, partition)
+        first = max(start, commits[0].previous_floor)
+        offsets: dict[str, list[int]] = defaultdict(list)
+        for message in self._topics.read(topic, partition, first, min(stable, commits[-1].floor)):
+            self.records += 1
+            offsets[table_of(message)].append(message.offset() or 0)
+        yield from source_counts(_sealed(commits, first, commits[-1].floor), offsets)
+
+
+def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[Sealed]:
+    """What was sealed of each table, from `first` to the last floor."""
+    for commit in commits:
+        messages: dict[tuple[str, int, int], int] = defaultdict(int)
+        parts: list[Block | DeadLetters] = [*commit.blocks, *commit.dead]
+        for part in parts:
+            place = part.table, part.first_source_offset, part.next_source_offset
+            messages[place] += part.messages
+        for (table, begin, end), count in messages.items():
+            if begin >= first and end <= floor:
+                yield Sealed(table, begin, end, count)
+
+
+def _anomalies(partition: int, findings: Iterable[Finding]) -> Iterator[Anomaly]:
+    for kind, text in findings:
+        yield Anomaly(kind, partition, 0, -1, text)

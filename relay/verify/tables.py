@@ -1,0 +1,73 @@
+"""What ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
+
+Receives table names, gives counts and states by block id. Never writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay import names
+from relay.catalogue import connect, translated
+
+if TYPE_CHECKING:
+    from relay.settings import Settings
+
+_STATES = """
+SELECT block, if(countIf(state = 'loaded') > 0, 'loaded',
+                 argMax(state, (attempt, state != 'prepared', claim)))
+FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state != 'position'
+GROUP BY block
+"""
+
+
+class LandedRows:
+    """Questions to ClickHouse.
+
+    Raises (every method):
+        Unavailable: no answer.
+        Refused: the user may not ask.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        try:
+            self._client = connect(settings.clickhouse)
+        except ClickHouseError as error:
+            raise translated(error, settings.clickhouse, "look at the blocks' rows") from error
+
+    def counted(self, table: str) -> dict[str, int] | None:
+        """Rows by block id, of this app's blocks; None where the table has no such column."""
+        database, name = names.split_table(table)
+        place = {"database": database, "name": name}
+        column = self._settings.loader.block_column
+        there = self._ask(
+            "SELECT count() FROM system.columns WHERE database = {database:String} "
+            "AND table = {name:String} AND name = {column:String}",
+            {**place, "column": column},
+        )
+        if not there[0][0]:
+            return None
+        rows = self._ask(
+            "SELECT {column:Identifier}, count() FROM {database:Identifier}.{name:Identifier} "
+            "WHERE startsWith({column:Identifier}, {prefix:String}) GROUP BY 1",
+            {**place, "column": column, "prefix": f"{self._settings.app}:{table}:"},
+        )
+        return dict(rows)
+
+    def ledger(self, table: str) -> dict[str, str]:
+        """The state of each block that the loader has touched; nothing before its first run."""
+        ledger = {"ledger": self._settings.loader.database}
+        exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
+        if not self._ask(exists + "AND name = 'ledger'", ledger)[0][0]:
+            return {}
+        return dict(self._ask(_STATES, {**ledger, "app": self._settings.app, "table": table}))
+
+    def _ask(self, sql: str, parameters: dict[str, str]) -> Any:
+        try:
+            return self._client.query(sql, parameters=parameters).result_rows
+        except ClickHouseError as error:
+            raise translated(error, self._settings.clickhouse, "look at the blocks") from error

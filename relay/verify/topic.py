@@ -1,0 +1,96 @@
+"""Reads a stretch of one partition of a topic, as a read_committed reader sees it.
+
+Receives topic, partition and offsets, gives messages in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from relay import kafka_settings, names
+from relay.errors import Unavailable
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from relay.settings import Settings
+
+SECONDS = 30.0
+"""For one request, and without a message before the brokers count as away."""
+AT_ONCE = 5_000
+POLL_SECONDS = 0.05
+
+
+class TopicReader:
+    """One consumer for one stretch after the other.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._consumer = Consumer(kafka_settings.reader(settings.kafka))
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """(log start, last stable offset); (0, 0) where the topic is not there."""
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
+        except KafkaException as error:
+            raise Unavailable(f"{topic}[{partition}]: {error.args[0]}", "check the brokers") from (
+                error
+            )
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        """Visible messages in [start, end)."""
+        place = TopicPartition(topic, partition, start)
+        if start >= end:
+            return
+        self._consumer.assign([place])
+        position, deadline = start, time.monotonic() + SECONDS
+        while position < end:
+            messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
+            for message in messages:
+                if message.error() is not None:
+                    raise Unavailable(f"{topic}[{partition}]: {message.error()}", "check the topic")
+                if (message.offset() or 0) < end:
+                    yield message
+            # The client's own position also passes markers and aborted records.
+            before, position = position, max(position, self._consumer.position([place])[0].offset)
+            if position > before:
+                deadline = time.monotonic() + SECONDS
+            elif time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{topic}[{partition}]: offset {position} did not come within {SECONDS:g} s",
+                    "check the brokers that lead it",
+                )
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    found: Any = message.headers()  # a list, whatever the stubs allow
+    return found or []
+
+
+def header(message: Message, name: str) -> bytes | None:
+    """A header's value, or None."""
+    return next((value for key, value in _headers(message) if key == name), None)
+
+
+def table_of(message: Message) -> str:
+    """The table that a source message names in exactly one header; else ""."""
+    named = [value for key, value in _headers(message) if key == names.TABLE_HEADER]
+    if len(named) != 1 or named[0] is None:
+        return ""
+    try:
+        table = named[0].decode()
+    except UnicodeDecodeError:
+        return ""
+    return table if names.is_table_name(table) else ""

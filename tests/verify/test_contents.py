@@ -1,0 +1,102 @@
+"""Block topics, ClickHouse and source counts against the journal's blocks, without servers."""
+
+from __future__ import annotations
+
+import google_crc32c
+import pytest
+
+from relay.records_pb2 import Block
+from relay.verify.anomaly import Kind
+from relay.verify.contents import BlockTopic, Sealed, landed, source_counts
+
+Chunk = tuple[int, str, int, bytes]
+
+
+def block(first: int, chunks: int = 2) -> Block:
+    values = [f"{first}-{i}".encode() for i in range(chunks)]
+    return Block(
+        id=f"a:d.t:0:0:{first}",
+        table="d.t",
+        first_offset=first,
+        next_offset=first + chunks,
+        chunks=chunks,
+        rows=10 * chunks,
+        crc32c=google_crc32c.value(b"".join(values)),
+        sealed_at_ms=1_000,
+    )
+
+
+BLOCKS = [block(0), block(3, 1), block(5, 3)]
+CHUNKS: list[Chunk] = [
+    (b.first_offset + i, b.id, 10, f"{b.first_offset}-{i}".encode())
+    for b in BLOCKS
+    for i in range(b.chunks)
+]
+
+
+def judged(chunks: list[Chunk], start: int = 0, end: int = 8) -> list[Kind]:
+    judge = BlockTopic(BLOCKS, start, end)
+    found = [finding for chunk in chunks for finding in judge.chunk(*chunk)]
+    return [finding.kind for finding in (*found, *judge.end())]
+
+
+def test_what_the_journal_says_is_there() -> None:
+    assert judged(CHUNKS) == []
+    assert judged(CHUNKS[2:], start=1) == [], "retention took the first block's first chunk"
+    assert judged(CHUNKS[:3], end=5) == [], "the last block came later"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "kinds"),
+    [
+        (CHUNKS[:-1], [Kind.GAP]),
+        (CHUNKS[2:], [Kind.GAP]),
+        ([*CHUNKS, (8, BLOCKS[2].id, 10, b"again")], [Kind.TORN]),
+        ([*CHUNKS, (8, "a:d.t:0:0:99", 10, b"foreign")], [Kind.TORN]),
+        ([(0, BLOCKS[0].id, 10, b"0-x"), *CHUNKS[1:]], [Kind.TORN]),
+        ([(0, BLOCKS[0].id, 9, b"0-0"), *CHUNKS[1:]], [Kind.GAP]),
+        ([CHUNKS[0], CHUNKS[2], CHUNKS[1], *CHUNKS[3:]], [Kind.TORN]),
+    ],
+)
+def test_a_damaged_block_topic_is_found(chunks: list[Chunk], kinds: list[Kind]) -> None:
+    assert judged(chunks)[: len(kinds)] == kinds
+
+
+ROWS = {b.id: b.rows for b in BLOCKS}
+LOADED = dict.fromkeys(ROWS, "loaded")
+
+
+@pytest.mark.parametrize(
+    ("counted", "ledger", "now_ms", "kinds"),
+    [
+        (ROWS, LOADED, 10**9, []),
+        (None, LOADED, 10**9, []),
+        ({**ROWS, BLOCKS[0].id: 40}, LOADED, 0, [Kind.OVERLAP]),
+        ({**ROWS, BLOCKS[0].id: 19}, LOADED, 0, [Kind.GAP]),
+        ({**ROWS, "a:d.t:0:0:77": 5}, LOADED, 0, [Kind.FOREIGN]),
+        (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.STUCK]),
+        (None, {**LOADED, BLOCKS[1].id: "prepared"}, 60_000, []),
+        (None, {**LOADED, BLOCKS[1].id: "parked"}, 10**9, []),
+    ],
+)
+def test_what_landed(
+    counted: dict[str, int] | None, ledger: dict[str, str], now_ms: int, kinds: list[Kind]
+) -> None:
+    assert [f.kind for f in landed(BLOCKS, counted, ledger, now_ms, 60.0)] == kinds
+
+
+SEALED = [Sealed("d.t", 0, 4, 3), Sealed("d.u", 1, 2, 1), Sealed("d.t", 5, 9, 2)]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "kinds"),
+    [
+        ({"d.t": [0, 2, 3, 5, 8], "d.u": [1]}, []),
+        ({"d.t": [0, 2, 3, 5, 8]}, [Kind.OVERLAP]),
+        ({"d.t": [0, 2, 5, 8], "d.u": [1]}, [Kind.OVERLAP]),
+        ({"d.t": [0, 2, 3, 4, 5, 8], "d.u": [1]}, [Kind.GAP]),
+        ({"d.t": [0, 1, 2, 3, 5, 8], "d.u": [1]}, [Kind.GAP]),
+    ],
+)
+def test_source_counts(offsets: dict[str, list[int]], kinds: list[Kind]) -> None:
+    assert [finding.kind for finding in source_counts(SEALED, offsets)] == kinds
