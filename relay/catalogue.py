@@ -15,6 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.errors import Refused, Unavailable
+from relay.httppool import pool
 from relay.schema import ColumnDef
 
 if TYPE_CHECKING:
@@ -135,10 +136,13 @@ def connect(clickhouse: ClickHouse) -> Client:
         ClickHouseError: see `translated`.
     """
     url = urlsplit(clickhouse.url)
+    port = url.port or {"http": 8123, "https": 8443}[url.scheme]
     return clickhouse_connect.get_client(
         interface=url.scheme,
         host=url.hostname,
-        port=url.port or {"http": 8123, "https": 8443}[url.scheme],
+        port=port,
+        # Else a lost connection could read as "all tables were dropped".
+        pool_mgr=pool(url.scheme, url.hostname or "", port),
         username=clickhouse.user,
         password=clickhouse.secret(),
         connect_timeout=CONNECT_SECONDS,

@@ -1,8 +1,9 @@
 """Named places at which a test ends, stops or holds relay or loader; inert unless told.
 
 `RELAY_FAILPOINT=before_commit:kill` (SIGKILL), `:stop` (SIGSTOP; the test continues it) or
-`:wait=FILE` (until the file is gone); with a further `:3` at the third pass only. The names
-are at the calls of `reached`; the relay has one before and after each effect of its core.
+`:wait=FILE` (until the file is gone; FILE.reached says that it waits); with a further `:3` at
+the third pass only. The names are at the calls of `reached`; the relay has one before and after
+each effect of its core.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Failpoint:
     def act(self) -> None:
         """Do what was asked for."""
         if self.action == "wait":
+            self.file.with_name(f"{self.file.name}.reached").touch()
             while self.file.exists():
                 time.sleep(0.05)
             return

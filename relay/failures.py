@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from relay.core.events import Failure
+from relay.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from confluent_kafka import Producer
 
 FENCED: Mapping[int, str] = {
     KafkaError._FENCED: "a newer producer holds the transactional id",  # noqa: SLF001
@@ -26,14 +29,43 @@ FENCED: Mapping[int, str] = {
 }
 
 REFUSED: Mapping[int, str] = {
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "needs Write and Describe on it",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "needs Write on the transactional id",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "needs Write (blocks) or Read (source) on the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "needs Read on the consumer group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "needs IdempotentWrite on the cluster",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "exceeds the broker's transaction.max.timeout.ms",
     KafkaError._AUTHENTICATION: "wrong user, password or certificate",  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: "wrong user or password",
+    # The same records would be refused again, by any producer.
+    KafkaError.MSG_SIZE_TOO_LARGE: "exceeds the topic's max.message.bytes: raise that, or lower "
+    "block.chunk_bytes",
+    KafkaError.RECORD_LIST_TOO_LARGE: "exceeds the topic's segment.bytes",
+    KafkaError.INVALID_RECORD: "the topic's settings allow no such record",
+    KafkaError.POLICY_VIOLATION: "a policy of the brokers forbids it",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "exceeds the brokers' offset.metadata.max.bytes",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is older than "
+    "transactions",
+    KafkaError.UNSUPPORTED_VERSION: "the brokers are too old",
+    KafkaError._UNSUPPORTED_FEATURE: "the brokers are too old",  # noqa: SLF001
 }
+
+ENDED: Mapping[int, str] = {
+    KafkaError.ILLEGAL_GENERATION: "the group rebalanced since the transaction began",
+    KafkaError.REBALANCE_IN_PROGRESS: "the group rebalances",
+    KafkaError.UNKNOWN_MEMBER_ID: "the group has let go of this member: its session timed out",
+    KafkaError.INVALID_TXN_STATE: "the coordinator has ended this transaction, or knows of none",
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: "the coordinator has forgotten the transactional id",
+    KafkaError.UNKNOWN_PRODUCER_ID: "the partition's leader has forgotten the producer",
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: "records before this one never arrived",
+    KafkaError._MSG_TIMED_OUT: "not acknowledged within the transaction's time",  # noqa: SLF001
+}
+"""What a transaction fails of once and the next one does not: its flags say whether an abort
+is enough or the producer is of no more use, and the committed truth is read again anyhow."""
+
+CREDENTIALS: frozenset[int] = frozenset(
+    {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001
+)
+"""The connection itself is refused: said to error_cb only, while calls time out."""
 
 TRANSPORT: frozenset[int] = frozenset(
     {
@@ -47,6 +79,55 @@ TRANSPORT: frozenset[int] = frozenset(
 )
 """Seen between begin and end, these make the answer to EndTxn ambiguous (librdkafka#5423):
 it may have been sent twice, and the copy may end a later transaction of the same epoch."""
+
+
+PASSING: frozenset[int] = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""Answers while leaders and coordinators move, as after every end of a broker. Outside
+transactions the client does not mark them as retriable."""
+
+SYMPTOMS = frozenset(
+    {
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError._STATE,  # noqa: SLF001
+        KafkaError._FATAL,  # noqa: SLF001
+    }
+)
+"""What records and calls answer once their transaction has failed of something else."""
+
+
+class TransactionFailed(Exception):
+    """A transactional call did not succeed.
+
+    Args:
+        kind: what to do about it.
+        why: the call and the error, for people.
+    """
+
+    def __init__(self, kind: Failure, why: str) -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.why = why
 
 
 def classify(error: KafkaError) -> Failure | None:
@@ -67,7 +148,40 @@ def classify(error: KafkaError) -> Failure | None:
     return Failure.UNKNOWN
 
 
+def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
+    """What a transaction failed of, where a record or call of it answers with a symptom only.
+
+    librdkafka ends it by itself, then purges its records. `begin_transaction` inside a
+    transaction does nothing but answer with its error, or with _STATE where it has none.
+    """
+    if symptom.code() not in SYMPTOMS:
+        return symptom
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        return symptom if cause.code() in SYMPTOMS else cause
+    return symptom
+
+
 def describe(call: str, error: KafkaError) -> str:
     """One line for people: the call, the code's name, what it means here."""
-    known = FENCED.get(error.code()) or REFUSED.get(error.code())
+    known = {**ENDED, **REFUSED, **FENCED}.get(error.code())
     return f"{call}: {error.name()} ({known or error.str()})"
+
+
+def answered(what: str, error: KafkaError, refusal: str) -> Unavailable | Refused:
+    """The error for people, of a call outside transactions.
+
+    Args:
+        what: the call, as an infinitive with what it concerns.
+        error: its answer.
+        refusal: the next step where the brokers said no.
+    """
+    text = f"{what}: {error.name()} ({error.str()})"
+    if error.code() in CREDENTIALS:
+        return Refused(text, "mend user, password or certificate in kafka.client")
+    # Negative codes are librdkafka's own: no broker answered.
+    if error.retriable() or error.code() < 0 or error.code() in PASSING:
+        return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
+    return Refused(text, refusal)

@@ -171,6 +171,9 @@ def producer(settings: Settings) -> ClientSettings:
         "client.id": names.transactional_id(settings.app, settings.relay.member),
         # A lost connection must show well before the transaction times out (librdkafka: 60 s).
         "socket.timeout.ms": min(15_000, transaction // 2),
+        # Bootstrapping anew forgets the transaction's coordinator and never asks for it again
+        # (librdkafka 2.16): one lost connection would stall the relay past all its timeouts.
+        "metadata.recovery.strategy": "none",
         # Chunks of a transaction share requests; flush() does not wait for it.
         "linger.ms": 20,
         # Below the broker's default message.max.bytes (1048588), else the transaction fails.

@@ -55,6 +55,11 @@ def dead_topic(app: str) -> str:
     return f"{app}.dead"
 
 
+def replayed_topic(app: str) -> str:
+    """The topic with one mark per dead letter that was replayed."""
+    return f"{app}.replayed"
+
+
 def schemas_topic(app: str) -> str:
     """The schema registry topic."""
     return f"{app}.schemas"
@@ -68,6 +73,11 @@ def group_id(app: str) -> str:
 def transactional_id(app: str, member: str) -> str:
     """Of the relay process `member`; stable over restarts, so that a successor fences it."""
     return f"{app}.relay.{member}"
+
+
+def replay_transactional_id(app: str) -> str:
+    """Of the app's one replay of dead letters: a second one fences the first."""
+    return f"{app}.dead-replay"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,14 @@ from relay import chunks, journal, kafka_settings, names
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.records import SealedBlock, SealResult
+from relay.dead.letter import Place, headers_of
 from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.failpoints import reached
+from relay.failures import TransactionFailed
 from relay.forming import Formed, form
-from relay.intake import Buffers, Poll, RowDensity
+from relay.intake import Buffers, Held, Poll, RowDensity
 from relay.totals import Totals
-from relay.transactions import TransactionalProducer, TransactionFailed
+from relay.transactions import TransactionalProducer
 from relay.waiting import until_available
 
 if TYPE_CHECKING:
@@ -61,7 +63,9 @@ class Performer:
         self._written = Totals()
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._producer = TransactionalProducer(
-            kafka_settings.producer(settings), self.deadline_seconds
+            kafka_settings.producer(settings),
+            self.deadline_seconds,
+            names.group_id(settings.app),
         )
 
     def start(self) -> None:
@@ -80,6 +84,7 @@ class Performer:
     def polled(self, poll: Poll) -> None:
         """The poll whose arrivals the core is about to hear of."""
         self._poll = poll
+        self._producer.serve()
 
     def close(self) -> None:
         """Let go of the producer."""
@@ -102,7 +107,7 @@ class Performer:
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
             case ef.Keep(arrival, skip):
-                self._buffers.keep(arrival, self._poll.values[id(arrival)], skip)
+                self._buffers.keep(arrival, self._poll, skip)
                 return None
             case ef.Drop(partitions):
                 self._buffers.drop(partitions)
@@ -139,18 +144,19 @@ class Performer:
         offsets: list[list[int]] = []
         formed: list[Formed] = []
         for seal in seals:
-            source_offsets, values = self._buffers.take(seal.partition, seal.table)
+            held = self._buffers.take(seal.partition, seal.table)
             result = form(
-                source_offsets,
-                values,
+                held.offsets,
+                held.column(),
                 self._tables.codec(seal.table),
                 self._settings.source.framing,
                 self._settings.block.chunk_bytes,
+                self._settings.source.unknown_fields,
             )
             formed.append(result)
             self.density.learn(seal.table, result.rows, seal.buffer.bytes)
             offsets.append(self._produce_chunks(seal, result))
-            self._produce_dead(seal, result)
+            self._produce_dead(seal, result, held)
         reached("mid_produce")
         self._producer.flush()
         results = zip(seals, formed, offsets, strict=True)
@@ -170,24 +176,19 @@ class Performer:
             self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
         return offsets
 
-    def _produce_dead(self, seal: Seal, formed: Formed) -> None:
-        """Each dead letter is the source message's bytes, whole, with where and why."""
+    def _produce_dead(self, seal: Seal, formed: Formed, held: Held) -> None:
+        """Each dead letter is the source message, whole, with where and why."""
         place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
+        topic = self._settings.source.topic
         for offset, value, reason in formed.dead:
-            headers: list[tuple[str, str | bytes | None]] = [
-                ("source_topic", self._settings.source.topic.encode()),
-                ("source_partition", str(seal.partition).encode()),
-                ("source_offset", str(offset).encode()),
-                ("table", seal.table.encode()),
-                ("reason", reason.encode()),
-            ]
-            key = f"{seal.partition}:{offset}".encode()
-            self._producer.produce(place, value, key, headers, lambda _: None)
+            source = Place(seal.partition, offset)
+            headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
+            self._producer.produce(place, value, str(source).encode(), headers, lambda _: None)
 
     def _result(self, seal: Seal, formed: Formed, offsets: list[int]) -> SealResult:
         dead = len(formed.dead)
         reason = formed.dead[0][2] if formed.dead else ""
-        self._written.add(formed)
+        self._written.add(formed, seal.table)
         if not formed.chunks:
             return SealResult(seal, None, dead, reason)
         block = SealedBlock(

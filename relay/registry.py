@@ -15,11 +15,13 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from google.protobuf.message import DecodeError
 
 from relay import kafka_settings, names
 from relay.errors import ContractBroken, Refused, Unavailable
+from relay.failures import PASSING
+from relay.reader import PartitionReader
 from relay.records_pb2 import TableSchema
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Registry:
         self._topic = names.schemas_topic(app)
         self._versions: Versions = {}
         self._next = 0
-        self._consumer: Consumer | None = None
+        self._consumer: PartitionReader | None = None
         self._producer: Producer | None = None
         self._failed: KafkaError | None = None
 
@@ -163,7 +165,7 @@ class Registry:
     def _read_on(self, deadline: float) -> None:
         if self._consumer is None:
             reader = {**kafka_settings.reader(self._kafka), "enable.partition.eof": True}
-            self._consumer = Consumer(reader)
+            self._consumer = PartitionReader(reader)
             self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         end = self._end(self._consumer)
         while self._next < end:
@@ -174,7 +176,7 @@ class Registry:
                 )
             self._take(self._consumer.poll(_POLL_SECONDS))
 
-    def _end(self, consumer: Consumer) -> int:
+    def _end(self, consumer: PartitionReader) -> int:
         """The topic's end, after a check that its beginning is still there."""
         low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), ANSWER_SECONDS)
         if low > 0 or high < self._next:
@@ -227,6 +229,7 @@ class Registry:
                 f"schema registry topic {self._topic} is not there",
                 "start the relay of this app once, it creates the topic; or mend `app`",
             )
-        if error.retriable() or error.code() < 0:  # negative: librdkafka's own, nobody answered
+        # Negative: librdkafka's own, nobody answered.
+        if error.retriable() or error.code() < 0 or error.code() in PASSING:
             return Unavailable(said, "check kafka.bootstrap and that the brokers are up")
-        return Refused(said, "grant Read and Write on the topic and IdempotentWrite")
+        return Refused(said, f"grant Read and Write on topic {self._topic}, then start again")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from relay import kafka_settings
+from relay import kafka_settings, names
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.failures import FENCED, REFUSED, describe
 
@@ -57,6 +57,7 @@ class Source:
         on_revoked: Callable[[frozenset[int]], None],
     ) -> None:
         self._topic = settings.source.topic
+        self._group = names.group_id(settings.app)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._mean_bytes = 4_000.0
@@ -86,7 +87,7 @@ class Source:
         if self._raised is not None:
             raise self._raised
         if self._fatal is not None:
-            raise _as_error(self._fatal)
+            raise self._as_error(self._fatal)
         if any(map(Message.error, messages)):  # in C: this runs for every message
             for message in messages:
                 self._look_at(message)
@@ -151,16 +152,15 @@ class Source:
                 "the offset or the topic is gone; find out what removed it",
             )
         if error.fatal() or error.code() in FENCED or error.code() in REFUSED:
-            raise _as_error(error)
+            raise self._as_error(error)
         # The rest is transient: the client goes on by itself, and nothing was skipped.
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in FENCED or error.code() in REFUSED:
             self._fatal = error
 
-
-def _as_error(error: KafkaError) -> RelayError:
-    text = describe("consumer", error)
-    if error.code() in REFUSED:
-        return Refused(text, "grant the right or mend the credentials, then start again")
-    return Fenced(text, "run one process per relay.member")
+    def _as_error(self, error: KafkaError) -> RelayError:
+        text = describe(f"consumer of topic {self._topic} in group {self._group}", error)
+        if error.code() in REFUSED:
+            return Refused(text, "grant the right or mend the credentials, then start again")
+        return Fenced(text, "run one process per relay.member")

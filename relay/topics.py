@@ -7,11 +7,13 @@ goes to partition p of each.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AclOperation,
     AdminClient,
     NewPartitions,
     NewTopic,
@@ -19,17 +21,27 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import kafka_settings, names
 from relay.errors import ConfigError, Refused, Unavailable
+from relay.failures import CREDENTIALS, answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from concurrent.futures import Future
 
     from relay.settings import Settings
 
 REQUEST_SECONDS = 10.0
+APPEAR_SECONDS = 10.0
+"""How long the brokers may take to tell each other of a topic that was just created."""
+_LOOK_SECONDS = 0.1
+"""Between looks at what the client has to say while a request is under way."""
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one
 dead letter, is as large as its producer made it."""
+
+READ = AclOperation.READ
+WRITE = AclOperation.WRITE
+Rights = tuple[AclOperation, ...]
 
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
@@ -45,14 +57,19 @@ class TopicFacts:
 class Topics:
     """Looks at, creates and grows topics.
 
+    A right is asked for where its topic is first looked at, not where it is first needed:
+    else the relay would run for weeks and stop at its first dead letter or second start.
+
     Raises (every method):
         Unavailable: the brokers did not answer.
-        Refused: they answered no.
+        Refused: they answered no, the credentials are wrong, or a right is missing.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._unconnected: KafkaError | None = None
+        client = {**kafka_settings.admin(settings.kafka), "error_cb": self._on_error}
+        self._admin = AdminClient(client)
         self._ready: set[str] = set()
         self._partitions = 0
 
@@ -63,7 +80,7 @@ class Topics:
             Refused: it is not there.
         """
         topic = self._settings.source.topic
-        facts = self.describe(topic)
+        facts = self.describe(topic, (READ,))
         if facts is None:
             raise Refused(
                 f"source topic {topic!r} is not there (kafka.bootstrap = "
@@ -77,41 +94,60 @@ class Topics:
         """Create journal, dead letters and schema registry where they are missing."""
         facts = self.source()
         app = self._settings.app
-        for topic in (names.journal_topic(app), names.dead_topic(app)):
-            self._ensure(topic, facts.partitions, {})
-        self._ensure(names.schemas_topic(app), 1, {"cleanup.policy": "compact"})
+        self._ensure(names.journal_topic(app), facts.partitions, (READ, WRITE))
+        self._ensure(names.dead_topic(app), facts.partitions, (WRITE,))
+        compact = {"cleanup.policy": "compact"}
+        self._ensure(names.schemas_topic(app), 1, (READ, WRITE), compact)
         return facts
+
+    def ensure_replayed(self) -> None:
+        """Create the topic of the replays' marks where it is missing."""
+        topic = names.replayed_topic(self._settings.app)
+        self._ensure(topic, 1, (READ, WRITE), {"cleanup.policy": "compact"})
 
     def ensure_blocks(self, tables: Collection[str]) -> None:
         """Create or grow the block topics of these tables."""
         for table in tables:
             topic = names.blocks_topic(self._settings.app, table)
             if topic not in self._ready:
-                self._ensure(topic, self._partitions, {})
+                self._ensure(topic, self._partitions, (WRITE,))
 
-    def describe(self, topic: str) -> TopicFacts | None:
-        """Id and width of a topic; None where there is no such topic."""
+    def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
+        """Id and width of a topic; None where there is no such topic.
+
+        Raises:
+            Refused: also where the brokers say that this user lacks one of `rights`.
+        """
+        needed = " and ".join(right.name.capitalize() for right in rights) or "Describe"
+        grant = f"grant {needed} on topic {topic} to the user of kafka.client, then start again"
         future = self._admin.describe_topics(
-            TopicCollection([topic]), request_timeout=REQUEST_SECONDS
+            TopicCollection([topic]),
+            request_timeout=REQUEST_SECONDS,
+            include_authorized_operations=True,
         )[topic]
-        try:
-            found = future.result()
-        except KafkaException as error:
-            if error.args[0].code() in _ABSENT:
-                return None
-            raise _mapped(f"describe topic {topic}", error) from error
+        found = self._answer(f"describe topic {topic}", future, grant, fine=_ABSENT)
+        if found is None:
+            return None
+        granted = found.authorized_operations  # empty where the brokers do not say
+        lacking = [right.name.capitalize() for right in rights if right not in (granted or rights)]
+        if lacking:
+            raise Refused(f"topic {topic}: this user may not {' nor '.join(lacking)}", grant)
         return TopicFacts(str(found.topic_id), len(found.partitions))
 
-    def _ensure(self, topic: str, partitions: int, config: dict[str, str]) -> None:
-        facts = self.describe(topic)
+    def _ensure(
+        self, topic: str, partitions: int, rights: Rights, config: dict[str, str] | None = None
+    ) -> None:
+        facts = self.describe(topic, rights)
         if facts is None:
-            self._create(topic, partitions, config)
+            self._create(topic, partitions, config or {})
+            self._await(topic, rights)
         elif facts.partitions < partitions:
-            self._wait(
+            self._answer(
                 f"grow topic {topic} to {partitions} partitions",
                 self._admin.create_partitions(
                     [NewPartitions(topic, partitions)], request_timeout=REQUEST_SECONDS
                 )[topic],
+                f"grant Alter on topic {topic} to the user of kafka.client, or grow it yourself",
             )
         elif facts.partitions > partitions:
             raise ConfigError(
@@ -127,21 +163,50 @@ class Topics:
             replication_factor=self._settings.kafka.replication,
             config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **config},
         )
-        future = self._admin.create_topics([new], request_timeout=REQUEST_SECONDS)[topic]
-        self._wait(f"create topic {topic}", future, fine=KafkaError.TOPIC_ALREADY_EXISTS)
+        self._answer(
+            f"create topic {topic}",
+            self._admin.create_topics([new], request_timeout=REQUEST_SECONDS)[topic],
+            f"grant Create on topics that begin with {self._settings.app}. to the user of "
+            f"kafka.client, or create the topic yourself with {partitions} partitions",
+            fine={KafkaError.TOPIC_ALREADY_EXISTS},
+        )
 
-    @staticmethod
-    def _wait(what: str, future: Any, fine: int | None = None) -> None:
-        try:
-            future.result()
-        except KafkaException as error:
-            if error.args[0].code() != fine:
-                raise _mapped(what, error) from error
+    def _await(self, topic: str, rights: Rights) -> None:
+        """Until a topic just created is known, so that its rights can be asked for."""
+        deadline = time.monotonic() + APPEAR_SECONDS
+        while self.describe(topic, rights) is None:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"topic {topic} was created and is not there after {APPEAR_SECONDS:g} s",
+                    "check that the brokers reach each other",
+                )
+            time.sleep(_LOOK_SECONDS)
 
+    def _answer(
+        self, what: str, future: Future[Any], refusal: str, fine: Collection[int] = ()
+    ) -> Any:
+        """What the brokers answer; None for an error code in `fine`.
 
-def _mapped(what: str, error: KafkaException) -> Refused | Unavailable:
-    cause = error.args[0]
-    text = f"{what}: {cause.name()} ({cause.str()})"
-    if cause.retriable() or cause.code() < 0:  # librdkafka's own codes: no broker answered
-        return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
-    return Refused(text, "grant the right that is missing, then start again")
+        Without a connection a request only times out, and does not say why: error_cb does.
+        """
+        self._admin.poll(0)
+        if self._unconnected is not None and self._unconnected.code() in CREDENTIALS:
+            self._unconnected = None  # of before; told again if it is still so
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except TimeoutError:
+                self._admin.poll(0)
+                trouble, self._unconnected = self._unconnected, None
+                if trouble is not None:
+                    raise answered(what, trouble, refusal) from None
+            except KafkaException as error:
+                if error.args[0].code() in fine:
+                    return None
+                raise answered(what, error.args[0], refusal) from error
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in CREDENTIALS:
+            self._unconnected = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._unconnected = self._unconnected or error

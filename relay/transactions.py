@@ -7,14 +7,23 @@ an error: relay.failures classifies, relay.core.step decides.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from relay import journal
 from relay.core.events import Failure
-from relay.failures import TRANSPORT, classify, describe
-from relay.watchdog import armed
+from relay.evidence import Evidence
+from relay.failures import (
+    CREDENTIALS,
+    TRANSPORT,
+    TransactionFailed,
+    behind,
+    classify,
+    describe,
+)
+from relay.watchdog import armed, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,20 +35,10 @@ if TYPE_CHECKING:
 SLICE_SECONDS = 5.0
 """One wait inside a call. Finite waits in a loop under our own deadline: an endless one was
 found not to be capped by the transaction's time (Materialize #30508, librdkafka#5511)."""
-
-
-class TransactionFailed(Exception):
-    """A transactional call did not succeed.
-
-    Args:
-        kind: what to do about it.
-        why: the call and the error, for people.
-    """
-
-    def __init__(self, kind: Failure, why: str) -> None:
-        super().__init__(why)
-        self.kind = kind
-        self.why = why
+HANGING_SECONDS = 30.0
+"""A call that takes so much longer than it was told to will not return."""
+QUEUE_FULL_SECONDS = 0.1
+"""One wait for room in librdkafka's queue."""
 
 
 class TransactionalProducer:
@@ -48,45 +47,52 @@ class TransactionalProducer:
     Args:
         config: relay.kafka_settings.producer.
         deadline_seconds: for one call with its repetitions; then its outcome is unknown.
+        group: the consumer group whose offsets it sends; for messages to people.
 
     Raises (every method): TransactionFailed.
     """
 
-    def __init__(self, config: Mapping[str, Any], deadline_seconds: float) -> None:
-        self._config = dict(config)
+    def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
+        self._evidence = Evidence(config)
+        self._config = self._evidence.config
         self._deadline_seconds = deadline_seconds
+        self._group_id = group
         self._producer: Producer | None = None
         self._group: Any = None
-        self._suspect = False
         self._fatal: KafkaError | None = None
         self._unacknowledged = 0
         self._lost: KafkaError | None = None
+        self._lost_topics: set[str] = set()
 
     def replace(self) -> None:
         """A new producer; init_transactions fences the old and ends what it left open."""
         self.close()
-        self._suspect, self._fatal = False, None
+        self._fatal = None
+        self._evidence.forget()
         self._producer = Producer({**self._config, "error_cb": self._on_error})
         producer = self._producer
-        self._call("init_transactions", lambda: producer.init_transactions(SLICE_SECONDS))
+        name = f"init_transactions of {self._config['transactional.id']}"
+        self._call(name, lambda: producer.init_transactions(SLICE_SECONDS))
 
     def begin(self, group: Any) -> None:
         """Begin under the group metadata of now: a rebalance from then on aborts."""
-        if self._fatal is not None:
-            raise self._failed("producer", self._fatal)
-        if self._suspect:  # heard of after the last commit's answer, which it may concern
-            raise TransactionFailed(Failure.UNKNOWN, "transport error since the last transaction")
-        self._unacknowledged, self._lost = 0, None
+        if self._evidence.doubt:
+            raise _unknown(f"the last transaction's end is in doubt: {self._evidence.doubt}")
+        self._unacknowledged, self._lost, self._lost_topics = 0, None, set()
         self._group = group
         if self._group is None:
             raise TransactionFailed(Failure.ABORT, "the group does not know this member any more")
+        self.serve()
+        if self._fatal is not None:
+            raise self._failed("producer", self._fatal)
+        self._evidence.begun()
         self._call("begin_transaction", self._open().begin_transaction)
 
     def produce(
         self,
         place: TopicPartition,
         value: bytes | None,
-        key: bytes,
+        key: bytes | None,
         headers: list[tuple[str, str | bytes | None]],
         acknowledged: Callable[[int], None],
     ) -> None:
@@ -95,6 +101,7 @@ class TransactionalProducer:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self._lost = error
+                self._lost_topics.add(message.topic() or "")
             else:
                 self._unacknowledged -= 1
                 acknowledged(message.offset() or 0)
@@ -108,8 +115,8 @@ class TransactionalProducer:
                 )
             except BufferError:  # the queue is full: the broker is slow, so wait for it
                 if time.monotonic() > deadline:
-                    raise TransactionFailed(Failure.UNKNOWN, "produce: queue stays full") from None
-                producer.poll(0.1)
+                    raise _unknown("produce: queue stays full") from None
+                self.serve(QUEUE_FULL_SECONDS)
             except KafkaException as error:
                 raise self._failed("produce", error.args[0]) from error
             else:
@@ -122,12 +129,11 @@ class TransactionalProducer:
         deadline = time.monotonic() + self._deadline_seconds
         while len(producer) and self._lost is None:
             if time.monotonic() > deadline:
-                raise TransactionFailed(
-                    Failure.UNKNOWN, f"flush: {len(producer)} records unacknowledged"
-                )
+                raise _unknown(f"flush: {self._unacknowledged} records unacknowledged")
             self._call("flush", lambda: producer.flush(SLICE_SECONDS))
         if self._lost is not None:
-            raise self._failed("delivery", self._lost)
+            topics = ", ".join(sorted(self._lost_topics))
+            raise self._failed(f"delivery to {topics}", self._lost)
         if self._unacknowledged:
             raise TransactionFailed(
                 Failure.ABORT, f"{self._unacknowledged} records were never acknowledged"
@@ -140,17 +146,21 @@ class TransactionalProducer:
             for index, offset in offsets.items()
         ]
         producer, group = self._open(), self._group
-        self._call(
-            "send_offsets_to_transaction",
-            lambda: producer.send_offsets_to_transaction(places, group, SLICE_SECONDS),
-        )
+        # With the group's coordinator gone it ignores its own timeout (librdkafka#5511).
+        limit = min(HANGING_SECONDS, self._deadline_seconds)
+        call = partial(producer.send_offsets_to_transaction, places, group, SLICE_SECONDS)
+        name = f"send_offsets_to_transaction for group {self._group_id} and topic {topic}"
+        self._call(name, lambda: within(limit, call))
 
     def commit(self) -> bool:
-        """Commit; False where it succeeded amid transport errors or timeouts."""
+        """Commit; False where it succeeded amid transport errors or timeouts.
+
+        Then a request may have been sent twice, and its copy could end a later transaction.
+        """
         producer = self._open()
         self._call("commit_transaction", lambda: producer.commit_transaction(SLICE_SECONDS))
-        producer.poll(0)  # serves error_cb, which may have something to say about this commit
-        return not self._suspect
+        self.serve()
+        return not self._evidence.doubt
 
     def abort(self) -> None:
         """End the transaction without effect.
@@ -158,17 +168,25 @@ class TransactionalProducer:
         The records in flight are waited for first: an abort while AddPartitionsToTxn is under
         way can be fatal (librdkafka#4849). What cannot be delivered is purged by the abort.
         """
+        if not self._evidence.doubt:
+            return  # nothing was begun
         producer = self._open()
         self._call("flush", lambda: producer.flush(SLICE_SECONDS))
         self._call("abort_transaction", lambda: producer.abort_transaction(SLICE_SECONDS))
-        if self._suspect:
-            raise TransactionFailed(
-                Failure.UNKNOWN, "transport error inside an aborted transaction"
-            )
+        self.serve()
+        if self._evidence.doubt:
+            raise _unknown(f"the abort's end is in doubt: {self._evidence.doubt}")
         if self._lost is not None:
             # librdkafka would purge the next transaction's records as well (seen with
             # MSG_SIZE_TOO_LARGE), so this producer is of no more use.
-            raise TransactionFailed(Failure.UNKNOWN, describe("delivery", self._lost))
+            raise _unknown(describe("delivery", self._lost))
+
+    def serve(self, wait_seconds: float = 0.0) -> None:
+        """Hear what librdkafka has to say; unheard, its lines would pile up in memory."""
+        try:
+            self._open().poll(wait_seconds)
+        except KafkaException as error:  # a fatal one: the next call answers with it
+            self._fatal = error.args[0]
 
     def close(self) -> None:
         """Let go of the producer; what it left open is ended by its successor or by timeout.
@@ -183,53 +201,45 @@ class TransactionalProducer:
 
     def _open(self) -> Producer:
         if self._producer is None:
-            raise TransactionFailed(Failure.UNKNOWN, "there is no producer yet")
+            raise _unknown("there is no producer yet")
         return self._producer
 
     def _call(self, name: str, call: Callable[[], Any]) -> None:
         """Call, and again with the same arguments while that is what the error asks for."""
         deadline = time.monotonic() + self._deadline_seconds
-        with armed(2 * self._deadline_seconds):
+        with armed(self._deadline_seconds + HANGING_SECONDS):
             while True:
                 try:
                     call()
                 except KafkaException as error:
                     cause = error.args[0]
-                    self._suspect |= cause.code() in TRANSPORT
-                    if classify(cause) is not None:
+                    if cause.code() in TRANSPORT:
+                        self._evidence.suspect(describe(name, cause))
+                    self.serve()  # wrong credentials are told to error_cb; calls only time out
+                    if classify(cause) is not None or self._fatal is not None:
                         raise self._failed(name, cause) from error
                     if time.monotonic() > deadline:
-                        raise TransactionFailed(
-                            Failure.UNKNOWN, f"{describe(name, cause)}, for too long"
-                        ) from error
-                except SystemError as error:
-                    raise self._after_lost_exception(name) from error
+                        raise _unknown(f"{describe(name, cause)}, for too long") from error
+                except TimeoutError as error:
+                    raise _unknown(f"{name}: {error}") from error
+                except SystemError as error:  # the binding (2.16) lost a fatal error's exception
+                    unsaid = KafkaError(KafkaError._STATE, "failed without saying why")  # noqa: SLF001
+                    raise self._failed(name, unsaid) from error
                 else:
                     return
 
-    def _after_lost_exception(self, name: str) -> TransactionFailed:
-        """What a call failed of whose exception the binding lost.
-
-        confluent-kafka 2.16 sets the exception of a fatal error, then runs delivery callbacks,
-        and ends in a SystemError without it. A fatal producer answers every transactional call
-        with its fatal error; one that is not fatal may as well abort what failed.
-        """
-        try:
-            self._open().abort_transaction(SLICE_SECONDS)
-        except KafkaException as error:
-            return self._failed(name, error.args[0])
-        return TransactionFailed(Failure.UNKNOWN, f"{name}: failed without saying why")
-
     def _failed(self, name: str, cause: KafkaError) -> TransactionFailed:
-        if self._fatal is not None:
-            cause = self._fatal  # a record's own error does not say that the producer is fenced
+        # A record's own error does not say that the producer is fenced, nor what purged it.
+        cause = behind(cause, self._open()) if self._fatal is None else self._fatal
         kind = classify(cause)
         if kind is None:  # retriable, but not by this caller: a record that was not delivered
             kind = Failure.ABORT
         return TransactionFailed(kind, describe(name, cause))
 
     def _on_error(self, error: KafkaError) -> None:
-        """librdkafka retries a lost EndTxn silently; this is where we hear of it."""
-        self._suspect |= error.code() in TRANSPORT
-        if error.fatal():
+        if error.fatal() or error.code() in CREDENTIALS:
             self._fatal = error
+
+
+def _unknown(why: str) -> TransactionFailed:
+    return TransactionFailed(Failure.UNKNOWN, why)

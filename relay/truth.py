@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     OffsetSpec,
@@ -19,6 +19,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay import journal, kafka_settings, names
 from relay.core.records import CommittedOffset, Found, JournalRecord
 from relay.errors import ContractBroken, Unavailable
+from relay.failures import REFUSED, answered
+from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from relay.topics import Topics
 
 NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
+_GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
 
 
 class TruthReader:
@@ -40,16 +43,27 @@ class TruthReader:
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
         self._admin = AdminClient(kafka_settings.admin(settings.kafka))
-        self._exact: Consumer | None = None
-        self._visible: Consumer | None = None
+        self._readers: dict[str, PartitionReader] = {}
 
     def read(self, partitions: Collection[int], group: Consumer) -> tuple[Found, ...]:
         """Found for each partition. `group` is the member's own consumer.
 
         Raises:
             Unavailable: no answer within the deadline.
+            Refused: the brokers said no.
             ContractBroken: a committed offset carries foreign metadata.
         """
+        try:
+            return self._read(partitions, group)
+        except KafkaException as error:
+            source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
+            raise answered(
+                f"read what was committed ({self._journal}, {source}, group {group_id})",
+                error.args[0],
+                f"grant Read on topics {self._journal} and {source} and on group {group_id}",
+            ) from error
+
+    def _read(self, partitions: Collection[int], group: Consumer) -> tuple[Found, ...]:
         topic_id = self._topics.source().topic_id
         stable_ends = self._stable_ends(partitions)
         found = []
@@ -76,9 +90,8 @@ class TruthReader:
 
     def close(self) -> None:
         """Close the readers."""
-        for consumer in (self._exact, self._visible):
-            if consumer is not None:
-                consumer.close()
+        for consumer in self._readers.values():
+            consumer.close()
 
     def _committed(self, entry: TopicPartition) -> CommittedOffset | None:
         if entry.error is not None:
@@ -117,6 +130,7 @@ class TruthReader:
     ) -> tuple[JournalRecord | None, int, JournalRecord | None]:
         """The record that the committed offset names; how many are visible behind it; the last."""
         if committed is None:
+            self._check_beginning(index)
             return None, *self._visible_from(index, 0, stable_end)
         record = self._at(index, committed.journal_offset)
         # The record's own transaction marker is the next offset; anything more wants a look.
@@ -125,35 +139,58 @@ class TruthReader:
             return record, 0, None
         return record, *self._visible_from(index, after, stable_end)
 
+    def _check_beginning(self, index: int) -> None:
+        """Deleted records count as well: a partition that was read before has no first start."""
+        low = self._beginning(self._reader("read_committed"), index)
+        if low > 0:
+            raise ContractBroken(
+                f"source partition {index}: group {names.group_id(self._settings.app)} has no "
+                f"committed offset, and the first {low} offsets of {self._journal}[{index}] are "
+                "gone: where to go on is not known",
+                "restore the group's offset, or start under a new app name",
+            )
+
     def _at(self, index: int, offset: int) -> JournalRecord | None:
         """The record at exactly `offset`.
 
         Read uncommitted: the group's offset proves that it is committed, while a paused
         predecessor's open transaction could hide it from a read_committed reader.
         """
-        if self._exact is None:
-            self._exact = self._reader("read_uncommitted")
-        for message in self._from(self._exact, index, offset, offset + 1):
+        try:
+            found = self._from("read_uncommitted", index, offset, offset + 1)
+        except KafkaException as error:
+            if error.args[0].code() in _GONE:
+                return None
+            raise
+        for message in found:
             if message.offset() == offset:
                 record = journal.decode(message.value() or b"")
                 return record if record.partition == index else None
         return None
 
+    def _beginning(self, reader: PartitionReader, index: int) -> int:
+        place = TopicPartition(self._journal, index)
+        return int(reader.get_watermark_offsets(place, timeout=self._deadline_seconds)[0])
+
     def _visible_from(self, index: int, offset: int, end: int) -> tuple[int, JournalRecord | None]:
         if end <= offset:
             return 0, None
-        if self._visible is None:
-            self._visible = self._reader("read_committed")
-        found = self._from(self._visible, index, offset, end)
+        found = self._from("read_committed", index, offset, end)
         return len(found), journal.decode(found[-1].value() or b"") if found else None
 
-    def _reader(self, isolation: str) -> Consumer:
-        return Consumer(
-            {**kafka_settings.reader(self._settings.kafka), "isolation.level": isolation}
-        )
+    def _reader(self, isolation: str) -> PartitionReader:
+        if isolation not in self._readers:
+            config = {**kafka_settings.reader(self._settings.kafka), "isolation.level": isolation}
+            self._readers[isolation] = PartitionReader(config)
+        return self._readers[isolation]
 
-    def _from(self, reader: Consumer, index: int, offset: int, end: int) -> list[Message]:
-        """Records of a journal partition in [offset, end); markers and aborted ones pass."""
+    def _from(self, isolation: str, index: int, offset: int, end: int) -> list[Message]:
+        """Records of a journal partition in [offset, end); markers and aborted ones pass.
+
+        Raises:
+            KafkaException: with a code of _GONE where the first of them were deleted.
+        """
+        reader = self._reader(isolation)
         place = TopicPartition(self._journal, index, offset)
         reader.assign([place])
         deadline = time.monotonic() + self._deadline_seconds
@@ -167,7 +204,15 @@ class TruthReader:
                     "check the brokers that lead the journal",
                 )
             message = reader.poll(0.05)
-            if message is not None and message.error() is None:
+            error = None if message is None else message.error()
+            if error is not None and error.code() in _GONE:
+                # A leader that is behind says so too; the client reads on only if told to.
+                if self._beginning(reader, index) > position:
+                    raise KafkaException(error)
+                reader.assign([TopicPartition(self._journal, index, position)])
+            if error is not None and error.code() in REFUSED:
+                raise KafkaException(error)
+            if message is not None and error is None:
                 offset = message.offset() or 0
                 position = offset + 1
                 if offset < end:

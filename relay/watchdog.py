@@ -1,17 +1,20 @@
-"""Ends the process when a client call hangs, even while the call holds the GIL.
+"""Calls of a client that may never return: left behind, or ended with the process.
 
-`Producer.begin_transaction` does not release the GIL, so no Python thread could fire
-then; faulthandler's timer is a C thread that needs none (librdkafka#4420, #5511).
+A call that releases the GIL is left behind in its thread. Not every one does
+(`Producer.begin_transaction`), and no Python thread could fire then: faulthandler's timer
+is a C thread that needs no GIL (librdkafka#4420, #5511).
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-from typing import TYPE_CHECKING
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
@@ -22,3 +25,29 @@ def armed(limit_seconds: float) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def within(limit_seconds: float, call: Callable[[], Any]) -> None:
+    """Call in a thread of its own, and wait no longer than this for its end.
+
+    Raises:
+        TimeoutError: it has not returned; its thread and what that holds stay until it does.
+        Exception: what `call` raised.
+    """
+    ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    threading.Thread(target=run, daemon=True, name="client call").start()
+    try:
+        raised = ended.get(timeout=limit_seconds)
+    except queue.Empty:
+        raise TimeoutError(f"has not returned for {limit_seconds:g} s") from None
+    if raised is not None:
+        raise raised

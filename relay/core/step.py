@@ -296,7 +296,9 @@ def _fenced(why: str) -> ef.StopError:
 
 def _refused(why: str) -> ef.StopError:
     return ef.StopError(
-        ef.StopKind.REFUSED, why, "grant the right or create the topic, then start again"
+        ef.StopKind.REFUSED,
+        why,
+        "grant the right, create the topic or mend the setting, then start again",
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -23,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import kafka_settings, names
 from relay.errors import ConfigError, Unavailable
+from relay.reader import PartitionReader
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Reader:
         self._settings = settings
         self._journal = names.journal_topic(settings.app)
         self._admin = AdminClient(kafka_settings.admin(settings.kafka))
-        self._consumer = Consumer(kafka_settings.reader(settings.kafka))
+        self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
 
     def grow(self) -> None:

@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from relay import kafka_settings, names
 from relay.errors import Unavailable
+from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -33,7 +34,7 @@ class TopicReader:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._consumer = Consumer(kafka_settings.reader(settings.kafka))
+        self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """(log start, last stable offset); (0, 0) where the topic is not there."""

@@ -4,7 +4,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from relay.core.events import Failure
-from relay.failures import TRANSPORT, classify, describe
+from relay.errors import Refused, Unavailable
+from relay.failures import PASSING, TRANSPORT, answered, classify, describe
+from relay.registry import Registry
+from relay.settings import Kafka
 
 # code, (fatal, retriable, requires abort) as measured (RELIABILITY 1.1), what to do
 CASES = [
@@ -38,3 +41,17 @@ def test_transport_errors_make_an_answer_ambiguous() -> None:
     """A timeout is one; a rebalance is not."""
     assert KafkaError._TIMED_OUT in TRANSPORT
     assert KafkaError.ILLEGAL_GENERATION not in TRANSPORT
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_what_passes_by_itself_is_waited_for(code: int) -> None:
+    """Outside transactions the client marks nothing as retriable: seen after broker restarts."""
+    assert isinstance(answered("read", KafkaError(code), "grant"), Unavailable)
+    schemas = Registry(Kafka(bootstrap="nowhere:1"), "app")
+    assert isinstance(schemas._translated(KafkaError(code), "read"), Unavailable)
+
+
+def test_a_missing_right_is_not_waited_for() -> None:
+    """It does not pass until somebody acts."""
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert isinstance(answered("read", error, "grant"), Refused)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Message
 
 from relay.intake import NO_TABLE, Buffers, RowDensity, TableHeaders, sort
 from tests.broker.pipeline import row_batch
 
 
-def message(partition: int, offset: int, headers: object, value: bytes | None) -> Message:
+def message(
+    partition: int, offset: int, headers: object, value: bytes | None, key: bytes | None = None
+) -> Message:
     return Message(
+        key=key,
         topic="s",
         partition=partition,
         offset=offset,
@@ -66,12 +70,46 @@ def test_buffers_give_back_what_was_kept_once() -> None:
         RowDensity("batch"),
     )
     arrival = poll.arrivals[0]
-    buffers.keep(arrival, poll.values[id(arrival)], 2)
+    buffers.keep(arrival, poll, 2)
 
-    offsets, values = buffers.take(0, "d.a")
+    held = buffers.take(0, "d.a")
 
-    assert offsets == [2, 3, 4]
-    assert values.to_pylist() == [row_batch([i]) for i in (2, 3, 4)]
+    assert held.offsets == [2, 3, 4]
+    assert held.column().to_pylist() == [row_batch([i]) for i in (2, 3, 4)]
+
+
+def test_what_only_a_dead_letter_needs_is_kept_with_its_message() -> None:
+    """Key and headers come back for each message, in one buffer out of several polls."""
+    traced = [("trace", b"1"), *named("d.a"), ("trace", None)]
+    sent: list[tuple[object, bytes | None]] = [
+        (named("d.a"), None),
+        (traced, b"k1"),
+        (named("d.a"), b""),
+        (traced, None),
+    ]
+    buffers = Buffers()
+    for at, (headers, key) in enumerate(sent):
+        poll = sort(
+            [message(0, 10 + at, headers, row_batch([at]), key)],
+            TableHeaders(),
+            RowDensity("batch"),
+        )
+        buffers.keep(poll.arrivals[0], poll, 0)
+    held = buffers.take(0, "d.a")
+
+    assert [held.origin(10 + at) for at in range(4)] == [(k, h) for h, k in sent]
+
+
+@pytest.mark.parametrize(
+    "headers", [None, [], [("other", b"x")], [("table", b"\xff")], named("d.a") * 2]
+)
+def test_headers_that_name_no_table_are_kept_as_they_were(headers: object) -> None:
+    """Where no table can be read, the dead letter still says what stood there."""
+    poll = sort([message(0, at, headers, b"") for at in (1, 2)], TableHeaders(), RowDensity("row"))
+    buffers = Buffers()
+    buffers.keep(poll.arrivals[0], poll, 1)
+
+    assert buffers.take(0, NO_TABLE).origin(2) == (None, headers or [])
 
 
 def test_rows_are_counted_first_and_estimated_after() -> None:

@@ -1,0 +1,56 @@
+"""Connections to ClickHouse on which an answer that was cut short is an error.
+
+Receives a server's address, gives the pool that a clickhouse-connect client is made with.
+Python's HTTP takes the end of a connection for the end of the head, and a head that lost
+the lines about its body for one without: a lost connection would read as an empty table.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ProtocolError
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, PoolManager
+
+
+class _Whole(HTTPConnectionPool):
+    """A pool whose answers say where they end; urllib3 then sees whether they got there."""
+
+    def urlopen(self, *arguments: Any, **named: Any) -> BaseHTTPResponse:
+        """As urllib3's.
+
+        Raises:
+            ProtocolError: the head of the answer was cut short.
+        """
+        answer = super().urlopen(*arguments, **named)
+        chunked = answer.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        if not (chunked or answer.headers.get("Content-Length", "").isdecimal()):
+            answer.close()
+            raise ProtocolError("the connection ended within the head of the answer")
+        return answer
+
+
+class _WholeOverTls(_Whole, HTTPSConnectionPool):
+    """The same over TLS."""
+
+
+def pool(scheme: str, host: str, port: int) -> PoolManager:
+    """The process's connections to this server, over the proxy that the environment names."""
+    return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port))
+
+
+@cache
+def _pool(_: int, scheme: str, over: str | None) -> PoolManager:
+    """One for each process: a child must not go on with its parent's connections."""
+    made: PoolManager = get_pool_manager(
+        http_proxy=over if scheme == "http" else None,
+        https_proxy=over if scheme == "https" else None,
+    )
+    made.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
+    return made

@@ -1,0 +1,116 @@
+"""A process with a client call that never returns: python -m tests.mock.hanging WHAT [SECONDS]."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from relay import transactions
+from relay.watchdog import armed
+from tests.mock.cluster import Api
+from tests.mock.rig import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Course, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COORDINATOR_NOT_AVAILABLE = 15
+ANSWERS = 4
+"""Of them librdkafka takes three; then it asks no more, and waits for ever."""
+SLICE_SECONDS = 0.3
+DEADLINE_SECONDS = 2.0
+
+
+def hold_the_gil(seconds: float) -> None:
+    """As `Producer.begin_transaction` while it hangs: PyDLL calls C without letting go."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def held(seconds: float) -> None:
+    """Print how often another thread ran meanwhile."""
+    ran = 0
+
+    def count() -> None:
+        nonlocal ran
+        while True:
+            time.sleep(0.01)
+            ran += 1
+
+    threading.Thread(target=count, daemon=True).start()
+    before = ran
+    hold_the_gil(seconds)
+    print(ran - before)
+
+
+def guarded(seconds: float) -> None:
+    """Hold it under the watchdog, beside an idle thread; then live on for as long."""
+    threading.Thread(target=threading.Event().wait, daemon=True, name="idle").start()
+    with armed(1.0):
+        hold_the_gil(seconds)
+    time.sleep(1.5)
+
+
+def begin(seconds: float) -> None:
+    """The relay's own producer, whose begin_transaction holds the GIL (librdkafka#4420)."""
+    transactions.HANGING_SECONDS = 0.5
+    with Rig("app", deadline_seconds=0.5) as rig:
+        rig.producer.replace()
+        real: Any = rig.producer._producer
+
+        class Hanging:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            def begin_transaction(self) -> None:
+                hold_the_gil(seconds)
+
+        hanging: Any = Hanging()
+        rig.producer._producer = hanging
+        rig.fill()
+
+
+def decommissioned(rig: Rig) -> None:
+    rig.cluster.set_group_coordinator(rig.group, TRANSACTION_COORDINATOR)
+    rig.cluster.decommission(GROUP_COORDINATOR)
+
+
+def gone(rig: Rig) -> None:
+    rig.cluster.take_down(GROUP_COORDINATOR)
+
+
+def not_found(rig: Rig) -> None:
+    rig.cluster.fail(Api.FIND_COORDINATOR, *[COORDINATOR_NOT_AVAILABLE] * ANSWERS)
+
+
+def offsets(fault: Callable[[Rig], None], *, first: bool) -> None:
+    """Print the course of a transaction whose group's coordinator is lost before its offsets.
+
+    Args:
+        fault: how it is lost.
+        first: it was never asked before; else the client remembers it.
+    """
+    transactions.SLICE_SECONDS = SLICE_SECONDS
+    with Rig("app", deadline_seconds=DEADLINE_SECONDS) as rig:
+        course = Course()
+        rig.start(course)
+        if not first:
+            rig.transaction(course)
+        begun = time.monotonic()
+        rig.transaction(course, lambda name: fault(rig) if name == "SendOffsets" else None)
+        print(json.dumps({**asdict(course), "seconds": time.monotonic() - begun}), flush=True)
+        os._exit(0)  # the call that hangs holds on to its client, which nothing ends
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    if what in {"decommissioned", "gone"}:
+        offsets(globals()[what], first=False)
+    elif what == "not_found":
+        offsets(not_found, first=True)
+    else:
+        globals()[what](float(rest[0]))

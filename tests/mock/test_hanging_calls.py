@@ -1,0 +1,167 @@
+"""A client call that never returns costs the relay a producer, or the process: never for ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from relay.core.events import Failure
+from relay.failures import TransactionFailed
+from relay.watchdog import within
+from tests.mock.cluster import Api
+from tests.mock.rig import LEADER, Rig
+
+ROOT = Path(__file__).parents[2]
+LONG_ENOUGH = "60"
+WATCHDOG_STATUS = 1
+"""Of the README's table: a client call hung and the watchdog ended the process."""
+QUEUE = 5
+
+
+LOST_COORDINATORS = ("decommissioned", "gone", "not_found")
+PROCESSES = (
+    f"guarded {LONG_ENOUGH}",
+    "guarded 0.1",
+    "held 1.0",
+    f"begin {LONG_ENOUGH}",
+    *LOST_COORDINATORS,
+)
+
+Ended = dict[str, subprocess.CompletedProcess[str]]
+
+
+def run(arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.mock.hanging", *arguments.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def ended() -> Ended:
+    """Every process of this module, run side by side, by its arguments."""
+    with ThreadPoolExecutor(len(PROCESSES)) as pool:
+        return dict(zip(PROCESSES, pool.map(run, PROCESSES), strict=True))
+
+
+# ---- the process ends -----------------------------------------------------------------------
+
+
+def test_the_watchdog_ends_a_process_whose_gil_is_held_in_c(ended: Ended) -> None:
+    """Exit status 1 and the stacks of all threads on stderr, though no Python thread can run."""
+    process = ended[f"guarded {LONG_ENOUGH}"]
+
+    assert process.returncode == WATCHDOG_STATUS, process.stderr
+    assert "Timeout (0:00:01)!" in process.stderr
+    assert process.stderr.count("most recent call first") == 2
+    assert "in hold_the_gil" in process.stderr
+    assert "threading.py" in process.stderr  # the idle thread's stack
+
+
+def test_the_call_of_the_test_above_does_hold_the_gil(ended: Ended) -> None:
+    """Else the test above would prove nothing: another thread stands still meanwhile."""
+    process = ended["held 1.0"]
+
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) <= 2  # of a hundred turns
+
+
+def test_a_call_that_returns_in_time_leaves_no_timer_behind(ended: Ended) -> None:
+    """The process lives on for longer than the limit."""
+    process = ended["guarded 0.1"]
+
+    assert (process.returncode, process.stderr) == (0, "")
+
+
+def test_a_begin_that_hangs_ends_the_relay(ended: Ended) -> None:
+    """librdkafka#4420: begin_transaction holds the GIL, so that only the watchdog can act."""
+    process = ended[f"begin {LONG_ENOUGH}"]
+
+    assert process.returncode == WATCHDOG_STATUS, process.stderr
+    assert "relay/transactions.py" in process.stderr
+    assert "in begin" in process.stderr
+
+
+# ---- the producer is replaced ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", LOST_COORDINATORS)
+def test_a_lost_group_coordinator_costs_a_producer_not_the_process(
+    fault: str, ended: Ended
+) -> None:
+    """librdkafka#5511: send_offsets_to_transaction ignores its timeout; the own deadline fires."""
+    process = ended[fault]
+
+    assert process.returncode == 0, process.stderr
+    course = json.loads(process.stdout)
+    *before, last = course["did"]
+    assert (before, last) == ([] if fault == "not_found" else ["commit"], "replace")
+    ((kind, why, _),) = course["failures"]
+    assert kind == Failure.UNKNOWN.name
+    assert why.startswith("send_offsets_to_transaction")
+    assert "has not returned for 2 s" in why
+
+
+def test_what_a_call_raises_or_takes_comes_through() -> None:
+    """The wait in another thread changes neither the error nor the time of a call that ends."""
+    with pytest.raises(ZeroDivisionError):
+        within(30.0, lambda: 1 // 0)
+    done: list[int] = []
+    within(30.0, lambda: done.append(1))
+    assert done == [1]
+
+
+# ---- the queue is full ----------------------------------------------------------------------
+
+
+def crowded(rig: Rig, seconds: float) -> None:
+    """More records than the queue holds, to a leader this slow."""
+    rig.cluster.slow_down(int(seconds * 1000), LEADER)
+    for _ in range(4 * QUEUE):
+        rig.producer.produce(TopicPartition(rig.journal, 0), b"v", b"k", [], lambda _: None)
+
+
+def begun(deadline_seconds: float) -> Rig:
+    """A transaction is open and the leader is connected."""
+    rig = Rig("app", deadline_seconds=deadline_seconds, **{"queue.buffering.max.messages": QUEUE})
+    rig.producer.replace()
+    rig.fill()
+    rig.producer.commit()
+    rig.fill()
+    return rig
+
+
+def test_a_full_queue_is_waited_for() -> None:
+    """A slow broker makes produce wait; nothing is dropped and the commit counts."""
+    with begun(60.0) as rig:
+        crowded(rig, 0.2)
+        rig.producer.flush()
+
+        assert rig.producer.commit()
+
+
+def test_a_queue_that_stays_full_is_given_up_at_the_own_deadline() -> None:
+    with begun(0.5) as rig, pytest.raises(TransactionFailed, match="queue stays full") as failed:
+        crowded(rig, 300.0)
+
+    assert failed.value.kind is Failure.UNKNOWN
+
+
+def test_a_fatal_error_heard_of_while_the_queue_is_full_is_classified() -> None:
+    """It comes out of the wait itself, not out of a call: seen as a crash before it was caught."""
+    with begun(60.0) as rig:
+        rig.cluster.fail(Api.PRODUCE, *[KafkaError.INVALID_PRODUCER_EPOCH] * (4 * QUEUE))
+        with pytest.raises(TransactionFailed) as failed:
+            crowded(rig, 0.5)
+
+    assert failed.value.kind is Failure.FENCED

@@ -1,0 +1,70 @@
+"""relay.waiting: how long a server that is away is waited for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from relay import waiting
+from relay.errors import Refused, Unavailable
+from relay.waiting import StoppedWaiting, until_available
+
+
+class Clock(threading.Event):
+    """A stop that never comes; waiting for it takes no time but the clock's."""
+
+    def __init__(self, stops_at: float = float("inf")) -> None:
+        super().__init__()
+        self.now, self.stops_at = 0.0, stops_at
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.now += timeout or 0.0
+        return self.now >= self.stops_at
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: made.now)
+    return made
+
+
+def away_until(clock: Clock, comes_at: float) -> str:
+    """A server that is there from a moment on."""
+    if clock.now < comes_at:
+        raise Unavailable("away", "wait")
+    return "there"
+
+
+@pytest.mark.parametrize("limit", [0.0, 100.0])
+def test_a_server_that_comes_back_is_used(clock: Clock, limit: float) -> None:
+    """Within the limit, and without one after any time."""
+    assert until_available(lambda: away_until(clock, 60.0), clock, limit) == "there"
+    if not limit:
+        assert until_available(lambda: away_until(clock, 1e6), clock, limit) == "there"
+
+
+def test_the_limit_ends_the_waiting(clock: Clock) -> None:
+    """With the server's last error; not before the limit, nor a pause later than it must be."""
+    with pytest.raises(Unavailable, match="away"):
+        until_available(lambda: away_until(clock, 1e6), clock, 20.0)
+    assert 20.0 <= clock.now <= 20.0 + waiting.LONGEST_PAUSE_SECONDS
+
+
+def test_a_stop_ends_the_waiting(clock: Clock) -> None:
+    """Without a limit too."""
+    clock.stops_at = 30.0
+    with pytest.raises(StoppedWaiting):
+        until_available(lambda: away_until(clock, 1e6), clock)
+
+
+def test_a_no_is_not_waited_for(clock: Clock) -> None:
+    """Only a server that is away is."""
+
+    def refuse() -> None:
+        raise Refused("no", "grant")
+
+    with pytest.raises(Refused):
+        until_available(refuse, clock)
+    assert clock.now == 0.0
