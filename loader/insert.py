@@ -50,6 +50,9 @@ def settings(block: Block) -> dict[str, object]:
         "input_format_parallel_parsing": 0,
         # A field that a message does not carry takes the column's DEFAULT.
         "insert_null_as_default": 1,
+        # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
+        "cast_string_to_variant_use_inference": 0,
+        "cast_string_to_dynamic_use_inference": 0,
         # How other attempts see that this statement still runs (loader.tables).
         "log_comment": block.id,
     }
@@ -98,12 +101,24 @@ def _strictly(value: str, recorded: str, now: str | None) -> str:
     return f"if(isNull({value}), NULL, accurateCast(assumeNotNull({value}), {literal(now)}))"
 
 
-def arrow_file(batch: pa.RecordBatch) -> bytes:
+class Body(bytes):
+    """An INSERT's data, which nobody needs as text.
+
+    clickhouse-connect decodes all data of a command, to see whether with its statement it
+    were a SELECT: as long as ClickHouse takes to insert it. The beginning tells as well.
+    """
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The beginning as text."""
+        return self[:16].decode(encoding, errors)
+
+
+def arrow_file(batch: pa.RecordBatch) -> Body:
     """The batch as an Arrow file with a single record batch: ClickHouse's format Arrow."""
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue()
+    return Body(sink.getvalue())
 
 
 def insert(  # noqa: PLR0913 - the statement needs them all

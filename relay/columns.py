@@ -13,13 +13,16 @@ cannot hold, and numbers for a String column, are refused.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.errors import ConfigError
+from relay.kinds import Nullable, Scalar
+from relay.leafcolumns import leaf
+from relay.nestedcolumns import to_wire
+from relay.rowmessage import left_out
 from relay.schema import live_columns
 
 if TYPE_CHECKING:
@@ -31,12 +34,6 @@ if TYPE_CHECKING:
 
     Array = pa.Array[Any]
 
-_WRAPPER = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
-_TICKS = re.compile(r"DateTime64\((\d)")
-_NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
-_UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))
-_ZONED = r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
-_DIGITS = r"^-?\d+$"
 NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """What `convert` raises."""
 
@@ -50,13 +47,6 @@ class Origin(NamedTuple):
 
 class BadValue(ConfigError):
     """A value does not fit its column."""
-
-
-def base_type(text: str) -> str:
-    """The ClickHouse type without LowCardinality and Nullable."""
-    while match := _WRAPPER.fullmatch(text):
-        text = match[1]
-    return text
 
 
 def is_required(column: Column) -> bool:
@@ -102,7 +92,7 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.Re
     arrays = []
     for name, type_ in zip(codec.column_names, codec.types, strict=True):
         if (place := batch.schema.get_field_index(name)) < 0:
-            arrays.append(pa.nulls(batch.num_rows).cast(type_.wire))
+            arrays.append(left_out(batch.num_rows, type_.wire))
         else:
             arrays.append(_checked(batch.column(place), name, type_, origin))
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
@@ -120,7 +110,11 @@ def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Arra
     _, bad = type_.narrow(converted)
     if bad is not None:
         row = pc.index(bad, value=True).as_py()
-        raise _bad_value(row, name, origin, type_.complaint(array[row].as_py()))
+        plain = isinstance(type_.kind, Scalar | Nullable)
+        reason = (
+            type_.complaint(array[row].as_py()) if plain else type_.why(converted.slice(row, 1))
+        )
+        raise _bad_value(row, name, origin, reason)
     return converted
 
 
@@ -151,81 +145,4 @@ def convert(array: Array, type_: ColumnType) -> Array:
     Raises:
         ArrowInvalid, ArrowNotImplementedError: some value does not convert.
     """
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    target = type_.wire
-    if array.null_count == len(array):
-        return pa.nulls(len(array)).cast(target)
-    if array.type == target:
-        return array
-    base = base_type(type_.clickhouse)
-    if base.startswith(("Date", "DateTime")):
-        return _time(array, base).cast(target)
-    if target in (pa.string(), pa.binary()) and not _is_text(array.type):
-        raise pa.ArrowInvalid(f"{array.type} is not text")
-    if target == pa.bool_() and not _is_text(array.type):
-        array = _no_other_than_0_and_1(array)
-    return array.cast(target)
-
-
-def _no_other_than_0_and_1(array: Array) -> Array:
-    numbers: Any = array.cast(pa.int64())
-    if not pc.all(pc.is_in(numbers, value_set=pa.array([0, 1, None], pa.int64()))).as_py():
-        raise pa.ArrowInvalid("neither 0 nor 1")
-    return array
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    return bool(
-        kinds.is_string(type_)
-        or kinds.is_large_string(type_)
-        or kinds.is_string_view(type_)
-        or kinds.is_binary(type_)
-        or kinds.is_large_binary(type_)
-        or kinds.is_fixed_size_binary(type_)
-    )
-
-
-def _time(array: Array, base: str) -> Array:
-    """Dates and times as the integers on the wire: days, seconds or ticks."""
-    if pa.types.is_integer(array.type):
-        return array
-    if not _is_text(array.type):
-        return _ticks(array, base)
-    texts: Any = array.cast(pa.string())
-    digits: Any = pc.match_substring_regex(texts, _DIGITS)
-    zoned: Any = pc.match_substring_regex(texts, _ZONED)
-    plain: Any = pc.invert(pc.or_(digits, zoned))
-    # Nanoseconds end in 2262, ClickHouse's years later.
-    fine: Any = "ns" if base.startswith(_NANOSECONDS) else "us"
-    none = pa.scalar(None, pa.string())
-    local: Any = pa.date32() if base == "Date" else pa.timestamp(fine)
-    counts: Array = pc.coalesce(
-        pc.if_else(digits, texts, none).cast(pa.int64()),
-        _ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
-        _ticks(pc.if_else(plain, texts, none).cast(local), base),
-    )
-    return counts
-
-
-def _ticks(array: Array, base: str) -> Array:
-    """Dates and timestamps as a count of the type's unit since the epoch; nothing is rounded."""
-    if base == "Date":
-        days: Any = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
-        if pa.types.is_timestamp(array.type):
-            seconds: Any = array.cast(pa.timestamp("s", array.type.tz)).cast(pa.int64())
-            if pc.any(pc.not_equal(pc.multiply(days, 86_400), seconds)).as_py():
-                raise pa.ArrowInvalid("a time of day is more than the type holds")
-        whole: Array = days
-        return whole
-    precision = int(match[1]) if (match := _TICKS.match(base)) else 0
-    unit, digits = next(pair for pair in _UNITS if pair[1] >= precision)
-    zone = getattr(array.type, "tz", None)
-    counted: Any = array.cast(pa.timestamp(unit, zone)).cast(pa.int64())
-    step = 10 ** (digits - precision)
-    ticks: Any = pc.divide(counted, step)
-    if pc.any(pc.not_equal(pc.multiply(ticks, step), counted)).as_py():
-        raise pa.ArrowInvalid("more digits than the type holds")
-    counts: Array = ticks
-    return counts
+    return to_wire(array, type_.kind, leaf)

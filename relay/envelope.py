@@ -10,22 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from relay.isolate import Suspects, isolate_joined, ranges_of
+from relay.panics import decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
+    from google.protobuf.message import Message
+
+    from relay.isolate import Ranges
 
     Integers = npt.NDArray[np.int64]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, order=True)
@@ -76,17 +78,21 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
 
 
 def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]) -> Opened:
-    def lists_of(low: int, high: int) -> Any:
-        return row_batch_handler().array_to_record_batch(values.slice(low, high - low)).column(0)
+    def lists_of(ranges: Ranges) -> Any:
+        return decoded(row_batch_handler(), ranges_of(values, ranges)).column(0)
 
-    pieces, unreadable = isolate(lists_of, len(index))
+    suspects = Suspects(_row_batch_class(), values, np.arange(len(index) + 1))
+    pieces, unreadable = isolate_joined(lists_of, len(index), suspects)
     bad += [BadMessage(int(index[at]), f"not a RowBatch: {reason}") for at, reason in unreadable]
-    index = np.delete(index, [at for at, _ in unreadable])
-    counts = _joined([np.diff(lists.offsets.to_numpy()) for _, _, lists in pieces])
-    flat = [lists.flatten() for _, _, lists in pieces]
+    if unreadable:
+        readable = np.ones(len(index), np.bool_)
+        readable[[at for at, _ in unreadable]] = False
+        index, values = index[readable], values.filter(pa.array(readable))
+    counts = _joined([np.diff(lists.offsets.to_numpy()) for lists in pieces])
+    flat = [lists.flatten() for lists in pieces]
     rows = flat[0] if len(flat) == 1 else pa.concat_arrays([*flat, pa.array([], pa.binary())])
 
-    if not unreadable and _all_explained(values, rows):
+    if _all_explained(values, rows):
         return Opened(index, counts, rows, bad)
 
     # Protobuf skips fields it does not know; here that would lose what a stranger wrote.
@@ -94,12 +100,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
     row_ends = np.concatenate([[0], np.cumsum(row_sizes + varint_sizes(row_sizes) + 1)])
     ends = np.concatenate([[0], np.cumsum(counts)])
     explained = np.diff(row_ends[ends])
-    sizes = _joined(
-        [
-            pc.binary_length(values.slice(low, high - low)).to_numpy().astype(np.int64)
-            for low, high, _ in pieces
-        ]
-    )
+    sizes = pc.binary_length(values).to_numpy().astype(np.int64)
     foreign, empty = explained != sizes, sizes == 0
     wrong = foreign | empty
     if wrong.any():
@@ -131,35 +132,6 @@ def _all_explained(values: pa.BinaryArray, rows: pa.BinaryArray) -> bool:
     return explained == int(sizes.sum(dtype=np.int64))
 
 
-def isolate(
-    attempt: Callable[[int, int], T], count: int
-) -> tuple[list[tuple[int, int, T]], list[tuple[int, str]]]:
-    """Run `attempt(low, high)` over 0 to `count`, in halves where it raises ValueError.
-
-    One attempt if nothing is bad; else about two per bad item and halving.
-
-    Returns:
-        The ranges that succeeded with their results, and the single items that
-        failed with the error's text; both in order.
-    """
-    done: list[tuple[int, int, T]] = []
-    failed: list[tuple[int, str]] = []
-    waiting = [(0, count)]
-    while waiting:
-        low, high = waiting.pop()
-        if low == high:
-            continue
-        try:
-            done.append((low, high, attempt(low, high)))
-        except ValueError as error:
-            if high - low == 1:
-                failed.append((low, str(error)))
-                continue
-            middle = (low + high) // 2
-            waiting += [(middle, high), (low, middle)]
-    return done, failed
-
-
 def _joined(arrays: list[Any]) -> Integers:
     return np.concatenate([np.zeros(0, np.int64), *arrays]).astype(np.int64, copy=False)
 
@@ -175,6 +147,12 @@ def varint_sizes(lengths: Integers) -> Integers:
 @cache
 def row_batch_handler() -> Any:
     """Of `message RowBatch { repeated bytes rows = 1; }`."""
+    descriptor = _row_batch_class().DESCRIPTOR
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+
+
+@cache
+def _row_batch_class() -> type[Message]:
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="relay/row_batch.proto", package="relay.rows", syntax="proto3"
@@ -184,5 +162,4 @@ def row_batch_handler() -> Any:
     )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    descriptor = pool.FindMessageTypeByName("relay.rows.RowBatch")
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("relay.rows.RowBatch"))

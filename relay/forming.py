@@ -6,7 +6,7 @@ the records to produce. No client, no clock: what it makes depends on its input 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ class Formed:
         dead: the messages that could not become rows.
         messages: source messages whose rows are in the chunks.
         row_bytes: of those messages' values.
+        unknown: messages by number of the field that they hold and the table never had.
     """
 
     chunks: list[tuple[bytes, int]]
@@ -39,6 +40,7 @@ class Formed:
     messages: int
     rows: int
     row_bytes: int
+    unknown: dict[str, int] = field(default_factory=dict)
 
 
 def form(
@@ -47,6 +49,7 @@ def form(
     codec: RowCodec | str,
     framing: str,
     chunk_bytes: int,
+    unknown_fields: str = "dead",
 ) -> Formed:
     """Decode the buffer; good messages become chunks, the others dead letters, whole."""
     if isinstance(codec, str):
@@ -54,14 +57,15 @@ def form(
             (offset, values[i].as_py(), codec) for i, offset in enumerate(offsets)
         ]
         return Formed([], every, 0, 0, 0)
-    decoded = decode(values, codec, framing)
+    decoded = decode(values, codec, framing, unknown_fields)
     dead: list[DeadMessage] = [
         (offsets[b.index], values[b.index].as_py(), b.reason) for b in decoded.bad
     ]
     bad_bytes = sum(len(value or b"") for _, value, _ in dead)
     encoded = chunks.encode(decoded.batch, chunk_bytes) if decoded.batch.num_rows else []
     row_bytes = _value_bytes(values) - bad_bytes
-    return Formed(encoded, dead, decoded.messages, decoded.batch.num_rows, row_bytes)
+    rows = decoded.batch.num_rows
+    return Formed(encoded, dead, decoded.messages, rows, row_bytes, decoded.unknown)
 
 
 def _value_bytes(values: pa.BinaryArray) -> int:

@@ -20,8 +20,9 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from relay.columns import Origin, base_type, check_names, row_columns
+from relay.columns import Origin, check_names, row_columns
 from relay.errors import ConfigError
+from relay.leafcolumns import base_type
 
 if TYPE_CHECKING:
     from relay.rowencoder import RowEncoder

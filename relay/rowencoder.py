@@ -7,20 +7,26 @@ relay.columns, and so do here the values that protobuf alone cannot judge.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
+from google.protobuf import message_factory
 
 from relay.columns import NOT_CONVERTED, BadValue, convert
 from relay.errors import ConfigError
+from relay.kinds import Kind, Nullable, Scalar, shown
+from relay.nested import Array, Map, Tuple, Wrapped
+from relay.types import ColumnType
+from relay.variants import NullableTuple, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from relay.rowmessage import RowCodec
-    from relay.types import ColumnType
 
 _PYTHON: dict[str, tuple[type, ...]] = {
     "int32": (int,),
@@ -35,6 +41,8 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 }
 """Exact types whose values protobuf takes as they are."""
 
+_EXACT = ("Int", "UInt", "Decimal")
+"""Types that travel as text and of which a Python int is a value, however long."""
 _BOUNDS = {
     "int32": (-(2**31), 2**31 - 1),
     "int64": (-(2**63), 2**63 - 1),
@@ -52,8 +60,9 @@ class RowEncoder:
 
     def __init__(self, codec: RowCodec) -> None:
         self.codec = codec
+        descriptor = codec.message_class.DESCRIPTOR
         self._fields = {
-            name: (field, _value_of(type_))
+            name: (field, _encoder(type_.kind, descriptor.fields_by_name[field]))
             for name, field, type_ in zip(
                 codec.column_names, codec.field_names, codec.types, strict=True
             )
@@ -105,6 +114,83 @@ class _Misfit(ValueError):
     """A value that does not fit; the text says why."""
 
 
+def _encoder(kind: Kind, field: Any) -> Callable[[Any], Any]:
+    """From a Python value to what the field takes: messages for what is made of others.
+
+    An Array is given as a list, a Map as a dict or a list of pairs, a Tuple as a dict or a
+    tuple, a Variant as a dict with the one alternative that is meant.
+    """
+    match kind:
+        case Nullable(inner=inner) | NullableTuple(inner=inner):
+            return _encoder(inner, field)
+        case Scalar():
+            return _value_of(ColumnType(kind.text, kind))
+        case Map(items=Tuple() as entry):
+            return _map_encoder(kind, entry, field)
+        case Array(items=items):
+            return _array_encoder(kind, items, field)
+    parts = {
+        name: _encoder(part, field.message_type.fields_by_name[name])
+        for name, part in _parts(kind).items()
+    }
+    make = message_factory.GetMessageClass(field.message_type)
+
+    def message(value: Any) -> Any:
+        if isinstance(kind, Wrapped):
+            value = {"value": value}
+        elif isinstance(kind, Tuple) and isinstance(value, tuple):
+            value = dict(zip(kind.names, value, strict=len(value) == len(kind.names)))
+        elif isinstance(kind, Variant) and value is None:
+            value = {}
+        given = {k: v for k, v in _of_type(kind, value, (dict,)).items() if v is not None}
+        if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
+            raise _Misfit(f"{shown(value)} does not fit {kind.text} ({', '.join(parts)})")
+        return make(**{name: parts[name](held) for name, held in given.items()})
+
+    return message
+
+
+def _parts(kind: Kind) -> dict[str, Kind]:
+    match kind:
+        case Wrapped(inner=inner):
+            return {"value": inner}
+        case Tuple(names=names, parts=parts) | Variant(names=names, parts=parts):
+            return dict(zip(names, parts, strict=True))
+    raise AssertionError(f"no encoder for {kind.text}")
+
+
+def _array_encoder(kind: Array, items: Kind, field: Any) -> Callable[[Any], Any]:
+    one = _encoder(items, field)
+    nullable = isinstance(items, Wrapped | Variant)
+
+    def elements(value: Any) -> list[Any]:
+        given = _of_type(kind, value, (list, tuple))
+        if None in given and not nullable:
+            raise _Misfit(f"{shown(value)} does not fit {kind.text}: a null in it")
+        return [one(item) for item in given]
+
+    return elements
+
+
+def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
+    one = _encoder(entry, field)
+    by_key = field.message_type.GetOptions().map_entry
+
+    def entries(value: Any) -> Any:
+        given = _of_type(kind, value, (dict, list))
+        pairs = list(given.items() if isinstance(given, dict) else given)
+        made = [one({"key": key, "value": held}) for key, held in pairs]
+        return {single.key: single.value for single in made} if by_key else made
+
+    return entries
+
+
+def _of_type(kind: Kind, value: Any, types: tuple[type, ...]) -> Any:
+    if not isinstance(value, types):
+        raise _Misfit(f"{shown(value)} does not fit {kind.text}")
+    return value
+
+
 def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
     """From a Python value to what the field takes."""
     direct = _PYTHON[type_.proto] if type_.check is None else ()
@@ -117,8 +203,12 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
     def convert_value(value: Any) -> Any:
         if type(value) in direct and (bounds is None or bounds[0] <= value <= bounds[1]):
             return value
-        if isinstance(value, UUID):
+        if isinstance(value, UUID | IPv4Address | IPv6Address):
             value = str(value)
+        elif isinstance(value, Decimal):
+            value = f"{value:f}"  # never with an exponent
+        elif type(value) is int and type_.proto == "string":
+            value = str(value) if type_.clickhouse.startswith(_EXACT) else value
         try:
             return converted(type(value).__name__, value)
         except TypeError as error:  # a list or dict has no hash

@@ -7,23 +7,30 @@ lies outside a column's range is relay.decode's to find.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import ptars
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from relay.schema import field_names, live_columns, needs_value
+from relay import rowproto
+from relay.flattened import groups
+from relay.nested import list_of
+from relay.panics import decoded
+from relay.schema import field_names, live_columns, needs_value, row_fields
 from relay.types import ColumnType, UnsupportedType, parse_type
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
     from relay.records_pb2 import Column, TableSchema
+    from relay.shape import Field
 
 CLICKHOUSE_TYPE = b"clickhouse"
 """Key of the Arrow field metadata that holds the column's ClickHouse type."""
-_FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 class RowCodec:
@@ -47,6 +54,8 @@ class RowCodec:
         self.needs_value = tuple(needs_value(column) for column in columns)
         """Per live column: whether a row without it is bad."""
         self.column_names = [column.name for column in columns]
+        self.flattened = groups(self.column_names, self.types)
+        """Columns that are one Nested: per Nested the indices of its Arrays."""
         fields = field_names(columns)
         self.field_names = [fields[column.number] for column in columns]
         self.arrow_schema = pa.schema(
@@ -60,12 +69,26 @@ class RowCodec:
             [pa.field(n, kind.wire) for n, kind in zip(self.column_names, self.types, strict=True)]
         )
         """Of rows as protobuf holds them: what `encode_rows` takes and `decode_rows` gives."""
-        file = _file_descriptor(columns, self.types, self.field_names)
-        pool = descriptor_pool.DescriptorPool()
-        pool.Add(file)
-        descriptor = pool.FindMessageTypeByName("relay.rows.Row")
-        self.message_class: type[Message] = message_factory.GetMessageClass(descriptor)
+        live = row_fields(columns)
+        gone = [column for column in schema.columns if column not in columns]
+        self.gone_numbers = [column.number for column in gone]
+        """Numbers of columns that were dropped, changed or are computed by now: known, unread."""
+        self.outdated = {
+            column.number: column
+            for column in gone
+            if column.dropped and column.name in self.column_names
+        }
+        """Of these the ones whose column is there with another type, so that a value is lost."""
+        self.row_fields = [*live, *_gone_fields(gone)]
+        """Of the row message with what is gone, as far as it can be decoded; live ones first."""
+        self.message_class: type[Message] = message_factory.GetMessageClass(
+            _descriptor(rowproto.file_descriptor(live, for_codec=False))
+        )
         """The row message's class, in a descriptor pool of its own; fields are `field_names`."""
+        # Under names of its own: those of columns that are gone may have come back.
+        renamed = [replace(field, name=f"f{field.number}") for field in self.row_fields]
+        self._codec_names = [field.name for field in renamed]
+        descriptor = _descriptor(rowproto.file_descriptor(renamed, for_codec=True))
         self._handler: Any = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
     def decode_rows(self, rows: pa.BinaryArray) -> pa.RecordBatch:
@@ -74,8 +97,34 @@ class RowCodec:
         Raises:
             ValueError: a row does not parse.
         """
-        batch: pa.RecordBatch = self._handler.array_to_record_batch(rows)
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.wire_schema)
+        columns = self.decode_all(rows).columns[: len(self.types)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.wire_schema)
+
+    def decode_all(self, rows: pa.BinaryArray) -> pa.RecordBatch:
+        """As `decode_rows`, a column for each of `row_fields`, those of columns gone last.
+
+        Raises:
+            ValueError: a row does not parse.
+        """
+        # ptars gives the columns by field number.
+        return decoded(self._handler, rows).select(self._codec_names)
+
+    def encode_all(self, batch: pa.RecordBatch, numbers: list[int] | None = None) -> pa.BinaryArray:
+        """What `decode_all` gave, serialized again as protobuf itself would.
+
+        Args:
+            batch: as `decode_all` gives it.
+            numbers: of the fields to serialize; None: all.
+        """
+        arrays = [
+            column
+            if numbers is None or field.number in numbers
+            else left_out(len(column), column.type)
+            for field, column in zip(self.row_fields, batch.columns, strict=True)
+        ]
+        whole: Any = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+        encoded: pa.BinaryArray = self._handler.record_batch_to_array(whole)
+        return encoded
 
     def encode_rows(self, batch: pa.RecordBatch) -> pa.BinaryArray:
         """The rows of a batch, serialized. A null is a field left out.
@@ -92,15 +141,36 @@ class RowCodec:
         arrays = []
         for wanted in self.wire_schema:
             if wanted.name not in batch.schema.names:
-                arrays.append(pa.nulls(batch.num_rows, wanted.type))
+                arrays.append(left_out(batch.num_rows, wanted.type))
                 continue
             array = batch.column(wanted.name)
             if array.type != wanted.type:
                 raise ValueError(f"column {wanted.name} is {array.type}, not {wanted.type}")
             arrays.append(array)
-        named: Any = pa.RecordBatch.from_arrays(arrays, names=self.field_names)
+        named: Any = pa.RecordBatch.from_arrays(arrays, names=self._codec_names[: len(arrays)])
         encoded: pa.BinaryArray = self._handler.record_batch_to_array(named)
         return encoded
+
+
+def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
+    """A field that every row leaves out: null, or where it is repeated empty."""
+    if pa.types.is_list(wire):
+        empty: pa.Array[Any] = list_of(np.zeros(rows + 1), pa.array([], wire.value_type), wire)
+        return empty
+    nulls: Any = pa.nulls
+    array: pa.Array[Any] = nulls(rows, wire)
+    return array
+
+
+def _gone_fields(gone: list[Column]) -> list[Field]:
+    """Fields of columns that are gone, but for types that no row can carry any more."""
+    fields = []
+    for column in gone:
+        try:
+            fields += row_fields([column])
+        except UnsupportedType:
+            continue
+    return fields
 
 
 def _column_type(table: str, column: Column) -> ColumnType:
@@ -110,22 +180,9 @@ def _column_type(table: str, column: Column) -> ColumnType:
         raise UnsupportedType(f"column {column.name} of {table}: {problem}") from problem
 
 
-def _file_descriptor(
-    columns: list[Column], types: tuple[ColumnType, ...], names: list[str]
-) -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="relay/rows.proto", package="relay.rows", syntax="proto3"
-    )
-    row = file.message_type.add(name="Row")
-    for index, (column, kind, name) in enumerate(zip(columns, types, names, strict=True)):
-        row.field.add(
-            name=name,
-            number=column.number,
-            type=_FIELD.Type.Value(f"TYPE_{kind.proto.upper()}"),
-            label=_FIELD.LABEL_OPTIONAL,
-            proto3_optional=True,
-            oneof_index=index,
-        )
-        # proto3 keeps explicit presence as a oneof of its own, which nobody can name.
-        row.oneof_decl.add(name=f"_{column.number}_presence")
-    return file
+def _descriptor(file: descriptor_pb2.FileDescriptorProto) -> Descriptor:
+    """Of the row message, in a pool of its own."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found: Descriptor = pool.FindMessageTypeByName(f"{rowproto.PACKAGE}.{rowproto.ROW}")
+    return found

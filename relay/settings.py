@@ -48,6 +48,13 @@ class Source(Section):
     framing: Literal["batch", "row"] = Field(
         "batch", description="batch: value is a RowBatch; row: value is one bare row message"
     )
+    unknown_fields: Literal["dead", "ignore"] = Field(
+        "dead",
+        description="a row with a field number that its table never had, because a producer is "
+        "ahead of the table: dead keeps its message whole among the dead letters, to be "
+        "replayed once the column is there; ignore loads the row without that value, which is "
+        "lost. Both count and log the numbers",
+    )
     start: Literal["earliest", "latest"] | None = Field(
         None,
         description="where a partition without a committed floor begins; no default, because "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,9 +21,11 @@ class Totals:
     def __init__(self) -> None:
         self._since = time.monotonic()
         self._transactions = self._blocks = self._rows = self._dead = 0
+        self._unknown: Counter[str] = Counter()
 
-    def add(self, formed: Formed) -> None:
-        """Count one sealed buffer."""
+    def add(self, formed: Formed, table: str) -> None:
+        """Count one sealed buffer of a table."""
+        self._unknown.update({f"{table} field {n}": held for n, held in formed.unknown.items()})
         self._blocks += bool(formed.chunks)
         self._rows += formed.rows
         self._dead += len(formed.dead)
@@ -41,5 +44,9 @@ class Totals:
             "dead_letters": self._dead,
         }
         log.info("committed", extra=counts)
+        if self._unknown:
+            named = ", ".join(f"{where}: {held}" for where, held in sorted(self._unknown.items()))
+            log.warning("messages with fields that their table never had", extra={"held": named})
+            self._unknown.clear()
         self._since = time.monotonic()
         self._transactions = self._blocks = self._rows = self._dead = 0

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
-_ENUM_VALUE = re.compile(rf"{_QUOTED.pattern}\s*(?:=\s*-?\d+)?", re.DOTALL)
-_ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})|\\(.)|''", re.DOTALL)
+_BACKTICKED = re.compile(r"`((?:[^`\\]|\\.|``)*)`", re.DOTALL)
+_ENUM_VALUE = re.compile(rf"{_QUOTED.pattern}\s*(?:=\s*(-?\d+))?", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s+(\S.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})|\\(.)|(''|``)", re.DOTALL)
 _CONTROL = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "v": "\v"}
 
 
@@ -56,7 +58,7 @@ def _split(text: str) -> list[str]:
     """Parts between the commas that stand outside of quotes and brackets."""
     parts, depth, start, at = [], 0, 0, 0
     while at < len(text):
-        quoted = _QUOTED.match(text, at)
+        quoted = _QUOTED.match(text, at) or _BACKTICKED.match(text, at)
         if quoted is not None:
             at = quoted.end()
             continue
@@ -86,9 +88,28 @@ def enum_names(parsed: TypeText) -> list[str]:
     return names
 
 
+def enum_default(parsed: TypeText) -> str:
+    """The name that a value left out has: that of the least number."""
+    values = [_ENUM_VALUE.fullmatch(argument) for argument in parsed.arguments]
+    numbers = [
+        at if value is None or value[2] is None else int(value[2])
+        for at, value in enumerate(values, 1)
+    ]
+    return enum_names(parsed)[numbers.index(min(numbers))]
+
+
+def named(argument: str) -> tuple[str, str]:
+    """Name and type of an element of a Tuple or Nested; the name is empty where there is none."""
+    quoted = _BACKTICKED.match(argument)
+    if quoted is not None:
+        return _ESCAPE.sub(_unescape, quoted[1]), argument[quoted.end() :].strip()
+    plain = _NAMED.fullmatch(argument)
+    return (plain[1], plain[2]) if plain is not None else ("", argument)
+
+
 def _unescape(escape: re.Match[str]) -> str:
     if escape[1] is not None:
         return chr(int(escape[1], 16))
     if escape[2] is not None:
         return _CONTROL.get(escape[2], escape[2])
-    return "'"
+    return escape[3][0]

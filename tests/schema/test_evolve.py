@@ -65,7 +65,7 @@ def test_a_table_made_anew_keeps_its_numbers() -> None:
 def test_computed_columns_carry_nothing() -> None:
     """MATERIALIZED and ALIAS columns are not in the row message, whatever their types; a change
     of kind keeps the number."""
-    computed = ColumnDef("m", "Array(String)", "MATERIALIZED")
+    computed = ColumnDef("m", "Array(Nothing)", "MATERIALIZED")
     first = evolved(None, A, computed, ColumnDef("x", "Int8", "ALIAS"))
     assert numbers(first) == {"a": 1}
     assert unsupported_columns(first) == []
@@ -84,7 +84,7 @@ def test_the_block_column_is_not_the_producers() -> None:
 
 def test_problems_are_named() -> None:
     """Unsupported columns are listed by name; so is a table with nothing to fill."""
-    schema = evolved(None, A, ColumnDef("t", "Array(Int8)"), ColumnDef("u", "Point"))
+    schema = evolved(None, A, ColumnDef("t", "Array(Nothing)"), ColumnDef("u", "QBit(Int8, 3)"))
     assert [problem.split(":")[0] for problem in unsupported_columns(schema)] == [
         "column t of shop.orders",
         "column u of shop.orders",

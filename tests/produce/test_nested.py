@@ -1,0 +1,138 @@
+"""Values of types made of types, from Python and from Arrow, as the row message holds them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from relay.columns import BadValue, Origin, row_columns
+from relay.decode import decode
+from relay.rowencoder import RowEncoder
+from relay.schema import ColumnDef
+from tests.produce.codecs import codec
+from tests.schema.rows import binary, row_batch
+
+COLUMNS = {
+    "list": "Array(UInt8)",
+    "maybe": "Array(Nullable(Date32))",
+    "grid": "Array(Array(String))",
+    "map": "Map(String, Array(Int16))",
+    "pairs": "Map(Float64, Nullable(Bool))",
+    "pair": "Tuple(x Int8, y Array(String))",
+    "none": "Nullable(Tuple(x Int8))",
+    "any": "Variant(Array(String), String, UInt64)",
+    "big": "Int256",
+    "money": "Decimal(20, 8)",
+    "ip": "IPv4",
+    "time": "Time64(3)",
+    "json": "JSON",
+}
+CODEC = codec(*(ColumnDef(name, type_) for name, type_ in COLUMNS.items()))
+NEW_YEAR = dt.date(2020, 1, 1)
+
+CASES: list[tuple[str, Any, Any, Any]] = [
+    # column, in Python, in Arrow, in the block
+    ("list", [1, 255], pa.array([[1, 255]]), [1, 255]),
+    ("list", [], pa.array([[]], pa.list_(pa.int8())), []),
+    ("maybe", [NEW_YEAR, None], pa.array([[NEW_YEAR, None]]), [NEW_YEAR, None]),
+    ("grid", [["a"], []], pa.array([[["a"], []]]), [["a"], []]),
+    (
+        "map",
+        {"k": [1], "l": []},
+        pa.array([[("k", [1]), ("l", [])]], pa.map_(pa.string(), pa.list_(pa.int64()))),
+        [{"key": "k", "value": [1]}, {"key": "l", "value": []}],
+    ),
+    (
+        "pairs",
+        [(0.5, None), (1.5, True)],
+        pa.array([[{"key": 0.5, "value": None}, {"key": 1.5, "value": True}]]),
+        [{"key": 0.5, "value": None}, {"key": 1.5, "value": True}],
+    ),
+    ("pair", (-1, ["a"]), pa.array([{"x": -1, "y": ["a"]}]), {"x": -1, "y": ["a"]}),
+    ("pair", {"y": ["b"]}, pa.array([{"y": ["b"]}]), {"x": 0, "y": ["b"]}),
+    ("none", {"x": 3}, pa.array([{"x": 3}]), {"given": 1, "tuple": {"x": 3}}),
+    ("none", None, pa.array([None]), {"given": 0, "tuple": {"x": 0}}),
+    ("big", 10**70, pa.array([str(10**70)]), str(10**70)),
+    ("big", -5, pa.array([-5]), "-5"),
+    ("money", Decimal("1E-8"), pa.array([Decimal("1E-8")]), "0.00000001"),
+    ("money", Decimal("-12.5"), pa.array([Decimal("-12.5"), None])[:1], "-12.5"),
+    ("money", 7, pa.array([7]), "7"),
+    ("ip", ipaddress.IPv4Address("1.2.3.4"), pa.array(["1.2.3.4"]), "1.2.3.4"),
+    ("time", 1_500, pa.array([dt.time(0, 0, 1, 500_000)]), 1_500),
+    ("time", dt.timedelta(hours=-30), pa.array([dt.timedelta(hours=-30)]), -108_000_000),
+    ("json", '{"a": 1}', pa.array(['{"a": 1}']), '{"a": 1}'),
+]
+
+
+def block_value(row: bytes, name: str) -> Any:
+    decoded = decode(binary([row_batch([row])]), CODEC, "batch")
+    assert decoded.bad == []
+    value = decoded.batch.column(name)[0].as_py()
+    # Protobuf's maps have no order.
+    return sorted(value, key=lambda entry: entry["key"]) if name == "map" else value
+
+
+@pytest.mark.parametrize(("name", "value", "array", "block"), CASES)
+def test_python_and_arrow_say_the_same(name: str, value: Any, array: Any, block: Any) -> None:
+    """A value written from Python, and from a file's column, is what the block then holds."""
+    row = RowEncoder(CODEC).encode({name: value})
+    assert block_value(row, name) == block
+    wire = row_columns(CODEC, pa.record_batch({name: array}), Origin("f", 1))
+    assert block_value(CODEC.encode_rows(wire)[0].as_py(), name) == block
+
+
+@pytest.mark.parametrize(
+    ("value", "which"),
+    [({"as_string": "x"}, 2), ({"as_uint64": 7}, 3), ({"as_array_string": []}, 1), ({}, 0)],
+)
+def test_variants(value: dict[str, Any], which: int) -> None:
+    """The alternative is the one that was named, also where it is empty."""
+    row = RowEncoder(CODEC).encode({"any": value})
+    assert block_value(row, "any")["which"] == which
+    names = ["as_array_string", "as_string", "as_uint64"]
+    kind = pa.struct(zip(names, [pa.list_(pa.string()), pa.string(), pa.int64()], strict=True))
+    batch = pa.record_batch({"any": pa.array([value], kind)})
+    wire = row_columns(CODEC, batch, Origin("f", 1))
+    assert block_value(CODEC.encode_rows(wire)[0].as_py(), "any")["which"] == which
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("list", [1, 256]),
+        ("list", [None]),
+        ("list", 5),
+        ("maybe", [dt.date(2300, 1, 1)]),
+        ("map", {"k": [40_000]}),
+        ("map", 3),
+        ("pair", {"z": 1}),
+        ("pair", {"x": 128}),
+        ("any", {"as_string": "x", "as_uint64": 1}),
+        ("any", {"as_float": 1.0}),
+        ("big", "x"),
+        ("big", 2**255),
+        ("money", Decimal("1E-9")),
+        ("money", 0.5),
+        ("ip", "1.2.3"),
+        ("json", "[1]"),
+        ("json", {"a": 1}),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, value: Any) -> None:
+    """A value that the column cannot hold is an error that names the column, from Python as from
+    Arrow."""
+    with pytest.raises(BadValue, match=f"column '{name}'"):
+        RowEncoder(CODEC).encode({name: value})
+    try:
+        array = pa.array([value])
+    except OverflowError:
+        return
+    if isinstance(value, dict) and name == "map":
+        array = pa.array([list(value.items())], pa.map_(pa.string(), pa.list_(pa.int64())))
+    with pytest.raises(BadValue, match=rf"f, row 1, column '{name}'"):
+        row_columns(CODEC, pa.record_batch({name: array}), Origin("f", 1))

@@ -1,0 +1,41 @@
+"""What changed in a table's row message."""
+
+from __future__ import annotations
+
+from relay.records_pb2 import TableSchema
+from relay.schema import ColumnDef, evolve
+from relay.schemadiff import Change, changes
+
+
+def evolved(before: TableSchema | None, uuid: str, *columns: ColumnDef) -> TableSchema:
+    after = evolve(before, "d.t", uuid, columns)
+    assert after is not None
+    return after
+
+
+def test_every_kind_of_change_is_named() -> None:
+    """Added, dropped, another type, another default kind, and the table made anew."""
+    a, b, c = ColumnDef("a", "Int8"), ColumnDef("b", "Date"), ColumnDef("c", "String")
+    first = evolved(None, "u1", a, b, c)
+    second = evolved(
+        first,
+        "u2",
+        ColumnDef("a", "Int16"),
+        ColumnDef("c", "String", "DEFAULT"),
+        ColumnDef("d", "UUID"),
+    )
+
+    assert changes(first, second) == [
+        Change("re-created", "", "u1", "u2", 0),
+        Change("dropped", "b", "Date", "", 2),
+        Change("default", "c", "String", "String DEFAULT", 3),
+        Change("type", "a", "Int8", "Int16", 4),
+        Change("added", "d", "", "UUID", 5),
+    ]
+
+
+def test_nothing_changed_is_nothing() -> None:
+    """And all of a table's first version is added."""
+    first = evolved(None, "u", ColumnDef("a", "Int8"))
+    assert changes(first, first) == []
+    assert changes(TableSchema(uuid="u"), first) == [Change("added", "a", "", "Int8", 1)]
