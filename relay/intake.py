@@ -8,6 +8,7 @@ catalogue says at the time; what has no readable header belongs to the table "".
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from confluent_kafka import Message
 
 from relay import names
 from relay.core.records import Arrival
+from relay.dead.letter import Origin
 from relay.decode import count_rows
 
 if TYPE_CHECKING:
@@ -29,20 +31,59 @@ NO_TABLE = ""
 
 
 @dataclass(slots=True)
-class Held:
-    """Messages of one buffer: ascending offsets, values as they came."""
+class Group:
+    """Messages of one table from one source partition, as they came.
+
+    Attributes:
+        offsets: ascending.
+        keys: as many as offsets.
+        first: of a poll's messages, the index of the first of these.
+    """
 
     offsets: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    first: int = 0
+
+
+@dataclass(slots=True)
+class Held:
+    """Messages of one buffer: what becomes rows, and what only their dead letters would need.
+
+    Attributes:
+        headers: by offset, of messages with others than the one that names their table.
+    """
+
+    table: str
+    offsets: list[int] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    headers: dict[int, list[tuple[str, bytes | None]]] = field(default_factory=dict)
+
+    def column(self) -> pa.BinaryArray:
+        """The values as an Arrow array."""
+        return pa.array(self.values, pa.binary())
+
+    def origin(self, offset: int) -> Origin:
+        """Key and headers of the message at this offset."""
+        plain = [(names.TABLE_HEADER, self.table.encode())]
+        key = self.keys[bisect_left(self.offsets, offset)]
+        return Origin(key, self.headers.get(offset, plain))
 
 
 @dataclass(slots=True)
 class Poll:
-    """One poll, sorted: arrivals, their values, and all offsets per partition."""
+    """One poll, sorted: arrivals, what they hold, and all offsets per partition.
+
+    Attributes:
+        groups: by the arrival's `id`.
+        headers: by (partition, offset), of messages with others than the one that names a table.
+    """
 
     arrivals: list[Arrival] = field(default_factory=list)
-    values: dict[int, list[bytes | None]] = field(default_factory=dict)
+    groups: dict[int, Group] = field(default_factory=dict)
     offsets: dict[int, list[int]] = field(default_factory=dict)
+    headers: dict[tuple[int, int], list[tuple[str, bytes | None]]] = field(default_factory=dict)
     bytes: int = 0
 
 
@@ -104,50 +145,56 @@ class RowDensity:
 def sort(messages: Sequence[Message], headers: TableHeaders, density: RowDensity) -> Poll:
     """Arrivals of one poll; messages carry no error (relay.source has looked)."""
     poll = Poll()
-    for (partition, table), (offsets, raw, first) in _group(messages, headers, poll).items():
-        size = sum(map(len, filter(None, raw)))
-        rows = density.rows(table, raw, size)
-        timestamp_ms = messages[first].timestamp()[1]
-        arrival = Arrival(partition, table, offsets, rows, size, timestamp_ms)
+    for (partition, table), group in _group(messages, headers, poll).items():
+        size = sum(map(len, filter(None, group.values)))
+        rows = density.rows(table, group.values, size)
+        timestamp_ms = messages[group.first].timestamp()[1]
+        arrival = Arrival(partition, table, group.offsets, rows, size, timestamp_ms)
         poll.arrivals.append(arrival)
-        poll.values[id(arrival)] = raw
+        poll.groups[id(arrival)] = group
         poll.bytes += size
     return poll
 
 
 def _group(
     messages: Sequence[Message], headers: TableHeaders, poll: Poll
-) -> dict[tuple[int, str], tuple[list[int], list[bytes | None], int]]:
-    """Offsets, values and index of the first message by (partition, table).
+) -> dict[tuple[int, str], Group]:
+    """The messages by (partition, table).
 
     The loop below is the only Python code that runs per message: the client's getters are
     mapped in C, and a table's header is looked up once per partition and poll. Its cost
     per message is in the benchmark's table.
     """
-    groups: dict[tuple[int, str], tuple[list[int], list[bytes | None], int]] = {}
+    groups: dict[tuple[int, str], Group] = {}
     # The same group under each distinct header that names its table.
-    seen: dict[tuple[int, tuple[str, bytes | None]], tuple[Any, Any]] = {}
+    seen: dict[tuple[int, tuple[str, bytes | None]], tuple[Any, Any, Any]] = {}
     polled: dict[int, Any] = {}
     columns: Any = zip(
         map(Message.partition, messages),
         map(Message.offset, messages),
         map(Message.value, messages),
+        map(Message.key, messages),
         map(Message.headers, messages),
         strict=True,
     )
-    for at, (partition, offset, value, raw_headers) in enumerate(columns):
+    for at, (partition, offset, value, key, raw_headers) in enumerate(columns):
         plain = raw_headers is not None and len(raw_headers) == 1
         appends = seen.get((partition, raw_headers[0])) if plain else None
         if appends is None:
-            key = (partition, headers.table(raw_headers))
-            group = groups.setdefault(key, ([], [], at))
-            appends = (group[0].append, group[1].append)
-            if plain:
+            table = headers.table(raw_headers)
+            group = groups.get((partition, table))
+            if group is None:
+                group = groups[partition, table] = Group(first=at)
+            appends = (group.offsets.append, group.values.append, group.keys.append)
+            if plain and table != NO_TABLE:
                 seen[partition, raw_headers[0]] = appends
+            else:
+                poll.headers[partition, offset] = raw_headers or []
             if partition not in polled:
                 polled[partition] = poll.offsets.setdefault(partition, []).append
         appends[0](offset)
         appends[1](value)
+        appends[2](key)
         polled[partition](offset)
     return groups
 
@@ -158,16 +205,21 @@ class Buffers:
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], Held] = {}
 
-    def keep(self, arrival: Arrival, values: list[bytes | None], skip: int) -> None:
-        """Hold the arrival's messages but for the first `skip`."""
-        held = self._held.setdefault((arrival.partition, arrival.table), Held())
-        held.offsets.extend(arrival.offsets[skip:])
-        held.values.extend(values[skip:])
+    def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
+        """Hold the messages of one of the poll's arrivals but for the first `skip`."""
+        group = poll.groups[id(arrival)]
+        held = self._held.setdefault((arrival.partition, arrival.table), Held(arrival.table))
+        held.offsets.extend(group.offsets[skip:])
+        held.values.extend(group.values[skip:])
+        held.keys.extend(group.keys[skip:])
+        if poll.headers:
+            places = ((arrival.partition, offset) for offset in group.offsets[skip:])
+            kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}
+            held.headers.update(kept)
 
-    def take(self, partition: int, table: str) -> tuple[list[int], pa.BinaryArray]:
-        """Offsets and values of a buffer that is being sealed; it is not held any more."""
-        held = self._held.pop((partition, table))
-        return held.offsets, pa.array(held.values, pa.binary())
+    def take(self, partition: int, table: str) -> Held:
+        """A buffer that is being sealed; it is not held any more."""
+        return self._held.pop((partition, table))
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Forget everything of these partitions."""

@@ -18,6 +18,7 @@ COMMANDS = {
     "schema": Lazy("relay.cli.schema:schema", "Row messages of the tables, for producers."),
     "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
     "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
+    "dead": Lazy("relay.cli.dead:dead", "Messages that could not become rows; send them again."),
     "verify": Lazy("relay.cli.verify:verify", "Prove from the journal that nothing is lost."),
 }
 """In the order in which a newcomer needs them."""

@@ -1,4 +1,4 @@
-"""`python -m tests.bench relay|loader`: speed, beside a peer and a ceiling, in the same run.
+"""`python -m tests.bench relay|loader|dead`: speed, beside a peer and a ceiling, in the same run.
 
 Starts all servers it needs in a temporary directory and ends them.
 """
@@ -15,7 +15,7 @@ import click
 
 from relay.cli_support import run_main
 from relay.errors import ConfigError
-from tests.bench import loader_bench, relay_bench, report
+from tests.bench import dead_bench, loader_bench, relay_bench, report
 from tests.bench.measure import Result
 
 Bench = Callable[[Path, int, int, Callable[[str], None]], list[Result]]
@@ -67,6 +67,13 @@ def relay(**options: Any) -> None:
 def loader(**options: Any) -> None:
     """`loader run --once` beside insert_arrow of ready Arrow, and Kafka Streams' routing."""
     _measure("loader", loader_bench.run, **options)
+
+
+@bench.command()
+@_options
+def dead(**options: Any) -> None:
+    """`relay run` with 1 % bad messages beside `relay run` with none ("peer"), same messages."""
+    _measure("dead", dead_bench.run, **options)
 
 
 def _measure(

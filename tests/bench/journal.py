@@ -1,7 +1,7 @@
 """What a relay says it has done, read back from its journal.
 
-Receives an app, gives sums, and refuses a run whose rows are not all in blocks: speed
-of a relay that wrote dead letters would mean nothing.
+Receives an app, gives sums, and refuses a run whose good rows are not all in blocks: speed
+of a relay that wrote them off as dead letters would mean nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ class Sums:
 
 
 def check(bootstrap: str, app: str, source: Source) -> Sums:
-    """The sums, if each message of the source is in a block.
+    """The sums, if each good message of the source is in a block, and no other.
 
     Raises:
-        NotExactlyOnce: counts differ, or there are dead letters.
+        NotExactlyOnce: counts differ, or there are other dead letters than the bad messages.
     """
     sums = read(bootstrap, app)
-    if (sums.rows, sums.messages, sums.dead) != (source.rows, source.messages, 0):
+    good = source.messages - source.bad
+    rows = source.rows - source.bad * source.per_message
+    if (sums.rows, sums.messages, sums.dead) != (rows, good, source.bad):
         raise NotExactlyOnce(
-            f"{app}: {source.rows} rows in {source.messages} messages were written to "
-            f"{source.topic}; the journal counts {sums.rows} in {sums.messages}, and "
+            f"{app}: {rows} rows in {good} good messages and {source.bad} bad ones were written "
+            f"to {source.topic}; the journal counts {sums.rows} in {sums.messages}, and "
             f"{sums.dead} dead letters"
         )
     return sums

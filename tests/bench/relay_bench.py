@@ -105,19 +105,21 @@ def one_run(source: Source, kind: Kind, app: str) -> Run:
 
 def relay_kinds(stack: Stack, source: Source, directory: Path) -> list[Kind]:
     """The product with default settings, once per process count."""
+    return [relay_kind(stack, source, directory, processes) for processes in RELAY_PROCESSES]
 
-    def kind(processes: int) -> Kind:
-        def make(app: str) -> Contender:
-            file = config.write(directory, app, stack, source.topic)
-            return contenders.relay(file, app, directory / f"{app}.log", processes)
 
-        def check(app: str) -> None:
-            journal.check(source.bootstrap, app, source)
+def relay_kind(stack: Stack, source: Source, directory: Path, processes: int) -> Kind:
+    """The product with default settings, in so many processes."""
 
-        name = f"block-relay, {processes} process{'es' if processes > 1 else ''}"
-        return Kind(name, "product", make, check)
+    def make(app: str) -> Contender:
+        file = config.write(directory, app, stack, source.topic)
+        return contenders.relay(file, app, directory / f"{app}.log", processes)
 
-    return [kind(processes) for processes in RELAY_PROCESSES]
+    def check(app: str) -> None:
+        journal.check(source.bootstrap, app, source)
+
+    name = f"block-relay, {processes} process{'es' if processes > 1 else ''}"
+    return Kind(name, "product", make, check)
 
 
 def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[Kind]:

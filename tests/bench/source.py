@@ -6,6 +6,7 @@ single runs. Never measures.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,18 +24,27 @@ _WAVE = 100_000  # rows made at once: bounds memory, and interleaves the tables
 _ANSWER_SECONDS = 30.0
 
 
+Header = list[tuple[str, bytes]]
+Spoil = Callable[[int, bytes, Header], tuple[bytes, Header] | None]
+"""From a message's number, value and headers to those of the bad one that is sent instead, or
+None for a good one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A filled source topic."""
+    """A filled source topic; `rows` and `messages` count bad messages too."""
 
     bootstrap: str
     topic: str
     rows: int
     messages: int
     per_message: int
+    bad: int = 0
 
 
-def fill(bootstrap: str, topic: str, total: int, per_message: int) -> Source:
+def fill(
+    bootstrap: str, topic: str, total: int, per_message: int, spoil: Spoil | None = None
+) -> Source:
     """Writes `total` rows of all tables, interleaved, `per_message` in each message.
 
     Raises:
@@ -56,17 +66,19 @@ def fill(bootstrap: str, topic: str, total: int, per_message: int) -> Source:
         "on_delivery": delivered,
     })  # fmt: skip
     codecs = [rows.codec(table) for table in rows.TABLES]
-    headers = [[(names.TABLE_HEADER, table.encode())] for table in rows.TABLES]
+    headers: list[Header] = [[(names.TABLE_HEADER, table.encode())] for table in rows.TABLES]
     each = _share(total, per_message)
-    sent = 0
+    sent = bad = 0
     for first in range(0, each, _WAVE // len(rows.TABLES)):
         count = min(_WAVE // len(rows.TABLES), each - first)
         made = [rows.messages(codec, first, count, per_message) for codec in codecs]
         for value in chain.from_iterable(zip(*made, strict=True)):
             # One message of each table to a partition, then the next partition.
             table, partition = sent % len(made), sent // len(made) % PARTITIONS
-            _produce(producer, topic, value, partition, headers[table])
+            spoiled = spoil(sent, value, headers[table]) if spoil else None
+            _produce(producer, topic, partition, *(spoiled or (value, headers[table])))
             sent += 1
+            bad += spoiled is not None
     left = producer.flush(_ANSWER_SECONDS * 4)
     if left or lost:
         raise Unavailable(
@@ -74,7 +86,7 @@ def fill(bootstrap: str, topic: str, total: int, per_message: int) -> Source:
             f" ({lost[0] if lost else 'no answer'})",
             "look into the broker's log and at the free disk space",
         )
-    return Source(bootstrap, topic, each * len(codecs), sent, per_message)
+    return Source(bootstrap, topic, each * len(codecs), sent, per_message, bad)
 
 
 def _share(total: int, per_message: int) -> int:
@@ -82,9 +94,7 @@ def _share(total: int, per_message: int) -> int:
     return max(1, round(total / len(rows.TABLES) / per_message)) * per_message
 
 
-def _produce(
-    producer: Producer, topic: str, value: bytes, partition: int, headers: list[tuple[str, bytes]]
-) -> None:
+def _produce(producer: Producer, topic: str, partition: int, value: bytes, headers: Header) -> None:
     while True:
         try:
             producer.produce(topic, value=value, partition=partition, headers=headers)  # type: ignore[arg-type]

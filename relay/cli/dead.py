@@ -1,0 +1,230 @@
+"""`relay dead`: which messages could not become rows, what is in them, and send them again."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from relay import config
+from relay.cli import deadtext
+from relay.cli.deadoptions import PLACE, TABLE, selecting
+from relay.cli.options import config_option
+from relay.dead import look, plan
+from relay.dead.letter import DeadLetter, Place
+from relay.dead.plan import Mark, Message, Tally
+from relay.dead.reading import DeadReader
+from relay.dead.replay import Replay
+from relay.dead.selection import Selection, summary
+from relay.registry import Registry
+from relay.rowmessage import RowCodec
+from relay.settings import Settings
+from relay.types import UnsupportedType
+
+_RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
+
+
+@click.group()
+def dead() -> None:
+    """Messages that could not become rows: list them, look into one, send them again.
+
+    \b
+    relay dead ls --summary
+    relay dead show 0:17
+    relay dead replay --table shop.orders --since 2h --run
+    """
+
+
+@dead.command("ls")
+@selecting
+@click.option("--summary", "grouped", is_flag=True, help="Counts by table and kind of reason.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="The latest so many, 0 for all; --json and --summary have all of them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@config_option
+def list_dead(
+    config_file: Path, limit: int, *, grouped: bool, as_json: bool, **wanted: Any
+) -> None:
+    """List dead letters: when, table, reason, where in the source, and whether replayed.
+
+    \b
+    relay dead ls --table shop.orders --since 2h
+    relay dead ls --reason 'does not fit Date' --json | jq .reason
+    relay dead ls --summary
+    """
+    with _reader(config.load(config_file)) as reader:
+        marks = reader.marks()
+        chosen = filter(Selection(**wanted).means, reader.letters())
+        if grouped:
+            groups = summary((letter, letter.place in marks) for letter in chosen)
+            if as_json:
+                _lines(map(deadtext.group_as_json, groups))
+            else:
+                _console().print(deadtext.group_table(groups))
+        elif as_json:
+            _lines(deadtext.as_json(letter, marks.get(letter.place)) for letter in chosen)
+        else:
+            _print_table(chosen, marks, limit)
+
+
+def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: int) -> None:
+    counted = 0
+
+    def counting() -> Iterator[DeadLetter]:
+        nonlocal counted
+        for letter in chosen:
+            counted += 1
+            yield letter
+
+    def age(letter: DeadLetter) -> tuple[int, Place]:
+        return letter.when_ms, letter.place
+
+    if limit:
+        shown = heapq.nlargest(limit, counting(), key=age)[::-1]
+    else:
+        shown = sorted(counting(), key=age)
+    if not shown:
+        click.echo("no dead letters", err=True)
+        return
+    _console().print(deadtext.letter_table(shown, marks))
+    if counted > len(shown):
+        click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
+
+
+@dead.command()
+@click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
+@click.option(
+    "--raw", type=click.Path(path_type=Path), help="Write the value's bytes to this file."
+)
+@click.option("--bytes", "most", type=int, default=512, show_default=True, help="Of the hexdump.")
+@click.option("--as-table", type=TABLE, help="Read the rows as this table's.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@config_option
+def show(
+    config_file: Path,
+    place: Place,
+    raw: Path | None,
+    most: int,
+    as_table: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show one dead letter whole: reason, headers, bytes, and its rows as far as they decode.
+
+    PARTITION:OFFSET is its place in the dead letter topic, as `relay dead ls` shows it.
+
+    \b
+    relay dead show 0:17
+    relay dead show 0:17 --raw message.bin
+    """
+    settings = config.load(config_file)
+    with _reader(settings) as reader:
+        letter = next(reader.letters([place]))
+        mark = reader.marks().get(place)
+    rows = _rows(settings, letter, as_table or letter.table)
+    if raw is not None:
+        raw.write_bytes(letter.value or b"")
+    if as_json:
+        click.echo(json.dumps(deadtext.whole_as_json(letter, mark, rows), ensure_ascii=False))
+        return
+    click.echo("\n".join(deadtext.whole(letter, mark, rows, most)))
+
+
+def _rows(settings: Settings, letter: DeadLetter, table: str) -> look.Rows:
+    """The message's rows by the table's current row message, if the registry has one."""
+    registry = Registry(settings.kafka, settings.app)
+    try:
+        registry.catch_up()
+    finally:
+        registry.close()
+    schema = registry.current(table)
+    if schema is None:
+        return look.Rows([], f"not read as rows: the registry has no table {table!r}")
+    try:
+        codec = RowCodec(schema)
+    except (UnsupportedType, ValueError) as problem:
+        return look.Rows([], f"not read as rows: {problem}")
+    return look.rows_of(letter.value, codec, settings.source.framing)
+
+
+@dead.command()
+@click.argument("places", nargs=-1, type=PLACE, metavar="[PARTITION:OFFSET]...")
+@selecting
+@click.option("--as-table", type=TABLE, help="Send them with this table's header instead.")
+@click.option("--run", is_flag=True, help="Send them; without it only says what would be sent.")
+@config_option
+def replay(
+    config_file: Path, places: tuple[Place, ...], as_table: str | None, *, run: bool, **wanted: Any
+) -> None:
+    """Send the messages of dead letters to the source topic again, each exactly once.
+
+    Value, key and headers as they were, to the same partition, with the time of now. What was
+    replayed is marked in the same transaction: a replay that was killed, or started twice, is
+    simply run again. Without --run it changes nothing.
+
+    \b
+    relay dead replay --table shop.orders --reason 'unknown table'
+    relay dead replay --table shop.orders --reason 'unknown table' --run
+    relay dead replay 0:17 0:18 --as-table shop.orders --run
+    """
+    settings = config.load(config_file)
+    tally = Tally()
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(_reader(settings))
+        chosen = filter(Selection(**wanted).means, reader.letters(places))
+        if run:
+            sender = Replay(settings, reader)
+            stack.callback(sender.close)
+            sender.start()
+            decided = _decide(chosen, sender.marks, settings, as_table, tally)
+            for batch in plan.batches(decided):
+                sender.send(batch)
+        else:
+            for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
+                pass
+    click.echo("\n".join(deadtext.tally(tally, settings.source.topic, done=run)))
+
+
+def _decide(
+    chosen: Iterator[DeadLetter],
+    marks: dict[Place, Mark],
+    settings: Settings,
+    as_table: str | None,
+    tally: Tally,
+) -> Iterator[Message]:
+    """The messages to send; each answer is counted."""
+    for letter in chosen:
+        answer = plan.decide(letter, marks, settings.source.topic, as_table)
+        tally.add(answer)
+        if isinstance(answer, Message):
+            yield answer
+
+
+@contextlib.contextmanager
+def _reader(settings: Settings) -> Iterator[DeadReader]:
+    reader = DeadReader(settings)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_RECORDS_WIDTH)
+
+
+def _lines(objects: Iterator[dict[str, Any]]) -> None:
+    for one in objects:
+        click.echo(json.dumps(one, ensure_ascii=False))

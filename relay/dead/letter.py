@@ -1,0 +1,137 @@
+"""A dead letter: a source message that could not become rows, whole, with where and why.
+
+Receives a source message's key, headers and coordinates with the reason, gives the headers of
+its dead letter; and the other way round. The value stays the value. Pure text and bytes.
+
+Headers, in this order: source_topic, source_partition, source_offset, table (empty where none
+could be read), reason; then source_key where the message had a key, source_headers (how many
+it had), and each of them under its name behind `source.`. Dead letters of releases before
+those three end at the reason: of them key and further headers are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relay import names
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""As Kafka has them: in order, names possibly repeated."""
+
+_KEY = "source_key"
+_COUNT = "source_headers"
+_PREFIX = "source."
+
+
+class Origin(NamedTuple):
+    """What a source message had besides its value."""
+
+    key: bytes | None
+    headers: Headers
+
+
+class Place(NamedTuple):
+    """Of a record in its topic."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """The reverse of `str`.
+
+        Raises:
+            ValueError: not PARTITION:OFFSET.
+        """
+        partition, colon, offset = text.partition(":")
+        if not (colon and partition.isdecimal() and offset.isdecimal()):
+            raise ValueError(f"not PARTITION:OFFSET: {text!r}")
+        return cls(int(partition), int(offset))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One record of the dead letter topic.
+
+    Attributes:
+        place: of the dead letter itself; names it in commands.
+        when_ms: Unix milliseconds, when it became a dead letter.
+        value: of the source message.
+        source: coordinates of the source message in `source_topic`.
+        table: that its header named; empty where none could be read.
+        origin: key and headers of the source message; None where they were not kept.
+    """
+
+    place: Place
+    when_ms: int
+    value: bytes | None
+    source_topic: str
+    source: Place
+    table: str
+    reason: str
+    origin: Origin | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return len(self.value or b"")
+
+
+def headers_of(
+    source_topic: str, source: Place, table: str, reason: str, origin: Origin
+) -> list[tuple[str, str | bytes | None]]:
+    """The headers of a dead letter."""
+    headers: list[tuple[str, str | bytes | None]] = [
+        ("source_topic", source_topic.encode()),
+        ("source_partition", str(source.partition).encode()),
+        ("source_offset", str(source.offset).encode()),
+        (names.TABLE_HEADER, table.encode()),
+        ("reason", reason.encode()),
+    ]
+    if origin.key is not None:
+        headers.append((_KEY, origin.key))
+    headers.append((_COUNT, str(len(origin.headers)).encode()))
+    headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
+    return headers
+
+
+def parse(place: Place, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
+    """The dead letter of a record.
+
+    Raises:
+        ValueError: no relay wrote it; says which header is missing or wrong.
+    """
+    found = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
+
+    def text(name: str) -> str:
+        raw = found.get(name)
+        if raw is None:
+            raise ValueError(f"no dead letter of a relay: no header {name!r}")
+        return raw.decode("utf-8")
+
+    source = Place(int(text("source_partition")), int(text("source_offset")))
+    return DeadLetter(
+        place,
+        when_ms,
+        value,
+        text("source_topic"),
+        source,
+        text(names.TABLE_HEADER),
+        text("reason"),
+        _origin(found, headers),
+    )
+
+
+def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
+    count = found.get(_COUNT)
+    if count is None:
+        return None
+    kept = [(name.removeprefix(_PREFIX), raw) for name, raw in headers if name.startswith(_PREFIX)]
+    if len(kept) != int(count):
+        raise ValueError(f"{len(kept)} of {int(count)} source headers are there")
+    return Origin(found.get(_KEY), kept)

@@ -1,0 +1,76 @@
+"""A `.proto` file as descriptors, by protoc itself.
+
+Receives a path, gives its row message. protoc comes with grpcio-tools, so that whatever a
+producer compiles is understood here as it is there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+
+from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
+
+_SECONDS = 60
+_BATCH, _ROW = "RowBatch", "Row"
+
+
+def row_message(path: Path, name: str | None = None) -> Descriptor:
+    """The row message of a file.
+
+    Args:
+        path: of the file; what it imports is looked for beside it.
+        name: of the message, in the file's package. Default: what `RowBatch` holds, else `Row`.
+
+    Raises:
+        ConfigError: protoc does not take the file, or there is no such message in it.
+    """
+    file = _parsed(path)
+    messages = file.message_types_by_name
+    if name is not None:
+        if name in messages:
+            return messages[name]
+    elif _BATCH in messages:
+        batch: Descriptor = messages[_BATCH]
+        rows = batch.fields_by_number.get(1)
+        if rows is not None and rows.is_repeated and rows.message_type is not None:
+            return rows.message_type
+        raise ConfigError(
+            f"{path}: RowBatch has no `repeated Row rows = 1`",
+            "name the row message with --message",
+        )
+    elif _ROW in messages:
+        return messages[_ROW]
+    known = ", ".join(messages) or "none"
+    raise ConfigError(
+        f"{path}: no message {name or f'{_BATCH} or {_ROW}'} (messages: {known})",
+        "name the row message with --message",
+    )
+
+
+def _parsed(path: Path) -> FileDescriptor:
+    with tempfile.TemporaryDirectory(prefix="block-relay-") as scratch:
+        output = Path(scratch) / "descriptors"
+        command = [
+            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{path.parent or '.'}"),
+            *("--include_imports", f"--descriptor_set_out={output}", str(path)),
+        ]
+        done = subprocess.run(  # noqa: S603 - our interpreter, and paths as single arguments
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            said = done.stderr.strip() or f"protoc ended with status {done.returncode}"
+            raise ConfigError(f"{path} is not a .proto that protoc takes:\n{said}")
+        files = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file
+    pool = descriptor_pool.DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    return pool.FindFileByName(files[-1].name)

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.broker.conftest import pipeline
+
+__all__ = ["pipeline"]

@@ -1,0 +1,71 @@
+"""What a dead letter says is what its source message was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.dead.letter import Origin, Place, headers_of, parse
+
+HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=4)
+NO_TABLE = Origin(None, [])
+
+
+@settings(deadline=None)
+@given(
+    key=st.none() | st.binary(max_size=9),
+    headers=HEADERS,
+    reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    value=st.none() | st.binary(max_size=9),
+)
+def test_parse_gives_back_what_was_written(
+    key: bytes | None, headers: list[tuple[str, bytes | None]], reason: str, value: bytes | None
+) -> None:
+    """Key, headers in order and repeated, even those named as a dead letter's own, and reason."""
+    written = headers_of("rows", Place(3, 41), "d.t", reason, Origin(key, headers))
+    found = parse(Place(1, 7), 99, value, written)
+
+    assert found.origin == Origin(key, headers)
+    assert (found.source_topic, found.source, found.table) == ("rows", Place(3, 41), "d.t")
+    assert (found.place, found.when_ms, found.value, found.reason) == (
+        Place(1, 7),
+        99,
+        value,
+        reason,
+    )
+
+
+def test_one_of_an_earlier_release_has_no_origin() -> None:
+    """Without the count of headers nothing is known of them: not that there were none."""
+    written = headers_of("rows", Place(0, 1), "d.t", "no", NO_TABLE)[:5]
+    assert parse(Place(0, 0), 0, b"", written).origin is None
+    assert parse(Place(0, 0), 0, b"", [*written, ("source_headers", b"0")]).origin == NO_TABLE
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_a_foreign_record_is_refused(missing: int) -> None:
+    """Each header is needed, and named where it is missing."""
+    written = headers_of("rows", Place(0, 1), "d.t", "no", NO_TABLE)
+    name = written.pop(missing)[0]
+    with pytest.raises(ValueError, match=f"no header '{name}'"):
+        parse(Place(0, 0), 0, b"", written)
+
+
+def test_a_lost_header_is_noticed() -> None:
+    """Where one of the source's headers is gone, the message is not sent without it."""
+    written = headers_of("rows", Place(0, 1), "d.t", "no", Origin(None, [("a", b""), ("b", b"")]))
+    with pytest.raises(ValueError, match="1 of 2 source headers"):
+        parse(Place(0, 0), 0, b"", written[:-1])
+
+
+@pytest.mark.parametrize("text", ["", "1", "1:", ":1", "1:2:3", "-1:2", "a:b", "1: 2"])
+def test_only_places_are_places(text: str) -> None:
+    """Whatever is not PARTITION:OFFSET is refused with its text."""
+    with pytest.raises(ValueError, match="not PARTITION:OFFSET"):
+        Place.parse(text)
+
+
+def test_a_place_reads_as_it_is_written() -> None:
+    """Both ways."""
+    assert Place.parse(str(Place(12, 345))) == Place(12, 345)

@@ -1,0 +1,96 @@
+"""What a replay does with each dead letter."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from relay.dead import plan
+from relay.dead.letter import Origin, Place
+from relay.dead.plan import Mark, Message, Tally, Why, batches, decide, mark_key
+from tests.dead.letters import TABLE, letter
+
+MARK = Mark(Place(0, 1), Place(1, 101), Place(1, 500), TABLE, 12)
+
+
+def sent(answer: Message | Why) -> Message:
+    assert isinstance(answer, Message)
+    return answer
+
+
+def test_a_message_goes_again_as_it_was() -> None:
+    """Key and headers, in order."""
+    origin = Origin(b"k", [("trace", b"1"), ("table", TABLE.encode()), ("trace", None)])
+    message = sent(decide(letter(origin=origin), {}, "rows"))
+    assert (message.key, message.headers, message.table) == (b"k", origin.headers, TABLE)
+
+
+def test_another_table_replaces_every_table_header() -> None:
+    """However many there were; the others stay."""
+    origin = Origin(None, [("table", b"x.y"), ("trace", b"1"), ("table", b"\xff")])
+    message = sent(decide(letter(table="", origin=origin), {}, "rows", as_table="d.t"))
+    assert message.headers == [("trace", b"1"), ("table", b"d.t")]
+    assert message.table == "d.t"
+
+
+def test_one_of_an_earlier_release_gets_the_header_that_is_known() -> None:
+    """Only the table, which its dead letter names; no key."""
+    old = letter()
+    object.__setattr__(old, "origin", None)
+    message = sent(decide(old, {}, "rows"))
+    assert (message.key, message.headers) == (None, [("table", TABLE.encode())])
+
+
+@pytest.mark.parametrize(
+    ("which", "why"),
+    [
+        (letter(1), Why.DONE),
+        (letter(2, table=""), Why.NO_TABLE),
+        (letter(2, source_topic="other"), Why.OTHER_SOURCE),
+    ],
+)
+def test_what_is_not_sent_says_why(which: object, why: Why) -> None:
+    """Replayed already, without a table, of another source."""
+    assert decide(which, {MARK.dead: MARK}, "rows") is why  # type: ignore[arg-type]
+
+
+def test_a_replayed_one_is_never_sent_again_under_another_table() -> None:
+    """The mark is of the dead letter, not of what became of it."""
+    assert decide(letter(1), {MARK.dead: MARK}, "rows", as_table="d.t") is Why.DONE
+
+
+def test_the_tally_counts_answers() -> None:
+    """By table and by reason."""
+    tally = Tally()
+    for one in (letter(1), letter(2), letter(3, table="d.t"), letter(4, table="")):
+        tally.add(decide(one, {MARK.dead: MARK}, "rows"))
+    assert (tally.sent, tally.bytes) == (2, 4)
+    assert tally.tables == {TABLE: 1, "d.t": 1}
+    assert tally.left == {Why.DONE: 1, Why.NO_TABLE: 1}
+
+
+def test_batches_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By messages and by bytes; a message larger than the bound is a batch by itself."""
+    monkeypatch.setattr(plan, "BATCH_MESSAGES", 3)
+    monkeypatch.setattr(plan, "BATCH_BYTES", 10)
+    sizes = [1, 1, 1, 1, 9, 2, 50, 1]
+    messages = [sent(decide(letter(i, value=b"x" * n), {}, "rows")) for i, n in enumerate(sizes)]
+
+    cut = [[one.letter.size for one in batch] for batch in batches(iter(messages))]
+
+    assert cut == [[1, 1, 1], [1, 9], [2], [50], [1]]
+    assert list(batches(iter([]))) == []
+
+
+def test_a_mark_reads_as_it_is_written() -> None:
+    """And its key tells topics of one name apart."""
+    assert Mark.decode(MARK.encode()) == MARK
+    assert mark_key("id1", MARK.dead) == b"id1/0:1" != mark_key("id2", MARK.dead)
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"1", b'{"dead": 1}', b"\xff"])
+def test_a_foreign_mark_is_refused(value: bytes) -> None:
+    """Nothing is taken for a mark that is none."""
+    with pytest.raises(ValueError, match=re.compile(r"mark|Expecting|codec|PARTITION", re.DOTALL)):
+        Mark.decode(value)

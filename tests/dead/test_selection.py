@@ -1,0 +1,94 @@
+"""Which dead letters are meant."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from relay.dead.letter import Place
+from relay.dead.selection import Selection, instant_ms, kind_of, summary
+from tests.dead.letters import letter
+
+NOW = 1_754_000_000_000
+LETTERS = [
+    letter(0, table="d.a", reason="row 1: bad", when_ms=10),
+    letter(1, table="d.b", reason="unknown table d.b", when_ms=20),
+    letter(2, table="", reason="no header", when_ms=30, source=Place(0, 5)),
+]
+
+
+@pytest.mark.parametrize(
+    ("selection", "meant"),
+    [
+        (Selection(), [0, 1, 2]),
+        (Selection(table="d.a"), [0]),
+        (Selection(table=""), [2]),
+        (Selection(reason=re.compile("^unknown|head")), [1, 2]),
+        (Selection(since_ms=20), [1, 2]),
+        (Selection(until_ms=20), [0]),
+        (Selection(since_ms=20, until_ms=30), [1]),
+        (Selection(partition=0), [2]),
+        (Selection(partition=1), [0, 1]),
+        (Selection(places=frozenset({Place(0, 2), Place(0, 9)})), [2]),
+        (Selection(table="d.a", partition=0), []),
+    ],
+)
+def test_each_criterion_has_to_hold(selection: Selection, meant: list[int]) -> None:
+    """Alone and together; the time's end is excluded."""
+    assert [one.place.offset for one in LETTERS if selection.means(one)] == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-02", 86_400_000),
+        ("1970-01-01T00:00:01.5", 1_500),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("90s", NOW - 90_000),
+        ("30m", NOW - 1_800_000),
+        ("2h", NOW - 7_200_000),
+        ("7d", NOW - 604_800_000),
+    ],
+)
+def test_times_are_iso_or_ages(text: str, ms: int) -> None:
+    """Without a zone they are UTC."""
+    assert instant_ms(text, NOW) == ms
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2w", "-2h", "12:00", "h"])
+def test_no_time_is_refused(text: str) -> None:
+    """With its text."""
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        instant_ms(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (
+            "row 17, column price: '-1e9 does not' does not fit Decimal(9, 2) (up to 9)",
+            "row #, column price: … does not fit Decimal(9, 2) (up to 9)",
+        ),
+        ("row 1, column a: 300 does not fit Int8 (-128 to 127)",
+         "row #, column a: … does not fit Int8 (-128 to 127)"),
+        ("not a RowBatch: 5 of 12 bytes are no rows", "not a RowBatch: # of # bytes are no rows"),
+        ("unknown table shop.orders2: none", "unknown table shop.orders2: none"),
+    ],
+)  # fmt: skip
+def test_reasons_of_a_kind_are_one(reason: str, kind: str) -> None:
+    """What differs from message to message is left out; types and names stay."""
+    assert kind_of(reason) == kind
+
+
+def test_summary_counts_by_table_and_kind() -> None:
+    """The largest group first, with its times, bytes, replayed ones and an example."""
+    many = [letter(i, reason=f"row {i}: bad", when_ms=100 - i) for i in range(12)]
+    groups = summary((one, one.place.offset < 3) for one in [LETTERS[1], *many])
+
+    assert [(g.table, g.kind, g.count, g.replayed) for g in groups] == [
+        ("shop.orders", "row #: bad", 12, 3),
+        ("d.b", "unknown table d.b", 1, 1),
+    ]
+    assert (groups[0].first_ms, groups[0].last_ms, groups[0].example) == (89, 100, Place(0, 0))
+    assert groups[0].bytes == sum(len(one.value or b"") for one in many)
