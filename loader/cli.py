@@ -6,6 +6,7 @@ and exits with the status of relay.errors. SIGTERM and SIGINT end a run with sta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from loader import clickhouse
 from loader.ledger import Ledger
-from relay import config, errors, kafka_settings, names
+from relay import config, errors, names
 from relay.errors import ContractBroken, RelayError, Unavailable
+from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -56,7 +56,10 @@ def run(path: Path, *, once: bool, master: str | None, checkpoint: Path | None) 
     signal.signal(signal.SIGINT, stop)
     ledger = _waited(settings, lambda: _ledger(settings, make=True))
     start = _start(settings, ledger)
-    from loader import job  # noqa: PLC0415 - Spark, which the other commands do without
+    # Spark, which the other commands do without.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+
+    from loader import job  # noqa: PLC0415
 
     spark = job.session(settings, master)
     # Spark has set a handler of its own for SIGINT.
@@ -72,7 +75,8 @@ def run(path: Path, *, once: bool, master: str | None, checkpoint: Path | None) 
     except Exception as error:
         raise (_from_spark(error) or error) from error
     finally:
-        spark.stop()
+        with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended by itself
+            spark.stop()
     _say("ended")
 
 
@@ -196,21 +200,18 @@ def _start(settings: Settings, ledger: Ledger) -> Any:
 
 
 def _topic_id(settings: Settings, topic: str) -> str:
-    from confluent_kafka import TopicCollection  # noqa: PLC0415
-
-    admin = AdminClient(kafka_settings.admin(settings.kafka))
-    try:
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=10)
-        return str(described[topic].result().topic_id)
-    except KafkaException as error:
-        raise Unavailable(
-            f"topic {topic}: {error.args[0].str()}", "Start the brokers, and `relay run` once."
-        ) from error
+    facts = Topics(settings).describe(topic, (READ,))
+    if facts is None:
+        raise Unavailable(f"topic {topic} is not there", "Start `relay run` once, it creates it.")
+    return facts.topic_id
 
 
 def _from_spark(error: Exception) -> RelayError | None:
     """The product's error inside one of Spark's, which carries a worker's traceback as text."""
-    found = _RAISED.search(str(error))
+    try:
+        found = _RAISED.search(str(error))
+    except ConnectionError:  # the text is in the JVM
+        return Unavailable("Spark's JVM has ended", "Find out what ended it; start again.")
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
         return None

@@ -17,6 +17,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay.errors import ConfigError, Refused, Unavailable
+from relay.httppool import pool
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
@@ -73,6 +74,8 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
         ConfigError: the password file cannot be read.
     """
     url = urlsplit(settings.url)
+    host = url.hostname or "localhost"
+    port = url.port or (8443 if url.scheme == "https" else 8123)
     try:
         password = settings.secret()
     except OSError as error:
@@ -82,8 +85,9 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
     try:
         client = clickhouse_connect.get_client(
             interface=url.scheme,
-            host=url.hostname or "localhost",
-            port=url.port or (8443 if url.scheme == "https" else 8123),
+            host=host,
+            port=port,
+            pool_mgr=pool(url.scheme, host, port),  # else a lost connection reads as "no rows"
             username=settings.user,
             password=password,
             connect_timeout=10,

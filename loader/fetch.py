@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from relay import chunks, kafka_settings
 from relay.errors import Unavailable
+from relay.failures import answered
+from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,28 +45,40 @@ class Fetcher:
     """Reads blocks with one consumer."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self._consumer = Consumer(kafka_settings.reader(kafka))
+        self._consumer = PartitionReader(kafka_settings.reader(kafka))
         self._at: tuple[str, int, int] | None = None  # topic, partition, next offset
 
-    def fetch(self, block: Block) -> pa.RecordBatch:
-        """The block's rows.
+    def fetch(self, block: Block, ahead: Block | None = None) -> pa.RecordBatch:
+        """The block's rows; the client reads on in the background, from block `ahead`.
 
         Raises:
             Damaged: chunks, rows or checksum differ from the journal, or are gone.
             Unavailable: Kafka did not deliver all chunks within READ_SECONDS.
+            Refused: the brokers said no.
         """
         try:
             values = self._chunks(block)
+            if ahead is not None:
+                self._seek(ahead)
         except KafkaException as error:
             self._at = None
             cause = error.args[0]
             if cause.code() in _GONE:
                 raise Damaged(f"{block.topic}[{block.partition}]: {cause.str()}") from error
-            raise Unavailable(f"reading {block.topic}: {cause.str()}") from error
+            grant = f"grant Read on topic {block.topic} to the user of kafka.client"
+            raise answered(f"read {block.topic}", cause, grant) from error
         except BaseException:
             self._at = None
             raise
         return check(block, values)
+
+    def rest(self) -> None:
+        """Reads nothing until the next fetch.
+
+        At a partition's end the client would ask again every few milliseconds.
+        """
+        self._at = None
+        self._consumer.unassign()
 
     def close(self) -> None:
         """Ends the consumer."""
@@ -101,6 +115,7 @@ class Fetcher:
                 return
         self._at = None
         self._consumer.assign([TopicPartition(block.topic, block.partition, block.first_offset)])
+        self._at = (block.topic, block.partition, block.first_offset)
 
     def _explain(self, block: Block, found: int) -> None:
         where = TopicPartition(block.topic, block.partition)

@@ -13,14 +13,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import StreamingQueryException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from loader import journal_source
 from loader.plan import LOADED, PARKED, settled
-from loader.task import OUTCOMES, load
+from loader.task import attempt
 from relay import failpoints
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
@@ -35,6 +37,16 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 _LONGEST_PAUSE = 10.0
+_IDLE_SECONDS = 5.0
+_STARTS = 10
+_SLOW = "Python worker failed to connect back."
+"""Spark's words when the data source's process has not started within ten seconds, which are
+fixed; a machine busy with other things passes."""
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_AT_WORK = (f"{_STREAMING}.runtime.ProcessingTimeExecutor",)
+"""Warns of every batch longer than the trigger's interval, which is a least pause here."""
+_AT_THE_END = ("org.apache.spark.scheduler.DAGScheduler", "org.apache.hadoop.util.Shell")
+"""Warn that no job was to be cancelled, and of the interrupt that ends the query."""
 T = TypeVar("T")
 
 
@@ -48,11 +60,9 @@ def session(settings: Settings, master: str | None) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ[failpoints.DRIVER] = str(os.getpid())
     where = master or settings.loader.master
-    if where.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
-    builder = SparkSession.builder.master(where)
     options = {
         "spark.app.name": f"block-relay loader of {settings.app}",
+        "spark.master": where,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
@@ -61,13 +71,30 @@ def session(settings: Settings, master: str | None) -> SparkSession:
         # failed task is tried is left at Spark's default for the same reason.
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",  # keeps consumer and HTTP client
+        "spark.python.daemon.module": "loader.task",  # whose workers end without a word
         "spark.sql.shuffle.partitions": "1",  # nothing is shuffled
         "spark.sql.adaptive.enabled": "false",  # else every start warns that streams cannot
         "spark.sql.streaming.numRecentProgressUpdates": "1",
     }
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
+        # No row passes through this JVM: compiling further costs more than all its work.
+        options["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = SparkConf().setAll(list(options.items()))
+    # A signal to the whole group is for this process to act upon; the JVM ends with it.
+    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
+    spark = SparkSession.builder.getOrCreate()
+    _hush(spark, *_AT_WORK)
+    return spark
+
+
+def _hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
+    """From now on these log nothing below `level`."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
+    log4j = jvm.org.apache.logging.log4j
+    for logger in loggers:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
 
 
 class Job:
@@ -100,35 +127,51 @@ class Job:
         spark.dataSource.register(journal_source.source(start))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}
-        query = (
-            spark.readStream.format("journal")
-            .load()
-            .writeStream.foreachBatch(self._on_batch)
-            .option("checkpointLocation", checkpoint)
-            .trigger(**trigger)
-            .start()
-        )
-        self._await(query)
+        blocks = spark.readStream.format("journal").load().writeStream.foreachBatch(self._on_batch)
+        stream = blocks.option("checkpointLocation", checkpoint).trigger(**trigger)
+        for left in reversed(range(_STARTS)):
+            try:
+                self._await(spark, stream.start())
+            except StreamingQueryException as error:
+                if _SLOW not in str(error) or not left:
+                    raise
+                self._say(f"{_SLOW} Starting again.")
+            else:
+                return
 
-    def _await(self, query: StreamingQuery) -> None:
+    def _await(self, spark: SparkSession, query: StreamingQuery) -> None:
         try:
             while not self._stopping.is_set():
                 if query.awaitTermination(0.2):  # type: ignore[arg-type] # seconds, as a float
                     return
-            with self._busy:  # a batch under way ends at its next pause
-                query.stop()
+            self._end(spark, query)
         except Exception:
+            if self._stopping.is_set():
+                return  # all that counts is in the ledger
             if self.error is not None:
                 raise self.error from None
-            if not self._stopping.is_set():
-                raise
+            raise
+
+    def _end(self, spark: SparkSession, query: StreamingQuery) -> None:
+        """Between two batches, where Spark interrupts nothing; a batch ends at its next pause."""
+        patience = time.monotonic() + _IDLE_SECONDS
+        while query.isActive and query.status["isTriggerActive"]:
+            if time.monotonic() > patience and not self._busy.locked():
+                break  # the journal's broker is away
+            time.sleep(0.005)
+        _hush(spark, *_AT_THE_END)
+        with self._busy:
+            query.stop()
 
     def _on_batch(self, frame: DataFrame, _number: int) -> None:
         with self._busy:
             try:
                 self._settle(frame)
+            except Stopped:
+                _hush(frame.sparkSession, _STREAMING, level="OFF")  # would report just this
+                raise
             except Exception as error:
-                self.error = None if isinstance(error, Stopped) else error
+                self.error = error
                 raise
 
     def _settle(self, frame: DataFrame) -> None:
@@ -142,7 +185,9 @@ class Job:
             if self._stopping.is_set():
                 raise Stopped
             reasons: set[str] = set()
-            for block, outcome, n, reason in self._attempt(frame.sparkSession, open_):
+            for block, outcome, n, reason in attempt(
+                frame.sparkSession, self._settings, open_.values()
+            ):
                 if outcome == "retry":
                     reasons.add(reason)
                     continue
@@ -163,14 +208,6 @@ class Job:
         """Those that the ledger does not call loaded or parked: a lost checkpoint is cheap."""
         known = self._retried(lambda: self._ledger.entries(blocks))
         return [block for block in blocks if settled(known.get(block.id, ())) is None]
-
-    def _attempt(
-        self, spark: SparkSession, open_: dict[str, Block]
-    ) -> list[tuple[str, str, int, str]]:
-        values = [(bytearray(block.SerializeToString()),) for block in open_.values()]
-        frame = spark.createDataFrame(values, "block binary")
-        done = frame.mapInArrow(partial(load, self._settings), OUTCOMES).collect()
-        return [(row.block, row.outcome, row.rows, row.reason) for row in done]
 
     def _retried(self, call: Callable[[], T]) -> T:
         """Calls until ClickHouse answers."""

@@ -17,12 +17,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from relay import kafka_settings, names
 from relay.errors import ContractBroken, Unavailable
+from relay.failures import answered
+from relay.reader import PartitionReader
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -68,10 +70,10 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: dict[int, int] | None = None  # with availableNow
 
     @functools.cached_property
-    def _consumer(self) -> Consumer:
+    def _consumer(self) -> PartitionReader:
         config = kafka_settings.reader(self._start.settings.kafka)
         # The end of a partition is an event, at the last stable offset.
-        return Consumer(config | {"enable.partition.eof": True, "error_cb": _say})
+        return PartitionReader(config | {"enable.partition.eof": True, "error_cb": _say})
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends copies to its workers; each makes a consumer of its own."""
@@ -197,7 +199,8 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
             KafkaError._TRANSPORT,  # noqa: SLF001
         ):
-            raise Unavailable(f"{self._topic}[{partition}]: {error.str()}", "Look after the topic.")
+            grant = f"grant Read on topic {self._topic} to the user of kafka.client"
+            raise answered(f"read {self._topic}[{partition}]", error, grant)
 
     def _partitions(self) -> list[int]:
         metadata = self._consumer.list_topics(self._topic, timeout=_ANSWER_SECONDS)

@@ -43,12 +43,12 @@ COLUMNS: Mapping[str, str] = {
     "at": "DateTime64(3) DEFAULT now64(3)",
 }
 
+_RANK = "(attempt, state != 'prepared', claim)"
+_NOW = f"(argMax(claim, {_RANK}), argMax(state, {_RANK}) = 'parked', countIf(state = 'loaded'))"
+_HELD = "({claim:String}, 0, 0)"
 HOLDS = (
-    "(SELECT (argMax(claim, (attempt, state != 'prepared', claim)),"
-    " argMax(state, (attempt, state != 'prepared', claim)) = 'parked',"
-    " countIf(state = 'loaded')) FROM {ledger}"
-    " WHERE app = {{app:String}} AND table = {{table:String}} AND block = {{block:String}})"
-    " = ({{claim:String}}, 0, 0)"
+    f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
+    f"AND block = {{block:String}}) = {_HELD}"
 )
 """loader.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
 
@@ -74,7 +74,7 @@ class Ledger:
         self.client = client
         self.app = app
         self.name = f"{quoted(database)}.ledger"
-        self.holds = HOLDS.format(ledger=self.name)
+        self.holds = HOLDS.replace("LEDGER", self.name)
 
     def ensure(self, database: str) -> None:
         """Makes database and table where they are not there.
@@ -141,18 +141,26 @@ class Ledger:
             for row in rows
         )
 
-    def mark(self, block: Block, claim: str, attempt: int, check: str, bound: int) -> None:
-        """Appends a loaded row, if the claim holds and `check` (SQL, may use `bound`) does."""
-        database, name = names.split_table(block.table)
+    def mark(self, blocks: Sequence[Block], claim: str, check: str = "1", bound: int = 0) -> None:
+        """Appends a loaded row for each block whose claim holds and for which `check` is true.
+
+        Args:
+            blocks: all of one table, all under this claim.
+            claim: written before for each of them.
+            check: SQL about `block` and `found_rows`, the block's; may use `bound` and the
+                table's `database` and `name`.
+            bound: a part counter.
+        """
+        database, name = names.split_table(blocks[0].table)
         self._tell(
-            f"INSERT INTO {self.name} (app, table, block, state, attempt, claim, rows) "
-            "SELECT {app:String}, {table:String}, {block:String}, 'loaded', {attempt:Int64}, "
-            f"{{claim:String}}, {{rows:UInt64}} WHERE {self.holds} AND ({check})",
-            table=block.table,
-            block=block.id,
+            f"INSERT INTO {self.name} (app, table, block, state, attempt, claim, rows) "  # noqa: S608 - names are quoted, values bound
+            f"SELECT app, table, block, 'loaded', max(attempt), {{claim:String}}, "
+            f"argMax(rows, {_RANK}) AS found_rows FROM {self.name} WHERE app = {{app:String}} "
+            "AND table = {table:String} AND block IN {blocks:Array(String)} "
+            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD} AND ({check})",
+            table=blocks[0].table,
+            blocks=[block.id for block in blocks],
             claim=claim,
-            attempt=attempt,
-            rows=block.rows,
             bound=bound,
             database=database,
             name=name,

@@ -6,8 +6,9 @@ import pickle
 
 import pytest
 
-from loader.cli import _topic_id
+from loader.cli import _start, _topic_id
 from loader.journal_source import JournalReader, Row, Start
+from loader.ledger import Ledger
 from relay import names
 from relay.errors import ContractBroken
 from relay.records_pb2 import Block
@@ -86,15 +87,28 @@ def test_starts_at_the_later_of_checkpoint_and_ledger(journal: Journal) -> None:
 
 def test_a_journal_made_anew_is_a_broken_contract(journal: Journal) -> None:
     """Offsets of another journal, or beyond this one, are never taken for this one's."""
-    journal.seal(TABLE, batch(0, 1))
+    for i in range(3):
+        journal.seal(TABLE, batch(i, 1))
     source = reader(journal)
+    before_last = source.initialOffset() | {"0": 4}
     with pytest.raises(ContractBroken, match="made anew"):
-        source.read({"journal": "another", "0": 0})
+        drain(source, before_last | {"journal": "another"})
     source.prepareForTriggerAvailableNow()
     beyond = source.initialOffset() | {"0": 99}
     source._until = {0: 1_000}
     with pytest.raises(ContractBroken, match="stands at 99"):
         source.read(beyond)
+
+
+def test_positions_of_another_journal_are_a_broken_contract(
+    journal: Journal, ledger: Ledger
+) -> None:
+    """Those of the ledger neither: the blocks before them would never be loaded."""
+    for i in range(3):
+        journal.seal(TABLE, batch(i, 1))
+    ledger.save_positions("another", {0: 4})
+    with pytest.raises(ContractBroken, match="made anew"):
+        _start(journal.settings(), ledger)
 
 
 def test_a_copy_brings_no_consumer(journal: Journal) -> None:

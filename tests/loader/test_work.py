@@ -236,12 +236,18 @@ def test_permanent_reasons_park_one_block_and_stop_nothing(
     (homeless,) = journal.seal(f"{database}.missing", batch(0, 10))
     (damaged,) = journal.seal(good, batch(100, 10))
     damaged.crc32c ^= 1
-    done = {o.block: o for o in worker.load([wrong, homeless, damaged, fine])}
+    (short,) = journal.seal(good, batch(200, 10))
+    short.rows += 1
+    bad = [wrong, homeless, damaged, short]
+    done = {o.block: o for o in worker.load([*bad, fine])}
     assert done[fine.id].outcome == "loaded"
+    assert copies(client, good) == (10, 10), "rows of a damaged block were inserted"
+    assert copies(client, unfit) == (0, 0), "values were changed until they fit"
+    assert {done[b.id].outcome for b in bad} == {"parked"}
     assert "name 0" in done[wrong.id].reason
     assert "no table" in done[homeless.id].reason
     assert "CRC-32C" in done[damaged.id].reason
-    assert {done[b.id].outcome for b in (wrong, homeless, damaged)} == {"parked"}
+    assert "10 rows in the chunks" in done[short.id].reason
     make(client, homeless.table, stamped=True)
     assert list(resolve(journal.settings(), ledger, [homeless.id], "retry")) == [
         (homeless.id, "loaded", "")

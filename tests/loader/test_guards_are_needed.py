@@ -1,0 +1,181 @@
+"""Negative controls: each scenario of the loader goes red when its guard is taken away.
+
+Beside them stand those that need no scenario of their own: without the ledger, and without the
+INSERT's condition (test_work), and every guard of the plan (test_plan).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from loader import cli, clickhouse, fetch, insert
+from loader.journal_source import JOURNAL, JournalReader
+from loader.ledger import Ledger
+from loader.tables import Tables
+from relay import chunks
+from tests.loader import test_journal_source, test_work
+from tests.loader.blocks import Journal
+from tests.loader.test_work import copies, make
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from clickhouse_connect.driver.client import Client
+
+    from loader.plan import Facts
+    from relay.records_pb2 import Block
+
+Patch = pytest.MonkeyPatch
+
+
+def chunks_are_checked(patch: Patch) -> None:
+    """What is read from Kafka is taken for the block that the journal names."""
+
+    def unchecked(_: Block, values: list[bytes]) -> pa.RecordBatch:
+        return chunks.decode(values)
+
+    patch.setattr(fetch, "check", unchecked)
+
+
+def accurate_cast(patch: Patch) -> None:
+    """A column that has another type by now takes what ClickHouse makes of the values."""
+    patch.setattr(insert, "_strictly", lambda value, _, __: value)
+
+
+def permanent_errors(patch: Patch) -> None:
+    """Every error of an INSERT may pass by itself."""
+    patch.setattr(insert, "is_permanent", lambda _: False)
+
+
+def transient_errors(patch: Patch) -> None:
+    """No error of an INSERT passes by itself."""
+    patch.setattr(clickhouse, "TRANSIENT", frozenset())
+
+
+def token(patch: Patch) -> None:
+    """INSERTs carry no deduplication token."""
+    settings = insert.settings
+
+    def without(block: Block) -> dict[str, object]:
+        given = settings(block)
+        return {key: given[key] for key in given if key != "insert_deduplication_token"}
+
+    patch.setattr(insert, "settings", without)
+
+
+def window(patch: Patch) -> None:
+    """A block is taken to be inside its deduplication window, however much came since."""
+    facts = Tables.facts
+
+    def sure(*arguments: Any) -> Facts:
+        return dataclasses.replace(facts(*arguments), margin=10**6)
+
+    patch.setattr(Tables, "facts", sure)
+
+
+class Control(NamedTuple):
+    """A scenario without its guard, and where in the scenario's own words the anomaly shows."""
+
+    guard: Callable[[Patch], None]
+    scenario: Callable[..., None]
+    anomaly: str
+    arguments: dict[str, object] = {}  # noqa: RUF012 - of a tuple
+
+
+OUTSIDE_THE_WINDOW = Control(
+    window,
+    test_work.test_without_block_column_outside_the_window_is_parked,
+    'done.outcome == "parked"',
+)
+CONTROLS = [
+    Control(
+        chunks_are_checked,
+        test_work.test_permanent_reasons_park_one_block_and_stop_nothing,
+        "rows of a damaged block were inserted",
+    ),
+    Control(
+        accurate_cast,
+        test_work.test_permanent_reasons_park_one_block_and_stop_nothing,
+        "values were changed until they fit",
+    ),
+    Control(
+        permanent_errors,
+        test_work.test_permanent_reasons_park_one_block_and_stop_nothing,
+        '== {"parked"}',
+    ),
+    Control(transient_errors, test_work.test_too_many_parts_is_waited_out, '("retry", True)'),
+    Control(
+        token,
+        test_work.test_without_block_column_inside_the_window,
+        "== (1000, 1000)",
+        {"point": "after_insert"},
+    ),
+]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.guard.__name__)
+def test_a_scenario_fails_without_its_guard(
+    request: pytest.FixtureRequest, monkeypatch: Patch, control: Control
+) -> None:
+    """The same scenario, run by a loader that lacks the guard, finds the anomaly."""
+    given = dict(control.arguments)
+    for name in inspect.signature(control.scenario).parameters.keys() - given.keys():
+        given[name] = stamped(request) if name == "table" else request.getfixturevalue(name)
+    control.guard(monkeypatch)
+
+    with pytest.raises(AssertionError) as found:
+        control.scenario(**given)
+
+    where = str(found.traceback[-1].statement) + str(found.value)
+    assert control.anomaly in where, f"red for another reason: {where}"
+
+
+def stamped(request: pytest.FixtureRequest) -> str:
+    """As the fixture `table` of the scenarios."""
+    client: Client = request.getfixturevalue("client")
+    return make(client, f"{request.getfixturevalue('database')}.stamped", stamped=True)
+
+
+def test_outside_the_window_the_rows_double(
+    request: pytest.FixtureRequest, monkeypatch: Patch, client: Client, database: str
+) -> None:
+    """What the scenario of the window would let pass, seen in the table."""
+    test_a_scenario_fails_without_its_guard(request, monkeypatch, OUTSIDE_THE_WINDOW)
+    assert copies(client, f"{database}.bare") == (2000, 1000)
+
+
+def test_a_checkpoint_of_another_journal_skips_blocks(journal: Journal, monkeypatch: Patch) -> None:
+    """Believed, it hides the blocks before it."""
+    positions = JournalReader._positions
+
+    def believing(self: JournalReader, start: dict[str, Any]) -> dict[int, int]:
+        return positions(self, start | {JOURNAL: self._start.journal})
+
+    monkeypatch.setattr(JournalReader, "_positions", believing)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_journal_source.test_a_journal_made_anew_is_a_broken_contract(journal)
+
+    source = test_journal_source.reader(journal)
+    batches, _ = test_journal_source.drain(source, {JOURNAL: "another", "0": 4})
+    assert batches == [[2]], "of the blocks 0, 1 and 2"
+
+
+def test_positions_of_another_journal_skip_blocks(
+    journal: Journal, ledger: Ledger, monkeypatch: Patch
+) -> None:
+    """Believed, they hide the blocks before them."""
+    here = cli._topic_id(journal.settings(), f"{journal.app}.journal")
+    positions = Ledger.positions
+    monkeypatch.setattr(
+        Ledger, "positions", lambda self: {(here, p): o for (_, p), o in positions(self).items()}
+    )
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_journal_source.test_positions_of_another_journal_are_a_broken_contract(journal, ledger)
+
+    source = JournalReader(cli._start(journal.settings(), ledger))
+    batches, _ = test_journal_source.drain(source, source.initialOffset())
+    assert batches == [[2]], "of the blocks 0, 1 and 2"
