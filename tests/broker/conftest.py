@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.broker.pipeline import Pipeline
+from tests.broker.proxied_pipeline import ProxiedPipeline
+from tests.chaos.proxied import Proxied, proxied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,3 +30,37 @@ def pipeline(
     made.create_source()
     yield made
     made.stop_all()
+
+
+@pytest.fixture(scope="session")
+def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """A broker of its own that relays reach through a proxy alone."""
+    with proxied(tmp_path_factory.mktemp("proxied")) as made:
+        yield made
+
+
+@pytest.fixture
+def proxied_pipeline(
+    behind_proxy: Proxied,
+    clickhouse_url: str,
+    app: str,
+    client: Client,
+    database: str,
+    tmp_path: Path,
+) -> Iterator[ProxiedPipeline]:
+    """As `pipeline`, with relays that reach the broker through `pipeline.proxy`."""
+    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
+    made = ProxiedPipeline(
+        behind_proxy.stack.bootstrap,
+        clickhouse_url,
+        app,
+        database,
+        tmp_path,
+        patience_seconds=80.0,  # timeouts are part of the scenarios
+        proxy=behind_proxy.proxies[0],
+    )
+    made.create_source()
+    yield made
+    made.stop_all()
+    behind_proxy.heal()
+    print(made.logs())  # seen where the test failed

@@ -3,6 +3,7 @@ independent reading of what they made visible."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,17 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import chunks
-from relay.records_pb2 import Commit
+from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PARTITIONS = 2
 WAIT_SECONDS = 60.0
+VISIBLE_SECONDS = 10.0
 
 
 @dataclass
@@ -40,6 +43,8 @@ class Pipeline:
     without: str = ""
     """The guard that relays run without (tests.broker.unguarded)."""
     patience_seconds: float = 40.0
+    end_seconds: float = 60.0
+    """How long a scenario waits for the end of a process; in a control, perhaps in vain."""
 
     @property
     def table(self) -> str:
@@ -93,7 +98,11 @@ checkpoint = "{self.directory}/checkpoint"
         return path
 
     def start(
-        self, member: str, config: Path | None = None, failpoint: str = ""
+        self,
+        member: str,
+        config: Path | None = None,
+        failpoint: str = "",
+        arguments: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
         """A relay process; its log is `log(process)`."""
         path = self.directory / f"{member}-{len(self.processes)}.log"
@@ -103,7 +112,7 @@ checkpoint = "{self.directory}/checkpoint"
         command = [*program, "run", config or self.config()]
         with path.open("wb") as output:
             process = subprocess.Popen(
-                [*command, "--member", member],
+                [*command, "--member", member, *arguments],
                 stderr=output,
                 stdout=output,
                 env={
@@ -120,7 +129,7 @@ checkpoint = "{self.directory}/checkpoint"
         path: Path = process.log  # type: ignore[attr-defined]
         return path.read_text(encoding="utf-8")
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float | None = None) -> None:
         """Wait for a condition; fail at once where a relay ended with an error of its own."""
 
         def holds() -> bool:
@@ -128,14 +137,18 @@ checkpoint = "{self.directory}/checkpoint"
                 assert process.poll() not in {1, 2, 70}, self.log(process)
             return condition()
 
-        wait_until(holds, what, self.patience_seconds)
+        wait_until(holds, what, seconds or self.patience_seconds)
 
     def stop_all(self) -> None:
         for process in self.processes:
             if process.poll() is None:
+                members = psutil.Process(process.pid).children(recursive=True)
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait(30)
+                for member in members:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        member.kill()
 
     def send(self, ids: Sequence[int], partition: int = 0, *, per_message: int = 1) -> None:
         """Rows with these ids, committed to the source."""
@@ -164,30 +177,43 @@ checkpoint = "{self.directory}/checkpoint"
     def rows(self) -> Counter[int]:
         """Ids of all rows in all blocks that the journal names, each block checked."""
         found: Counter[int] = Counter()
-        read: dict[str, dict[int, list[Any]]] = {}
-        for commits in self.journal().values():
-            for commit in commits:
-                for block in commit.blocks:
-                    topic = read.setdefault(block.topic, {}) or read[block.topic]
-                    if not topic:
-                        topic.update(self.read(block.topic, PARTITIONS))
-                    values = [
-                        value
-                        for offset, value, _ in topic[block.partition]
-                        if block.first_offset <= offset < block.next_offset
-                    ]
-                    assert len(values) == block.chunks
-                    assert chunks.crc32c(values) == block.crc32c
-                    batch = chunks.decode(values)
-                    assert batch.num_rows == block.rows
-                    found.update(batch.column("id").to_pylist())
+        topics: dict[str, dict[int, list[Any]]] = {}
+        for block in (b for commits in self.journal().values() for c in commits for b in c.blocks):
+            values = self.chunks_of(block, topics)
+            assert len(values) == block.chunks
+            assert chunks.crc32c(values) == block.crc32c
+            batch = chunks.decode(values)
+            assert batch.num_rows == block.rows
+            found.update(batch.column("id").to_pylist())
         return found
+
+    def chunks_of(self, block: Block, topics: dict[str, dict[int, list[Any]]]) -> list[bytes]:
+        """The block's chunks; `topics` holds what was read before, and is read on if need be.
+
+        A commit becomes visible partition by partition, the journal's perhaps first.
+        """
+        if block.topic not in topics:
+            topics[block.topic] = self.read(block.topic, PARTITIONS)
+        values: list[bytes] = []
+
+        def complete() -> bool:
+            values[:] = [
+                value
+                for offset, value, _ in topics[block.topic][block.partition]
+                if block.first_offset <= offset < block.next_offset
+            ]
+            if len(values) < block.chunks:
+                topics[block.topic] = self.read(block.topic, PARTITIONS)
+            return len(values) >= block.chunks
+
+        wait_until(complete, f"all chunks of {block.id}", VISIBLE_SECONDS)
+        return values
 
     def dead(self) -> list[tuple[bytes | None, dict[str, str]]]:
         """Value and headers of all visible dead letters."""
         records = self.read(f"{self.app}.dead", PARTITIONS)
         return [
-            (value, {k: v.decode() for k, v in headers})
+            (value, {k: (v or b"").decode(errors="replace") for k, v in headers})
             for of_partition in records.values()
             for _, value, headers in of_partition
         ]
@@ -240,12 +266,17 @@ checkpoint = "{self.directory}/checkpoint"
                     assert record.count == counted
                     counted = 0
 
+    def committed(self) -> list[TopicPartition]:
+        """The group's offsets, with metadata, by partition."""
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app}.relay"})
+        places = [TopicPartition(self.source, p) for p in range(PARTITIONS)]
+        found = reader.committed(places, timeout=30)
+        reader.close()
+        return found
+
     def floor(self, partition: int) -> int:
         """The committed floor; unlike a read_committed reader, no open transaction hides it."""
-        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app}.relay"})
-        place = reader.committed([TopicPartition(self.source, partition)], timeout=30)[0]
-        reader.close()
-        return place.offset
+        return self.committed()[partition].offset
 
     def has_blocks_of(self, member: str) -> bool:
         """Whether a visible journal record with blocks was written by this member."""
@@ -253,12 +284,9 @@ checkpoint = "{self.directory}/checkpoint"
 
     def committed_is_journal_head(self) -> None:
         """The group's floor and the last visible journal record say the same."""
-        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app}.relay"})
-        places = [TopicPartition(self.source, p) for p in range(PARTITIONS)]
-        for place in reader.committed(places, timeout=30):
+        for place in self.committed():
             records = self.journal()[place.partition]
             assert place.offset == (records[-1].floor if records else -1001)
-        reader.close()
 
     def exactly_once(self) -> None:
         """Every sent row is in exactly one block, and the records agree with each other."""

@@ -17,7 +17,7 @@ def test_second_producer_under_one_transactional_id_fences_the_first(pipeline: P
     second = pipeline.start("a")
     pipeline.until(lambda: "assigned" in pipeline.log(second), "the second owns the partitions")
     pipeline.send(range(50, 100))
-    pipeline.until(lambda: first.poll() is not None, "the end of the first")
+    pipeline.until(lambda: first.poll() is not None, "the end of the first", pipeline.end_seconds)
 
     assert first.returncode == 7, pipeline.log(first)
     assert "one process per relay.member" in pipeline.log(first)

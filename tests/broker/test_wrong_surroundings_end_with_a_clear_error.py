@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.broker.pipeline import PARTITIONS, wait_until
@@ -16,10 +15,19 @@ if TYPE_CHECKING:
 
     from tests.broker.pipeline import Pipeline
 
+NEVER = -1001
+"""The floor of a partition whose group has no offset."""
+
 
 def ended(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    """Status and log of a relay that ends by itself."""
-    wait_until(lambda: process.poll() is not None, "the end of the relay", 90)
+    """Status and log of a relay that ends by itself, and has not gone on before."""
+    before = pipeline.rows()
+    wait_until(
+        lambda: process.poll() is not None or pipeline.rows() != before,
+        "the end of the relay",
+        pipeline.end_seconds,
+    )
+    assert pipeline.rows() == before, "the relay read on"
     log = pipeline.log(process)
     assert "Traceback" not in log
     assert "next:" in log
@@ -27,25 +35,49 @@ def ended(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> tuple[int, st
 
 
 def ran_once(pipeline: Pipeline) -> None:
-    """A relay that committed some rows and stopped as asked."""
+    """A relay that committed ten rows of each partition and stopped as asked."""
     process = pipeline.start("a")
     pipeline.send(range(10))
     pipeline.send(range(10, 20), partition=1)
-    wait_until(lambda: sum(pipeline.rows().values()) == 20, "rows")
+    pipeline.until(lambda: sum(pipeline.rows().values()) == 20, "rows")
+    stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == 0
+
+
+def place_group(pipeline: Pipeline, places: list[TopicPartition]) -> None:
+    """What tools do to a group's offsets; sent in a transaction, no session is in the way."""
+    servers = {"bootstrap.servers": pipeline.bootstrap}
+    group = Consumer({**servers, "group.id": f"{pipeline.app}.relay"}).consumer_group_metadata()
+    tool = Producer({**servers, "transactional.id": f"{pipeline.app}.tool"})
+    tool.init_transactions(30)
+    tool.begin_transaction()
+    tool.send_offsets_to_transaction(places, group, 30)
+    tool.commit_transaction(30)
+    wait_until(
+        lambda: [p.offset for p in pipeline.committed()] == [p.offset for p in places], "the move"
+    )
 
 
 def test_sigterm_leaves_within_seconds_with_status_0(pipeline: Pipeline) -> None:
     """What is buffered is sealed first: floor = position."""
-    process = pipeline.start("a")
+    config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 300.0 }}')
+    process = pipeline.start("a", config)
     pipeline.send(range(10))
-    wait_until(lambda: sum(pipeline.rows().values()) == 10, "rows")
-    begun = time.monotonic()
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    pipeline.produce(producer, b"no table", 0, [])
+    assert producer.flush(30) == 0
+    # Its dead letter is committed, so what came before it in the partition is buffered.
+    pipeline.until(lambda: len(pipeline.dead()) == 1, "the dead letter")
+    assert not pipeline.rows()
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(15) == 0
-    assert time.monotonic() - begun < 10
+    assert pipeline.rows() == pipeline.sent, "what was buffered is not sealed"
+    assert pipeline.floor(0) == 11
     pipeline.exactly_once()
 
 
@@ -64,6 +96,23 @@ def test_a_source_topic_deleted_and_made_anew(pipeline: Pipeline) -> None:
     ran_once(pipeline)
     pipeline.delete_source()
     pipeline.create_source()
+    pipeline.send(range(100, 105))
+
+    status, log = ended(pipeline, pipeline.start("a"))
+
+    assert status == 6
+    assert "topic id changed from" in log
+
+
+def test_a_source_topic_made_anew_and_the_offsets_restored(pipeline: Pipeline) -> None:
+    """Status 6: the new topic's first messages would be taken for those that were read."""
+    ran_once(pipeline)
+    places = pipeline.committed()
+    pipeline.delete_source()
+    pipeline.create_source()
+    pipeline.send(range(100, 115))
+    pipeline.send(range(200, 215), partition=1)
+    place_group(pipeline, places)
 
     status, log = ended(pipeline, pipeline.start("a"))
 
@@ -74,33 +123,44 @@ def test_a_source_topic_deleted_and_made_anew(pipeline: Pipeline) -> None:
 def test_an_offset_moved_by_a_tool(pipeline: Pipeline) -> None:
     """Status 6: neither the offset nor the journal is believed alone."""
     ran_once(pipeline)
-    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    moved = [TopicPartition(pipeline.source, p, 3) for p in range(PARTITIONS)]
-    group = f"{pipeline.app}.relay"
-    request = ConsumerGroupTopicPartitions(group, moved)
+    place_group(pipeline, [TopicPartition(pipeline.source, p, 3) for p in range(PARTITIONS)])
 
-    def alter() -> bool:
-        """The broker refuses while the static member's session lasts."""
-        try:
-            answer = admin.alter_consumer_group_offsets([request])[group].result(30)
-        except KafkaException:
-            return False
-        return not any(place.error for place in answer.topic_partitions)
-
-    wait_until(alter, "the group is empty")
     status, log = ended(pipeline, pipeline.start("a"))
 
     assert status == 6
     assert "moved the group's offsets" in log
 
 
+def test_a_journal_that_was_deleted(pipeline: Pipeline) -> None:
+    """Status 6 at once: the record that the group's offset names is not coming any more."""
+    ran_once(pipeline)
+    journal = [TopicPartition(f"{pipeline.app}.journal", p, -1) for p in range(PARTITIONS)]
+    client = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    for future in client.delete_records(journal).values():
+        future.result(30)
+
+    process = pipeline.start("a")
+    wait_until(lambda: process.poll() is not None, "the end of the relay", pipeline.end_seconds)
+
+    assert process.returncode == 6
+    assert "where no record of this partition is" in pipeline.log(process)
+
+
 def test_a_first_start_that_nobody_decided(pipeline: Pipeline) -> None:
-    """Status 2, and the setting."""
+    """Status 2, and the setting; no floor is committed."""
+    pipeline.send(range(10))
     config = pipeline.config()
     text = config.read_text(encoding="utf-8").replace('start = "earliest"\n', "")
     config.write_text(text, encoding="utf-8")
 
-    status, log = ended(pipeline, pipeline.start("a", config))
+    process = pipeline.start("a", config)
+    wait_until(
+        lambda: process.poll() is not None or pipeline.floor(0) != NEVER,
+        "the end of the relay",
+        pipeline.end_seconds,
+    )
+    assert pipeline.floor(0) == NEVER, "the relay chose where to begin"
+    status, log = ended(pipeline, process)
 
     assert status == 2
     assert "source.start" in log
@@ -108,11 +168,12 @@ def test_a_first_start_that_nobody_decided(pipeline: Pipeline) -> None:
 
 def test_no_broker_at_the_address(pipeline: Pipeline) -> None:
     """Waits as long as it was told, saying so; then status 4."""
-    config = pipeline.config()
+    config = pipeline.config(wait_for_servers_seconds=1.0)
     text = config.read_text(encoding="utf-8").replace(pipeline.bootstrap, "127.0.0.1:1")
     config.write_text(text, encoding="utf-8")
 
     status, log = ended(pipeline, pipeline.start("a", config))
 
     assert status == 4
-    assert "waiting" in log
+    # After 0.1, 0.6 and 1.6 s at the earliest: the third try is the last.
+    assert 1 <= log.count("server is away, waiting") <= 2

@@ -5,14 +5,16 @@ python -m tests.broker.unguarded GUARD run CONFIG ...
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
 
-from relay import cli, kafka_settings, names, transactions
-from relay.core import step, takeover
+from relay import cli, evidence, kafka_settings, names, performer, run, transactions
+from relay.core import effects, state, step, takeover
+from tests.broker import unguarded_input, unguarded_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +99,79 @@ def one_transaction() -> None:
     transactions.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
 
 
+def epoch_bump() -> None:
+    """No lost request makes the producer suspect: it goes on under its epoch."""
+    evidence.Evidence.suspect = lambda *_: None  # type: ignore[method-assign]
+
+
+def abort_on_revoke() -> None:
+    """What was polled before the group gave a partition away is committed nevertheless."""
+    original = run.RelayState
+    off = state.Guards(abort_on_revoke=False)
+    run.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
+
+
+def metadata_at_begin() -> None:
+    """The group metadata is that of the moment in which offsets are sent."""
+    perform = performer.Performer._attempt
+
+    def late(self: performer.Performer, effect: Any) -> Any:
+        if isinstance(effect, effects.SendOffsets):
+            self._producer._group = self._source.consumer.consumer_group_metadata()
+        return perform(self, effect)
+
+    performer.Performer._attempt = late  # type: ignore[method-assign]
+
+
+def acked() -> None:
+    """Nobody counts whether each produced record was acknowledged."""
+    flush = transactions.TransactionalProducer.flush
+
+    def uncounted(self: transactions.TransactionalProducer) -> None:
+        try:
+            flush(self)
+        except transactions.TransactionFailed as failed:
+            if "delivery" not in failed.why and "never acknowledged" not in failed.why:
+                raise
+        self._unacknowledged, self._lost = 0, None
+
+    transactions.TransactionalProducer.flush = uncounted  # type: ignore[method-assign]
+
+
+def ledger() -> None:
+    """The loader asks no ledger: it inserts whatever the journal names, under its token."""
+    from loader import ledger as asked  # noqa: PLC0415 - relays do without the loader
+    from loader import plan  # noqa: PLC0415
+
+    asked.HOLDS = "1"
+    asked.Ledger.entries = lambda *_: {}  # type: ignore[assignment,method-assign]
+    plan.holds = lambda *_: True
+    plan._outcome = lambda _: plan.Done("loaded")
+
+
+def row_count() -> None:
+    """An interrupted block is inserted again without looking how much of it is there."""
+    from loader import plan, work  # noqa: PLC0415 - relays do without the loader
+
+    facts = work.Tables.facts
+
+    def blind(*arguments: Any) -> plan.Facts:
+        return dataclasses.replace(facts(*arguments), counted=0)
+
+    work.Tables.facts = blind  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
-    globals()[sys.argv.pop(1)]()
+    guard = sys.argv.pop(1)
+    for guards in (sys.modules[__name__], unguarded_input, unguarded_start):
+        if hasattr(guards, guard):
+            getattr(guards, guard)()
+            break
+    else:
+        sys.exit(f"no guard is called {guard}")
+    if sys.argv[1] == "tests.chaos.bareloader":
+        from tests.chaos import bareloader
+
+        sys.argv.pop(1)
+        sys.exit(bareloader.main())
     sys.exit(cli.main())

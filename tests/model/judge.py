@@ -27,7 +27,7 @@ def anomalies(kafka: Kafka, clickhouse: ClickHouse) -> list[str]:
     found: list[str] = []
     for partition in partitions(kafka):
         records = kafka.log((JOURNAL, partition)).decided()
-        found += _chain(partition, [record for _, record in records])
+        found += chain(partition, [record for _, record in records])
         found += _committed(partition, kafka.offsets.get(partition), records)
         found += _contents(kafka, partition, [record for _, record in records])
     return found + list(_doubled_rows(clickhouse))
@@ -58,7 +58,7 @@ def partitions(kafka: Kafka) -> list[int]:
     return sorted(p for topic, p in kafka.logs if topic == SOURCE)
 
 
-def _chain(partition: int, records: list[JournalRecord]) -> Iterator[str]:
+def chain(partition: int, records: list[JournalRecord]) -> Iterator[str]:
     """Floors and n connect; positions and floors go forward; counts meet at flush points."""
     floor, n, reference, counted = 0, 0, 0, 0
     marks: dict[str, int] = {}

@@ -1,0 +1,265 @@
+"""A relay that lacks a right says which one and ends; with it granted, it goes on exactly once."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from loader import cli as loader_cli
+from loader.fetch import Fetcher
+from loader.journal_source import JournalReader, Row, Start
+from relay import config as settings_file
+from relay import kafka_settings
+from relay.core.events import Failure
+from relay.errors import Refused
+from relay.failures import TransactionFailed
+from relay.records_pb2 import Block
+from relay.settings import Kafka, Settings
+from relay.transactions import TransactionalProducer
+from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
+from tests.broker.pipeline import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.broker.pipeline import Pipeline
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
+    with authorized(tmp_path_factory.mktemp("authorized")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bootstrap(server: Authorized) -> str:
+    """Instead of the session's broker: `pipeline` and its judge are super users on this one."""
+    return server.bootstrap
+
+
+def client(password: str = PASSWORD) -> dict[str, str]:
+    """kafka.client of the user."""
+    return {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "relay",
+        "sasl.password": password,
+    }
+
+
+def config(pipeline: Pipeline, server: Authorized, password: str = PASSWORD) -> Path:
+    """Of relays that come in as the user."""
+    settings = "\n".join(f'"{key}" = "{value}"' for key, value in client(password).items())
+    path = pipeline.config(f"[kafka.client]\n{settings}\n")
+    text = path.read_text(encoding="utf-8").replace(server.bootstrap, server.sasl)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def send_bad(pipeline: Pipeline) -> None:
+    """A message that can only become a dead letter."""
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    pipeline.produce(producer, b"no table", 1, [])
+    assert producer.flush(30) == 0
+
+
+def refused(pipeline: Pipeline, process: subprocess.Popen[bytes], *named: str) -> None:
+    """Ended by itself with status 5, one error and the next step, and tried nothing again."""
+    wait_until(lambda: process.poll() is not None, "the end of the relay", 90)
+    log = pipeline.log(process)
+    assert process.returncode == 5, log
+    said, _, step = log.rpartition("\n  next: ")
+    assert step.startswith(("grant", "mend")), log
+    for name in named:
+        assert name in said.rpartition("\nrelay: ")[2] + step, log
+    assert "Traceback" not in log
+    assert "replacing the producer" not in log
+    assert log.count("\n") < 40, log
+
+
+def stopped(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_the_listed_rights_are_enough(pipeline: Pipeline, server: Authorized) -> None:
+    """To create topics, form blocks, write dead letters and start again; then without Create."""
+    wanted = rights(pipeline.app)
+    server.grant(wanted.values())
+    pipeline.send(range(50))
+    send_bad(pipeline)
+    first = pipeline.start("a", config(pipeline, server))
+    pipeline.exactly_once()
+    pipeline.until(lambda: len(pipeline.dead()) == 1, "the dead letter")
+    stopped(first)
+
+    server.revoke(wanted["create"])
+    pipeline.send(range(50, 100), partition=1)
+    second = pipeline.start("a", config(pipeline, server))
+    pipeline.exactly_once()
+    stopped(second)
+
+
+# Right that is missing, what the message names.
+AT_START = {
+    "transactional id": ("init_transactions of", ".relay.a", "needs Write"),
+    "group": (".relay", "needs Read on the consumer group"),
+    "source": (".source", "grant Read"),
+    "read journal": (".journal", "may not Read", "grant Read and Write"),
+    "write journal": (".journal", "may not Write", "grant Read and Write"),
+    "dead letters": (".dead", "grant Write"),
+    "read schemas": (".schemas", "may not Read", "grant Read and Write"),
+    "write schemas": (".schemas", "may not Write", "grant Read and Write"),
+    "blocks": (".blocks.", "grant Write"),
+    "create": ("create topic", "grant Create"),
+}
+
+
+@pytest.mark.parametrize("missing", AT_START)
+def test_a_relay_without_a_right_does_not_start(
+    pipeline: Pipeline, server: Authorized, missing: str
+) -> None:
+    """Status 5, naming the right; no row, no dead letter, and no floor moved."""
+    wanted = rights(pipeline.app)
+    assert wanted.keys() == AT_START.keys()
+    server.grant([right for name, right in wanted.items() if name != missing])
+    pipeline.send(range(10))
+    send_bad(pipeline)
+
+    process = pipeline.start("a", config(pipeline, server))
+
+    refused(pipeline, process, pipeline.app, *AT_START[missing])
+    assert not pipeline.rows()
+    assert not pipeline.dead()
+    assert pipeline.floor(0) in {-1001, 0}
+    pipeline.committed_is_journal_head()
+
+
+# Right that is revoked while the relay runs, what the message names.
+MEANWHILE = {
+    "transactional id": ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs Write"),
+    "group": (".relay", "GROUP_AUTHORIZATION_FAILED", "needs Read"),
+    "source": (".source", "TOPIC_AUTHORIZATION_FAILED", "Read (source)"),
+    "blocks": (".blocks.", "TOPIC_AUTHORIZATION_FAILED", "needs Write"),
+}
+
+
+@pytest.mark.parametrize("taken", MEANWHILE)
+def test_a_right_revoked_while_it_runs(pipeline: Pipeline, server: Authorized, taken: str) -> None:
+    """Status 5, naming it; after the grant a restart goes on where the relay was."""
+    wanted = rights(pipeline.app)
+    server.grant(wanted.values())
+    process = pipeline.start("a", config(pipeline, server))
+    pipeline.send(range(20))
+    pipeline.exactly_once()
+
+    revoked: Right = wanted[taken]
+    server.revoke(revoked)
+    pipeline.send(range(20, 40))
+    refused(pipeline, process, *MEANWHILE[taken])
+    assert pipeline.rows().keys() <= pipeline.sent.keys()
+    assert max(pipeline.rows().values()) == 1
+
+    server.grant([revoked])
+    pipeline.start("a", config(pipeline, server))
+    pipeline.send(range(40, 60), partition=1)
+    pipeline.exactly_once()
+
+
+def test_a_wrong_password(pipeline: Pipeline, server: Authorized) -> None:
+    """Said at once, not taken for a broker that is away; and not what the password was."""
+    server.grant(rights(pipeline.app).values())
+
+    process = pipeline.start("a", config(pipeline, server, password="not this one"))
+
+    refused(pipeline, process, "_AUTHENTICATION", "mend user, password")
+    assert "not this one" not in pipeline.log(process)
+
+
+def test_a_password_that_became_wrong_ends_the_waiting_for_a_producer(
+    pipeline: Pipeline, server: Authorized
+) -> None:
+    """A producer that replaces another would otherwise wait for its brokers for ever."""
+    kafka = Kafka(bootstrap=server.sasl, client=client("not this one"))
+    producer_settings = {
+        **kafka_settings.plain_producer(kafka),
+        "transactional.id": f"{pipeline.app}.t",
+    }
+    producer = TransactionalProducer(producer_settings, 60.0, "group")
+
+    with pytest.raises(TransactionFailed, match="wrong user, password") as failed:
+        producer.replace()
+
+    assert failed.value.kind is Failure.REFUSED
+    producer.close()
+
+
+def loader_settings(pipeline: Pipeline, server: Authorized, password: str = PASSWORD) -> Settings:
+    return settings_file.load(config(pipeline, server, password))
+
+
+def journal_and_blocks(pipeline: Pipeline, *granted: AclOperation) -> list[Right]:
+    """Rights on all topics whose names begin with the app's."""
+    return [
+        Right(operation, ResourceType.TOPIC, f"{pipeline.app}.", prefixed=True)
+        for operation in granted
+    ]
+
+
+def test_the_loader_needs_only_read(pipeline: Pipeline, server: Authorized) -> None:
+    """On journal and block topics; no right on any group."""
+    pipeline.start("a")
+    pipeline.send(range(10))
+    pipeline.exactly_once()
+    server.grant(journal_and_blocks(pipeline, AclOperation.READ))
+    allowed = loader_settings(pipeline, server)
+
+    journal = loader_cli._topic_id(allowed, f"{pipeline.app}.journal")
+    rows = read_journal(allowed, journal)
+    blocks = [Block.FromString(block) for _, _, block in rows if block is not None]
+    fetcher = Fetcher(allowed.kafka)
+    assert sum(fetcher.fetch(block).num_rows for block in blocks) == 10
+    fetcher.close()
+
+
+def test_a_loader_that_may_not_read_says_so(pipeline: Pipeline, server: Authorized) -> None:
+    """With Describe alone the topics are there: neither empty nor away, but refused."""
+    pipeline.start("a")
+    pipeline.send(range(10))
+    pipeline.exactly_once()
+    server.grant(journal_and_blocks(pipeline, AclOperation.DESCRIBE))
+    lacking = loader_settings(pipeline, server)
+    block = next(b for commits in pipeline.journal().values() for c in commits for b in c.blocks)
+
+    with pytest.raises(Refused, match="may not Read"):
+        loader_cli._topic_id(lacking, f"{pipeline.app}.journal")
+    with pytest.raises(Refused, match=f"{pipeline.app}.journal.*TOPIC_AUTHORIZATION_FAILED"):
+        read_journal(lacking, "any")
+    fetcher = Fetcher(lacking.kafka)
+    with pytest.raises(Refused, match=f"{block.topic}.*TOPIC_AUTHORIZATION_FAILED"):
+        fetcher.fetch(block)
+    fetcher.close()
+
+
+def test_a_loader_with_a_wrong_password_says_so(pipeline: Pipeline, server: Authorized) -> None:
+    """By default it waits for brokers for ever; this is no broker that is away."""
+    denied = loader_settings(pipeline, server, password="not this one")
+
+    with pytest.raises(Refused, match="_AUTHENTICATION") as error:
+        loader_cli._topic_id(denied, f"{pipeline.app}.journal")
+
+    assert error.value.next_step.startswith("mend user, password")
+
+
+def read_journal(allowed: Settings, journal: str) -> list[Row]:
+    """What is sealed now, as Spark's process reads it."""
+    reader = JournalReader(Start(allowed, journal, {}))
+    reader.prepareForTriggerAvailableNow()
+    rows, _ = reader.read(reader.initialOffset())
+    return list(rows)

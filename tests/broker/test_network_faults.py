@@ -1,0 +1,106 @@
+"""A network between relay and broker that stalls, breaks or crawls: each row once, and on again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import KafkaError
+
+from tests.broker.pipeline import WAIT_SECONDS
+from tests.chaos.proxy_wire import Api, error_of_end_txn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.broker.proxied_pipeline import ProxiedPipeline
+
+SESSION, TRANSACTION = 6.0, 5.0
+"""Seconds; those of `Pipeline.config`."""
+PROMISED = SESSION + TRANSACTION + 15.0
+"""Progress again within this, on a machine that has nothing else to do."""
+ALLOWED = 3 * PROMISED
+"""What is asserted."""
+
+
+@pytest.fixture
+def report(record_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
+    """Notes how long progress took, and holds it against the bound."""
+
+    def note(fault: str, seconds: float) -> None:
+        record_property("progress_seconds", round(seconds, 1))
+        print(f"{fault}: progress after {seconds:.1f} s, promised {PROMISED:g} s")
+        assert seconds < ALLOWED
+
+    return note
+
+
+def test_one_member_cut_off_for_longer_than_its_session(
+    proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
+) -> None:
+    """Half-open inside a commit, and replaced: its EndTxn comes too late, it comes back itself."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    # Its client does not give the held request up before the coordinator does.
+    pipeline.supervise("a", pipeline.config('[kafka.client]\n"socket.timeout.ms" = 5000'))
+    pipeline.started()
+    late = proxy.hold(Api.END_TXN, pipeline.client("a"))
+    pipeline.send(range(100))
+    late.wait_until_held(WAIT_SECONDS)
+    proxy.half_open(True, pipeline.client("a"))
+    pipeline.supervise("b", pipeline.config())
+    pipeline.until(lambda: pipeline.floor(0) == 100, "the other member has the partition")
+    assert not pipeline.has_blocks_of("a"), "committed by nobody's request"
+    late.release()
+    assert error_of_end_txn(late.answer(WAIT_SECONDS)) == KafkaError.INVALID_PRODUCER_EPOCH
+
+    begun = time.monotonic()
+    proxy.half_open(False, pipeline.client("a"))
+    pipeline.send_until(lambda: pipeline.has_blocks_of("a"), "the member is back")
+    report("half-open", time.monotonic() - begun)
+    pipeline.exactly_once()
+
+
+def test_all_cut_off_for_longer_than_the_session(
+    proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
+) -> None:
+    """Every connection is closed at once, until the broker has ended the session."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    pipeline.supervise("a", pipeline.config())
+    pipeline.started()
+    proxy.refuse()
+    pipeline.send(range(100))
+    pipeline.until(lambda: pipeline.members() == 0, "the broker ends the session")
+    proxy.heal()
+
+    report("partition", pipeline.progress_seconds(range(100, 200)))
+    pipeline.exactly_once()
+
+
+def test_half_a_second_of_latency(
+    proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
+) -> None:
+    """A transaction takes seconds then; its timeout and the session are long enough for it."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    config = pipeline.config(session_timeout_seconds=40.0, transaction_timeout_seconds=30.0)
+    pipeline.supervise("a", config)
+    pipeline.progress_seconds(range(100))
+    proxy.delay(250)
+    report("500 ms latency", pipeline.progress_seconds(range(100, 200)))
+    proxy.heal()
+    pipeline.exactly_once()
+
+
+def test_random_cuts(
+    proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
+) -> None:
+    """Every hundredth message cuts its connection, somewhere inside it."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    pipeline.supervise("a", pipeline.config())
+    pipeline.started()
+    before = proxy.counts()["cut"]
+    proxy.lossy(0.01, seed=20)
+    pipeline.send_until(lambda: proxy.counts()["cut"] >= before + 5, "five cuts")
+    proxy.heal()
+    report("1 % cuts", pipeline.progress_seconds(range(100)))
+    pipeline.exactly_once()

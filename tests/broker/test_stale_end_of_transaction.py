@@ -1,0 +1,124 @@
+"""An EndTxn that was lost on the way and arrives inside a later transaction ends nothing.
+
+librdkafka repeats a lost EndTxn silently and keeps its producer epoch (librdkafka#5423), so
+that the copy still under way could end half of what the producer sends next.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from relay import config, evidence, kafka_settings, names
+from relay.transactions import TransactionalProducer, TransactionFailed
+from tests.chaos.proxy_wire import Api, error_of_end_txn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.broker.proxied_pipeline import ProxiedPipeline
+
+SECONDS = 40.0
+
+
+def patient(pipeline: ProxiedPipeline) -> Path:
+    """No timeout may end a transaction here, however slow the machine is."""
+    return pipeline.config(session_timeout_seconds=90.0, transaction_timeout_seconds=80.0)
+
+
+def stale_commit(pipeline: ProxiedPipeline) -> None:
+    """Held back, repeated by the client, released inside the next transaction: rejected."""
+    proxy = pipeline.proxy
+    process = pipeline.start("a", patient(pipeline))
+    pipeline.started()
+
+    stale = proxy.hold(Api.END_TXN, pipeline.client("a"))
+    pipeline.send(range(100))
+    stale.wait_until_held(SECONDS)
+    stale.cut_client()
+    pipeline.until(lambda: sum(pipeline.rows().values()) == 100, "the commit, sent again")
+
+    # Blocks and journal record of the next transaction are in; its offsets are not.
+    offsets = proxy.hold(Api.ADD_OFFSETS_TO_TXN, pipeline.client("a"))
+    pipeline.send(range(100, 200))
+    offsets.wait_until_held(SECONDS)
+    stale.release()
+    error = error_of_end_txn(stale.answer(SECONDS))
+    if error == KafkaError.NO_ERROR:
+        pipeline.until(lambda: sum(pipeline.rows().values()) == 200, "half a transaction")
+    pipeline.committed_is_journal_head()
+    assert error == KafkaError.INVALID_PRODUCER_EPOCH
+
+    offsets.release()
+    pipeline.exactly_once()
+    assert "replacing the producer" in pipeline.log(process)
+
+
+def test_stale_commit_cannot_end_a_later_transaction(proxied_pipeline: ProxiedPipeline) -> None:
+    """The relay took a new epoch before the next transaction: nothing of it shows early."""
+    stale_commit(proxied_pipeline)
+
+
+def test_without_a_new_epoch_the_stale_commit_tears(proxied_pipeline: ProxiedPipeline) -> None:
+    """Negative control: blocks and journal record are visible, the offsets are not committed."""
+    proxied_pipeline.without = "epoch_bump"
+
+    with pytest.raises(AssertionError) as found:
+        stale_commit(proxied_pipeline)
+
+    assert found.traceback[-1].name == "committed_is_journal_head"
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_stale_abort_cannot_take_what_came_later(
+    proxied_pipeline: ProxiedPipeline, monkeypatch: pytest.MonkeyPatch, *, guarded: bool
+) -> None:
+    """An abort sent twice loses acknowledged records of a committed transaction, unguarded."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    if not guarded:
+        monkeypatch.setattr(evidence.Evidence, "suspect", lambda *_: None)
+    settings = config.load(patient(pipeline), {"relay": {"member": "a"}})
+    topic = names.journal_topic(pipeline.app)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
+    member = Consumer({"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app})
+    producer = TransactionalProducer(kafka_settings.producer(settings), SECONDS, pipeline.app)
+
+    def put(partition: int, value: bytes) -> None:
+        producer.produce(TopicPartition(topic, partition), value, b"", [], lambda _: None)
+        producer.flush()
+
+    producer.replace()
+    producer.begin(member.consumer_group_metadata())
+    put(0, b"aborted")
+    stale = proxy.hold(Api.END_TXN, pipeline.client("a"))
+    with ThreadPoolExecutor(1) as pool:
+        aborting = pool.submit(producer.abort)
+        stale.wait_until_held(SECONDS)
+        stale.cut_client()
+    if guarded:
+        with pytest.raises(TransactionFailed, match="doubt"):
+            aborting.result()
+        producer.replace()
+    else:
+        aborting.result()
+    producer.begin(member.consumer_group_metadata())
+    put(0, b"first")
+    stale.release()
+    error = error_of_end_txn(stale.answer(SECONDS))
+    put(1, b"second")
+    producer.commit()
+
+    visible = {value for records in pipeline.read(topic, 2).values() for _, value, _ in records}
+    if guarded:
+        assert error == KafkaError.INVALID_PRODUCER_EPOCH
+        assert visible == {b"first", b"second"}
+    else:
+        assert error == KafkaError.NO_ERROR
+        assert visible == {b"second"}, "the control lost nothing"
+    producer.close()
+    member.close()

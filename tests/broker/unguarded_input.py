@@ -1,0 +1,119 @@
+"""Guards over what comes in the source topic, each taken away by the function of its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import ptars
+import pyarrow as pa
+
+from relay import catalogue, decode, envelope, intake, kinds, names, rowmessage, rowproto, topics
+from relay.performer import Performer
+
+if TYPE_CHECKING:
+    from relay.records_pb2 import TableSchema
+
+STRING = rowproto._FIELD.TYPE_STRING
+BYTES = rowproto._FIELD.TYPE_BYTES
+
+
+def header_once() -> None:
+    """Of several headers that name a table, the first one counts."""
+
+    def first(self: intake.TableHeaders, headers: intake.Headers) -> str:
+        found = [value for key, value in headers or () if key == names.TABLE_HEADER]
+        return self._parse(found[0]) if found else intake.NO_TABLE
+
+    intake.TableHeaders.table = first  # type: ignore[method-assign]
+
+
+def plain_names() -> None:
+    """A table may be called anything, and its name is pasted into the question to ClickHouse."""
+    names.is_table_name = bool  # type: ignore[assignment]
+    names.split_table = lambda table: table.partition(".")[::2]
+    query = catalogue.Catalogue._query
+
+    def pasted(self: catalogue.Catalogue, sql: str, parameters: dict[str, list[str]]) -> Any:
+        tables = ", ".join(f"'{table}'" for table in parameters["tables"])
+        where = f"concat(c.database, '.', c.table) IN ({tables})"
+        return query(self, sql.replace(catalogue._SOME, where), {})
+
+    catalogue.Catalogue._query = pasted  # type: ignore[method-assign]
+
+
+def explained_bytes() -> None:
+    """Nobody asks whether a message is made of its rows alone, and of at least one."""
+    envelope._all_explained = lambda *_: True
+
+
+def each_message_alone() -> None:
+    """The values of a buffer are joined, as protobuf allows, before any of them is looked at."""
+
+    def joined(values: pa.BinaryArray, framing: str) -> envelope.Opened:
+        assert framing == "batch"
+        whole = pa.array([b"".join(values.drop_null().to_pylist())], pa.binary())
+        rows = envelope.row_batch_handler().array_to_record_batch(whole).column(0).flatten()
+        counts = np.zeros(len(values), np.int64)
+        counts[-1] = len(rows)
+        return envelope.Opened(np.arange(len(values)), counts, rows, [])
+
+    decode.open_messages = joined  # type: ignore[attr-defined]
+
+
+def text_is_utf8() -> None:
+    """Strings are taken as they come."""
+    make = rowmessage.RowCodec.__init__
+
+    def unchecked(self: rowmessage.RowCodec, schema: TableSchema) -> None:
+        make(self, schema)
+        fields = [replace(field, name=f"f{field.number}") for field in self.row_fields]
+        file = rowproto.file_descriptor(fields, for_codec=True)
+        for field in file.message_type[0].field:
+            field.type = BYTES if field.type == STRING else field.type
+        descriptor = rowmessage._descriptor(file)
+        self._handler = Bytes(ptars.HandlerPool([descriptor.file]).get_for_message(descriptor))
+
+    rowmessage.RowCodec.__init__ = unchecked  # type: ignore[method-assign]
+
+
+class Bytes:
+    """A codec's handler whose strings are bytes for protobuf, and which calls them strings."""
+
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def array_to_record_batch(self, rows: pa.BinaryArray) -> pa.RecordBatch:
+        return viewed(self._handler.array_to_record_batch(rows), pa.binary(), pa.string())
+
+    def record_batch_to_array(self, batch: pa.RecordBatch) -> pa.BinaryArray:
+        return self._handler.record_batch_to_array(viewed(batch, pa.string(), pa.binary()))
+
+
+def viewed(batch: pa.RecordBatch, before: pa.DataType, after: pa.DataType) -> pa.RecordBatch:
+    """The batch with columns of one type under another name, not looked at."""
+    columns = [c.view(after) if c.type == before else c for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def ranges() -> None:
+    """Numbers become their column's type as C does it: 300 is 44 in Int8."""
+    block = kinds.Scalar.block
+
+    def wrapped(self: kinds.Scalar, array: Any, *, keep_nulls: bool) -> kinds.Narrowed:
+        if pa.types.is_integer(array.type) and pa.types.is_integer(self.arrow):
+            array = array.cast(self.arrow, safe=False).cast(array.type)
+        return block(self, array, keep_nulls=keep_nulls)
+
+    kinds.Scalar.block = wrapped  # type: ignore[method-assign]
+
+
+def dead_letters() -> None:
+    """What cannot become rows is passed over."""
+    Performer._produce_dead = lambda *_: None  # type: ignore[method-assign,assignment]
+
+
+def roomy_topics() -> None:
+    """Topics take messages as large as brokers do by themselves."""
+    topics.MAX_MESSAGE_BYTES = 1_048_588

@@ -1,0 +1,83 @@
+"""The loader without Spark: journal to ClickHouse through the product's own worker, in one
+process that starts in a second, for campaigns that kill it hundreds of times.
+
+python -m tests.chaos.bareloader CONFIG
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, TopicPartition
+
+from loader import clickhouse
+from loader.ledger import Ledger
+from loader.plan import settled
+from loader.work import Worker
+from relay import config, kafka_settings, names
+from relay.errors import RelayError, Unavailable
+from relay.records_pb2 import Block, Commit
+
+if TYPE_CHECKING:
+    from relay.settings import Settings
+
+AT_ONCE = 64
+_PAUSE_SECONDS = 0.2
+
+
+class Journal:
+    """Sealed blocks, from the beginning of the journal; what is known costs one question."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = names.journal_topic(settings.app)
+        self._reader = Consumer(kafka_settings.reader(settings.kafka))
+        known = self._reader.list_topics(self._topic, timeout=30).topics[self._topic]
+        if known.error is not None:
+            raise Unavailable(f"{self._topic}: {known.error}", "start a relay")
+        self._reader.assign([TopicPartition(self._topic, p, 0) for p in known.partitions])
+
+    def some(self) -> list[Block]:
+        messages = self._reader.consume(AT_ONCE, 0.1)
+        values = [m.value() for m in messages if m.error() is None]
+        return [block for value in values for block in Commit.FromString(value or b"").blocks]
+
+
+def run(settings: Settings) -> None:
+    """Until SIGTERM."""
+    client = clickhouse.connect(settings.clickhouse, 60)
+    ledger = Ledger(client, settings.loader.database, settings.app)
+    ledger.ensure(settings.loader.database)
+    journal, worker = Journal(settings), Worker(settings)
+    open_: list[Block] = []
+    while True:
+        open_ += journal.some()
+        if not open_:
+            continue
+        try:
+            known = ledger.entries(open_)
+            open_ = [b for b in open_ if settled(known.get(b.id, ())) is None]
+            outcomes = {o.block: o.outcome for o in worker.load(open_)}
+            open_ = [b for b in open_ if outcomes[b.id] == "retry"]
+        except Unavailable as error:
+            print(error.message, file=sys.stderr, flush=True)
+        if open_:
+            time.sleep(_PAUSE_SECONDS)
+
+
+def main() -> int:
+    """Ends with the product's exit statuses."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        run(config.load(Path(sys.argv[1])))
+    except RelayError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""What a campaign left behind, read by a client library and by decoders that the product does
+not use: kafka-python for the topics, ClickHouse's own Arrow for the tables.
+
+Receives the servers, gives facts for tests.chaos.judges. It judges nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import kafka
+import numpy as np
+import pyarrow as pa
+from kafka.admin import KafkaAdminClient
+from kafka.structs import TopicPartition
+
+from relay.records_pb2 import Commit
+from tests.chaos import rows
+from tests.chaos.rows import TABLES, Range, Rows
+from tests.chaos.servers import DATABASE, LEDGER, PARTITIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.chaos.servers import Servers
+    from tests.chaos.truth import Truth
+
+READ_SECONDS = 180.0
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A source message that a read_committed reader sees."""
+
+    partition: int
+    offset: int
+    rows: Range
+    meant: str
+
+
+@dataclass(slots=True)
+class Facts:
+    """All that the judges of a whole campaign go by."""
+
+    truth: Truth
+    source: list[Seen] = field(default_factory=list)
+    blocks: dict[tuple[int, int], Rows] = field(default_factory=dict)
+    tables: dict[int, Rows] = field(default_factory=dict)
+    dead: list[tuple[int, int, bytes]] = field(default_factory=list)
+    journal: dict[int, list[Commit]] = field(default_factory=dict)
+    parked: dict[int, int] = field(default_factory=dict)
+
+
+def visible(servers: Servers, topic: str) -> Iterator[Any]:
+    """Every record that a read_committed reader sees of a topic now, by partition, in order."""
+    reader = kafka.KafkaConsumer(
+        bootstrap_servers=servers.bootstrap.split(","),
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=50,
+        max_partition_fetch_bytes=8 << 20,
+        group_id=None,
+    )
+    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    try:
+        ends = reader.end_offsets(places)
+        for place in places:
+            reader.assign([place])
+            reader.seek(place, 0)
+            deadline = time.monotonic() + READ_SECONDS
+            while reader.position(place) < ends[place]:
+                assert time.monotonic() < deadline, f"{place} was not read up to {ends[place]}"
+                for records in reader.poll(timeout_ms=500, max_records=5000).values():
+                    yield from (record for record in records if record.offset < ends[place])
+    finally:
+        reader.close()
+
+
+def source(servers: Servers) -> list[Seen]:
+    """The source's visible messages."""
+    found = []
+    for record in visible(servers, servers.source):
+        ranges, meant = rows.parse_header(dict(record.headers)[rows.HEADER])
+        found.append(Seen(record.partition, record.offset, ranges, meant))
+    return found
+
+
+def blocks(servers: Servers) -> dict[tuple[int, int], Rows]:
+    """By table and partition, the rows of all visible chunks, in the block topic's order."""
+    admin = KafkaAdminClient(bootstrap_servers=servers.bootstrap.split(","))
+    topics = set(admin.list_topics())
+    admin.close()
+    found: dict[tuple[int, int], list[Rows]] = defaultdict(list)
+    for index, table in enumerate(TABLES):
+        topic = f"{servers.app}.blocks.{DATABASE}.{table.name}"
+        if topic in topics:
+            for record in visible(servers, topic):
+                found[index, record.partition].append(_rows(record.value))
+    return {place: rows.joined(parts) for place, parts in found.items()}
+
+
+def tables(servers: Servers) -> dict[int, Rows]:
+    """What ClickHouse holds."""
+    client = servers.clickhouse()
+    found = {}
+    for index, table in enumerate(TABLES):
+        sql = f"SELECT p, n, h, v FROM {DATABASE}.{table.name}"
+        found[index] = _rows(client.raw_query(sql, fmt="ArrowStream"))
+    client.close()
+    return found
+
+
+def count_rows(servers: Servers) -> int:
+    """Rows in all tables."""
+    client = servers.clickhouse()
+    total = sum(
+        int(client.query(f"SELECT count() FROM {DATABASE}.{t.name}").result_rows[0][0])
+        for t in TABLES
+    )
+    client.close()
+    return total
+
+
+def parked(servers: Servers) -> dict[int, int]:
+    """Rows of parked blocks, by table."""
+    client = servers.clickhouse()
+    found = client.query(
+        "SELECT table, sum(r) FROM (SELECT table, block, any(rows) AS r, "
+        "argMax(state, (state = 'loaded', attempt, state != 'prepared')) AS s "
+        f"FROM {LEDGER}.ledger "
+        "WHERE state != 'position' GROUP BY table, block) WHERE s = 'parked' GROUP BY table"
+    ).result_rows
+    client.close()
+    named = {f"{DATABASE}.{t.name}": i for i, t in enumerate(TABLES)}
+    return {named[table]: int(count) for table, count in found}
+
+
+def dead(servers: Servers) -> list[tuple[int, int, bytes]]:
+    """(source partition, source offset, value) of every visible dead letter."""
+    found = []
+    for record in visible(servers, f"{servers.app}.dead"):
+        headers = dict(record.headers)
+        place = int(headers["source_partition"]), int(headers["source_offset"])
+        found.append((*place, record.value))
+    return found
+
+
+def journal(servers: Servers) -> dict[int, list[Commit]]:
+    """Visible journal records, by partition."""
+    found: dict[int, list[Commit]] = {p: [] for p in range(PARTITIONS)}
+    for record in visible(servers, servers.journal):
+        found[record.partition].append(Commit.FromString(record.value))
+    return found
+
+
+def whole(servers: Servers, truth: Truth) -> Facts:
+    """All facts of a campaign that stands still."""
+    return Facts(
+        truth=truth,
+        source=source(servers),
+        blocks=blocks(servers),
+        tables=tables(servers),
+        dead=dead(servers),
+        journal=journal(servers),
+        parked=parked(servers),
+    )
+
+
+def _rows(stream: bytes) -> Rows:
+    table = pa.ipc.open_stream(io.BytesIO(stream)).read_all()
+
+    def column(name: str, kind: Any) -> Any:
+        return table.column(name).to_numpy().astype(kind)
+
+    return Rows(
+        column("p", np.int64),
+        column("n", np.int64),
+        column("h", np.uint64),
+        table.column("v").cast(pa.string()).to_pylist(),
+    )

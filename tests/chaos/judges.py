@@ -1,0 +1,220 @@
+"""The verdicts: each judge is a pure function of facts that were read separately, and gives
+the anomalies it found, in words; none means that the facts are as promised.
+
+It knows nothing of the product's code: ranges of numbers, rows, offsets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.chaos import rows
+from tests.chaos.rows import TABLES
+from tests.chaos.truth import ABORTED, COMMITTED
+from tests.model.judge import chain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from relay.records_pb2 import Commit
+    from tests.chaos.ends import Head, Stable
+    from tests.chaos.facts import Facts, Seen
+    from tests.chaos.rows import Numbers, Range
+
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Anomalies by judge, and the figures they were judged on."""
+
+    anomalies: dict[str, list[str]] = field(default_factory=dict)
+    figures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        return not any(self.anomalies.values())
+
+
+def whole(facts: Facts) -> Verdict:
+    """Every judge of a campaign that stands still."""
+    return Verdict(
+        {
+            "source": source(facts),
+            "rows": contents(facts),
+            "dead letters": dead_letters(facts),
+            "order": order(facts),
+            "aborted": aborted(facts),
+            "chain": [a for p, commits in facts.journal.items() for a in floors(p, commits)],
+        },
+        {
+            "rows": sum(s.rows.count for s in facts.source if s.meant != rows.BAD),
+            "rows_in_clickhouse": sum(len(t.numbers) for t in facts.tables.values()),
+            "rows_aborted": facts.truth.rows(ABORTED),
+            "messages": len(facts.source),
+            "dead_letters": len(facts.dead),
+            "blocks": sum(len(c.blocks) for cs in facts.journal.values() for c in cs),
+            "relay_transactions": sum(map(len, facts.journal.values())),
+            "parked_rows": sum(facts.parked.values()),
+        },
+    )
+
+
+def source(facts: Facts) -> list[str]:
+    """The source holds what its producers were told: else nothing behind it can be judged."""
+    seen = Counter(message.rows for message in facts.source)
+    told = {ranges: outcome for ranges, _, outcome in facts.truth.told}
+    found = [f"{r} is in the source {n} times" for r, n in seen.items() if n > 1]
+    found += [f"{r} is in the source, and was never sent" for r in seen.keys() - told.keys()]
+    for ranges, outcome in told.items():
+        if outcome == COMMITTED and not seen[ranges]:
+            found.append(f"{ranges} was committed to the source and is not there")
+        if outcome == ABORTED and seen[ranges]:
+            found.append(f"{ranges} was aborted and is visible in the source")
+    return found
+
+
+def contents(facts: Facts) -> list[str]:
+    """ClickHouse holds each committed row once, with its contents, and no other."""
+    expected = _expected(facts.source)
+    found: list[str] = []
+    for index, table in enumerate(TABLES):
+        held = facts.tables.get(index, rows.joined([]))
+        if wrong := rows.altered(index, held):
+            found.append(f"{table.name}: {wrong} rows do not hold what was sent")
+        for partition in _partitions(expected, index) | set(np.unique(held.partitions).tolist()):
+            want = expected.get((index, partition), np.empty(0, np.int64))
+            difference = compare(want, held.of(partition))
+            # A parked block waits for a person: it may be there or not, and is counted.
+            if index in facts.parked:
+                difference = [d for d in difference if "lost" not in d]
+            found += [f"{table.name} from partition {partition}: {d}" for d in difference]
+    return found
+
+
+def dead_letters(facts: Facts) -> list[str]:
+    """Each message that cannot become rows is one dead letter, whole; nothing else is one."""
+    want = Counter(
+        (m.partition, m.offset, rows.bad_message(m.rows))
+        for m in facts.source
+        if m.meant == rows.BAD
+    )
+    have = Counter(facts.dead)
+    found = [f"lost: no dead letter for {place}" for place in (want - have).elements()]
+    return found + [f"too many: dead letter {place}" for place in (have - want).elements()]
+
+
+def order(facts: Facts) -> list[str]:
+    """Block topics hold the rows of a table and partition in the source's order, each once."""
+    expected = _expected(facts.source)
+    found = []
+    for place in expected.keys() | facts.blocks.keys():
+        index, partition = place
+        held = facts.blocks.get(place, rows.joined([]))
+        name = f"blocks of {TABLES[index].name} from partition {partition}"
+        if wrong := rows.altered(index, held):
+            found.append(f"{name}: {wrong} rows do not hold what was sent")
+        if (held.partitions != partition).any():
+            found.append(f"{name}: rows of another partition")
+        want = expected.get(place, np.empty(0, np.int64))
+        if not np.array_equal(want, held.numbers):
+            difference = compare(want, held.numbers)
+            found += [f"{name}: {d}" for d in difference or ["not in the source's order"]]
+    return found
+
+
+def aborted(facts: Facts) -> list[str]:
+    """No row of an aborted transaction of the source is in a block or in ClickHouse."""
+    gone: dict[tuple[int, int], list[Range]] = defaultdict(list)
+    for ranges, _, outcome in facts.truth.told:
+        if outcome == ABORTED:
+            gone[ranges.table, ranges.partition].append(ranges)
+    found = []
+    for (index, partition), ranges in gone.items():
+        numbers = _numbers(ranges)
+        places = {
+            "blocks": facts.blocks.get((index, partition), rows.joined([])).numbers,
+            "ClickHouse": facts.tables.get(index, rows.joined([])).of(partition),
+        }
+        for where, held in places.items():
+            if (count := int(np.isin(held, numbers).sum())) > 0:
+                name = TABLES[index].name
+                found.append(f"{count} aborted rows of {name} from {partition} are in {where}")
+    return found
+
+
+def floors(partition: int, commits: Sequence[Commit]) -> list[str]:
+    """The chain of floors is whole, and flush points count what blocks and dead letters hold."""
+    records: list[Any] = [
+        SimpleNamespace(
+            **{name: getattr(commit, name) for name in _CHAINED},
+            results=[
+                *(SimpleNamespace(dead_messages=0, block=block) for block in commit.blocks),
+                *(SimpleNamespace(dead_messages=d.messages, block=None) for d in commit.dead),
+            ],
+        )
+        for commit in commits
+    ]
+    return list(chain(partition, records))
+
+
+_CHAINED = (
+    *("n", "previous_floor", "floor", "position", "marks", "reference", "count"),
+    "flush_point",
+)
+
+
+def torn(heads: Iterable[Head]) -> list[str]:
+    """The committed offset of a partition is the floor of the journal's head, and names it."""
+    return [
+        f"partition {h.partition}: committed (floor, n, journal offset) is {h.committed}, "
+        f"the journal's head {h.journal}"
+        for h in heads
+        if h.committed != h.journal
+    ]
+
+
+def hanging(stables: Iterable[Stable]) -> list[str]:
+    """No transaction is open: every last stable offset is the high watermark."""
+    return [
+        f"{s.topic}[{s.partition}]: last stable offset {s.stable}, high watermark {s.high}"
+        for s in stables
+        if s.stable != s.high
+    ]
+
+
+def compare(want: Numbers, have: Numbers) -> list[str]:
+    """What of `want` is missing in `have`, doubled, or not wanted."""
+    unique, times = np.unique(have, return_counts=True)
+    found = []
+    for what, numbers in (
+        ("lost", np.setdiff1d(want, unique)),
+        ("doubled", unique[times > 1]),
+        ("never committed", np.setdiff1d(unique, want)),
+    ):
+        if len(numbers):
+            shown = ", ".join(map(str, numbers[:_SHOWN].tolist()))
+            found.append(f"{len(numbers)} rows {what}, the first: {shown}")
+    return found
+
+
+def _expected(source: Iterable[Seen]) -> dict[tuple[int, int], Numbers]:
+    """By table and partition, the numbers of the visible rows, in the source's order."""
+    ranges: dict[tuple[int, int], list[Range]] = defaultdict(list)
+    for message in source:
+        if message.meant != rows.BAD:
+            ranges[message.rows.table, message.partition].append(message.rows)
+    return {place: _numbers(parts) for place, parts in ranges.items()}
+
+
+def _numbers(ranges: Sequence[Range]) -> Numbers:
+    return np.concatenate([np.arange(r.first, r.first + r.count) for r in ranges])
+
+
+def _partitions(expected: Iterable[tuple[int, int]], table: int) -> set[int]:
+    return {partition for index, partition in expected if index == table}

@@ -1,0 +1,51 @@
+"""What a campaign is made of, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tests.chaos.truth import Shape
+
+LOADER_GUARDS = frozenset({"ledger", "row_count"})
+"""Guards of tests.broker.unguarded that are the loader's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a campaign is made of.
+
+    Attributes:
+        loader: "spark" or "bare" (tests.chaos.bareloader).
+        window: deduplication window of the tables that have the block column.
+        without: the guard that relays or loader run without (tests.broker.unguarded).
+        patience: how much longer than promised is waited, for a machine that is shared.
+    """
+
+    seed: int
+    brokers: int = 1
+    members: int = 2
+    loader: str = "bare"
+    window: int = 100
+    without: str = ""
+    proxied: bool = False
+    patience: float = 6.0
+    shape: Shape = field(default_factory=Shape)
+
+
+@dataclass(slots=True)
+class Report:
+    """How a campaign ended."""
+
+    seed: int
+    anomalies: dict[str, int]
+    figures: dict[str, Any]
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        return not self.anomalies
+
+    def record(self) -> dict[str, Any]:
+        """For machines."""
+        return {**asdict(self), "clean": self.clean}

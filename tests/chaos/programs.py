@@ -1,0 +1,192 @@
+"""Relays and loaders as processes: started, killed, stopped, and restarted when they end, as
+Kubernetes would.
+
+Receives command lines, gives processes and, for each that ended, whether its exit status is
+one that a fault may cause. Ends only what it started: each program leads a session of its
+own, whose every process (Spark's JVM and workers) goes with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from relay.failpoints import VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESTARTED = {4, 7}
+"""Exit statuses after which a supervisor starts a program again: a server stayed away, or
+another process had this identity. All others that were not asked for are anomalies."""
+WATCHDOG = "Timeout (0:"
+"""How faulthandler begins; status 1 with it is the promised end of a hung client call."""
+STARTING_SECONDS = 10.0
+GRACE_SECONDS = 60.0
+"""For SIGTERM, on a crowded machine."""
+
+
+@dataclass
+class Program:
+    """One program under supervision.
+
+    Attributes:
+        name: for people, and of the log file.
+        command: `relay ...` or `loader ...` with its arguments, or a Python module's.
+        directory: of the log.
+        wanted: whether it is started again when it ends.
+        kills: SIGKILLs that met it alive.
+        watchdogs: ends by its own watchdog, of a client call that hung.
+        ends: (exit status, whether it was to be expected) of every run.
+    """
+
+    name: str
+    command: Sequence[str]
+    directory: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    wanted: bool = True
+    kills: int = 0
+    watchdogs: int = 0
+    started_at: float = 0.0
+    ends: list[tuple[int, bool]] = field(default_factory=list)
+    armed: str = ""
+    shifted: str = ""
+    _process: subprocess.Popen[bytes] | None = None
+    _sessions: list[int] = field(default_factory=list)
+    _excused: set[int] = field(default_factory=set)
+    _asked: bool = False
+
+    @property
+    def log(self) -> Path:
+        return self.directory / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self, *, failpoint: str = "", shift: str = "") -> None:
+        """Start it, if need be with a failpoint armed, or a clock that is off by `shift` s."""
+        assert self._process is None, f"{self.name} runs already"
+        program, *arguments = self.command
+        script = Path(sys.executable).parent / program
+        command = [str(script), *arguments]
+        if shift:
+            command = [sys.executable, "-m", "tests.chaos.shifted", shift, program, *arguments]
+        elif not script.is_file():
+            command = [sys.executable, "-m", *self.command]
+        self.armed, self.shifted, self._asked = failpoint, shift, False
+        self._excused = {-signal.SIGKILL} if failpoint else set()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **self.environment, VARIABLE: failpoint},
+            )
+        self._forget_ended_sessions()
+        self._sessions.append(self._process.pid)
+        self.started_at = time.monotonic()
+
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> bool:
+        """SIGKILL for it and its session; whether it was alive."""
+        alive = self.runs()
+        if alive:
+            self.kills += 1
+            self._excused.add(-signal.SIGKILL)
+            self._process.kill()  # type: ignore[union-attr]
+            self._process.wait(30)  # type: ignore[union-attr]
+        self._end_sessions()
+        return alive
+
+    def signal(self, number: int) -> None:
+        """To it and its session, so that a paused loader is wholly paused."""
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, once: a second one may meet Python's end, which has no handler any more."""
+        if self.runs() and not self._asked:
+            self._asked = True
+            # A program that is still starting has no handler yet.
+            starting = time.monotonic() - self.started_at < STARTING_SECONDS
+            self._excused |= {0, -signal.SIGTERM} if starting else {0}
+            self._process.terminate()  # type: ignore[union-attr]
+
+    def stop(self, seconds: float = GRACE_SECONDS) -> None:
+        """SIGTERM, and its end; killed, and noted as an anomaly, if it does not end in time."""
+        self.wanted = False
+        self.ask_to_end()
+        if self._process is not None:
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(30)
+        self.tend()
+        self._end_sessions()
+
+    def tend(self) -> tuple[int, bool] | None:
+        """Exit status, and whether it was to be expected, of a run that has ended now."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        status = self._process.returncode
+        hung = status == 1 and WATCHDOG in self.last_lines(60)
+        self.watchdogs += hung
+        end = status, hung or status in self._excused | RESTARTED
+        self.ends.append(end)
+        self._process = None
+        return end
+
+    def last_lines(self, count: int = 30) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-count:])
+
+    def memory_and_files(self) -> tuple[int, int] | None:
+        """Resident bytes and open file descriptors of its session, or None if it is not there."""
+        resident = files = 0
+        try:
+            for process in self._family():
+                resident += process.memory_info().rss
+                files += process.num_fds()
+        except psutil.NoSuchProcess:
+            return None
+        return (resident, files) if resident else None
+
+    def _family(self) -> list[psutil.Process]:
+        found = []
+        for pid in psutil.pids():
+            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getsid(pid) in self._sessions:
+                    found.append(psutil.Process(pid))
+        return found
+
+    def _end_sessions(self) -> None:
+        """End what a killed program left behind: a JVM, workers that still insert."""
+        left = [p for p in self._family() if p.pid != self.pid]
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
+
+    def _forget_ended_sessions(self) -> None:
+        """A number that nobody has any more may be given to somebody else."""
+        alive = set()
+        for pid in psutil.pids():
+            with contextlib.suppress(ProcessLookupError):
+                alive.add(os.getsid(pid))
+        self._sessions = [session for session in self._sessions if session in alive]

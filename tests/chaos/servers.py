@@ -1,0 +1,171 @@
+"""Brokers, endpoint, topics and tables of one campaign, and the configuration that its
+programs get.
+
+Receives a directory and sizes, gives servers that answer. With a proxy, every broker has a
+second way in (tests.chaos.proxied): programs take it, source and judges go straight.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from relay.dev import broker, layout, process, stack
+from tests.broker.pipeline import wait_until
+from tests.chaos.proxied import proxied
+from tests.chaos.rows import COLUMNS, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clickhouse_connect.driver.client import Client
+
+    from relay.dev.stack import Stack
+    from tests.chaos.proxy import Proxy
+
+DATABASE = "chaos"
+LEDGER = "ledger"
+PARTITIONS = 4
+SESSION_SECONDS = 6.0
+TRANSACTION_SECONDS = 5.0
+
+
+@dataclass
+class Servers:
+    """The servers of a campaign.
+
+    Attributes:
+        window: deduplication window of the stamped tables, in parts.
+    """
+
+    directory: Path
+    brokers: int
+    app: str
+    window: int
+    progress: Callable[[str], None]
+    proxied: bool = False
+    proxies: list[Proxy] = field(default_factory=list)
+    stack: Stack | None = None
+    _owned: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def place(self) -> Path:
+        return self.directory / "servers"
+
+    @property
+    def bootstrap(self) -> str:
+        assert self.stack is not None, "not started"
+        return self.stack.bootstrap
+
+    @property
+    def source(self) -> str:
+        return f"{self.app}.source"
+
+    @property
+    def journal(self) -> str:
+        return f"{self.app}.journal"
+
+    def up(self) -> None:
+        """Start all, make topic and tables."""
+        if self.proxied:
+            found = self._owned.enter_context(proxied(self.place, self.brokers))
+            self.stack, self.proxies = found.stack, list(found.proxies)
+        else:
+            self._owned.callback(stack.down, self.place)
+            self.stack = stack.up(self.place, brokers=self.brokers, progress=self.progress)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        topic = NewTopic(self.source, PARTITIONS, min(3, self.brokers))
+        admin.create_topics([topic])[self.source].result(60)
+        wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
+        self._tables()
+
+    def _tables(self) -> None:
+        client = self.clickhouse()
+        client.command(f"CREATE DATABASE {DATABASE}")
+        for table in TABLES:
+            stamp = ", _block String" if table.stamped else ""
+            client.command(
+                f"CREATE TABLE {DATABASE}.{table.name} ({COLUMNS}{stamp}) ENGINE = MergeTree "
+                "ORDER BY (p, n) SETTINGS non_replicated_deduplication_window = "
+                f"{table.window or self.window}"
+            )
+        client.close()
+
+    def clickhouse(self) -> Client:
+        """A client of the endpoint, that does not wait for it for long."""
+        assert self.stack is not None, "not started"
+        url = urlsplit(self.stack.clickhouse_url)
+        return clickhouse_connect.get_client(
+            host=url.hostname or "",
+            port=url.port or 0,
+            compress=False,
+            autogenerate_session_id=False,
+        )
+
+    def config(self, **relay: float | str) -> Path:
+        """The configuration file of all programs; sessions are short, so that faults are dense."""
+        assert self.stack is not None, "not started"
+        behind_proxies = ",".join(proxy.address for proxy in self.proxies)
+        sections: dict[str, dict[str, Any]] = {
+            "kafka": {
+                "bootstrap": behind_proxies or self.bootstrap,
+                "replication": min(3, self.brokers),
+            },
+            "source": {"topic": self.source, "start": "earliest"},
+            "clickhouse": {"url": self.stack.clickhouse_url},
+            # The endpoint takes some ten blocks a second beside everything else on the machine.
+            "block": {"max_age_seconds": 0.5, "max_per_second": 5.0},
+            # The quiet tables' buffers outlive many transactions: marks are needed for them.
+            "block.tables.'chaos.people'": {"max_age_seconds": 2.0},
+            "block.tables.'chaos.countries'": {"max_age_seconds": 4.0},
+            "relay": {
+                "commit_interval_seconds": 0.1,
+                "session_timeout_seconds": SESSION_SECONDS,
+                "transaction_timeout_seconds": TRANSACTION_SECONDS,
+                "flush_point_interval_seconds": 5.0,
+                "wait_for_servers_seconds": 30.0,
+                **relay,
+            },
+            "loader": {
+                "database": LEDGER,
+                "checkpoint": str(self.directory / "checkpoint"),
+                "master": "local[2]",
+            },
+        }
+        text = f'app = "{self.app}"\n'
+        for name, values in sections.items():
+            text += f"[{name}]\n"
+            text += "".join(f"{k} = {v!r}\n" for k, v in values.items())
+        path = self.directory / "relay.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def heal(self) -> None:
+        """Start what does not run."""
+        plan = layout.read(self.place)
+        assert plan is not None, "not started"
+        for proxy in self.proxies:
+            proxy.heal()
+        for index in range(self.brokers):
+            if process.find(self.place, broker.name(index)) is None:
+                broker.launch(self.place, index, plan)
+        for index in range(self.brokers):
+            broker.await_ready(self.place, index, plan)
+        self.start_endpoint()
+
+    def start_endpoint(self) -> None:
+        """Start the endpoint if it does not run, and wait until it answers."""
+        stack.up(self.place, progress=lambda _: None)
+
+    def end_endpoint(self, *, kill: bool) -> bool:
+        return process.end(self.place, stack.ENDPOINT, kill=kill)
+
+    def down(self) -> None:
+        """End everything."""
+        self._owned.close()

@@ -1,0 +1,222 @@
+"""Each judge is silent about facts as promised, and names each falsified one."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from relay.records_pb2 import Block, Commit, DeadLetters
+from tests.chaos import judges, rows
+from tests.chaos.ends import Head, Stable
+from tests.chaos.facts import Facts, Seen
+from tests.chaos.rows import ABORT, BAD, COMMIT, Range, Rows
+from tests.chaos.truth import ABORTED, COMMITTED, UNKNOWN, Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def held(table: int, partition: int, numbers: list[int]) -> Rows:
+    """These rows, as they were sent."""
+    array = np.array(numbers, np.int64)
+    values = rows.mixed(table, partition, array)
+    return Rows(np.full(len(array), partition), array, values, rows.texts(values.tolist()))
+
+
+def promised() -> Facts:
+    """Two batches and a bad message of one table, one aborted batch between, one unknown."""
+    first, gone, second = Range(0, 1, 0, 3), Range(0, 1, 3, 2), Range(0, 1, 5, 2)
+    bad, unknown = Range(0, 1, 7, 1), Range(0, 1, 8, 1)
+    told = [
+        (first, COMMIT, COMMITTED),
+        (gone, ABORT, ABORTED),
+        (second, COMMIT, COMMITTED),
+        (bad, BAD, COMMITTED),
+        (unknown, COMMIT, UNKNOWN),
+    ]
+    return Facts(
+        truth=Truth(told=told),
+        source=[Seen(1, 0, first, COMMIT), Seen(1, 4, second, COMMIT), Seen(1, 6, bad, BAD)],
+        blocks={(0, 1): held(0, 1, [0, 1, 2, 5, 6])},
+        tables={0: held(0, 1, [6, 2, 0, 1, 5])},
+        dead=[(1, 6, rows.bad_message(bad))],
+        journal={
+            1: [
+                Commit(n=1, previous_floor=0, floor=4, position=4, count=1, flush_point=True,
+                       blocks=[Block(messages=1, rows=3)]),
+                Commit(n=2, previous_floor=4, floor=7, position=7, reference=4, count=2,
+                       flush_point=True, blocks=[Block(messages=1, rows=2)],
+                       dead=[DeadLetters(messages=1)]),
+            ]
+        },
+    )  # fmt: skip
+
+
+def test_facts_as_promised_are_clean() -> None:
+    """The order in ClickHouse is free, an unknown outcome may be either."""
+    verdict = judges.whole(promised())
+
+    assert verdict.clean, verdict.anomalies
+    assert verdict.figures["rows"] == 5
+    assert verdict.figures["dead_letters"] == 1
+
+
+def lose_a_row(facts: Facts) -> None:
+    facts.tables[0] = held(0, 1, [0, 1, 2, 5])
+
+
+def double_a_row(facts: Facts) -> None:
+    facts.tables[0] = held(0, 1, [0, 1, 2, 5, 5, 6])
+
+
+def show_an_aborted_row(facts: Facts) -> None:
+    facts.tables[0] = held(0, 1, [0, 1, 2, 3, 5, 6])
+
+
+def change_a_value(facts: Facts) -> None:
+    facts.tables[0].values[0] ^= np.uint64(1)
+
+
+def change_a_text(facts: Facts) -> None:
+    facts.tables[0].texts[0] += "x"  # type: ignore[index]
+
+
+def put_a_row_into_another_table(facts: Facts) -> None:
+    facts.tables[1] = held(1, 1, [0])
+
+
+def empty_the_tables(facts: Facts) -> None:
+    facts.tables = {}
+
+
+def swap_two_rows_in_a_block(facts: Facts) -> None:
+    facts.blocks[0, 1] = held(0, 1, [0, 2, 1, 5, 6])
+
+
+def double_a_block(facts: Facts) -> None:
+    facts.blocks[0, 1] = held(0, 1, [0, 1, 2, 5, 6, 5, 6])
+
+
+def put_a_block_into_another_partition(facts: Facts) -> None:
+    facts.blocks[0, 2] = facts.blocks.pop((0, 1))
+
+
+def show_an_aborted_row_in_a_block(facts: Facts) -> None:
+    facts.blocks[0, 1] = held(0, 1, [0, 1, 2, 3, 5, 6])
+
+
+def lose_a_dead_letter(facts: Facts) -> None:
+    facts.dead = []
+
+
+def double_a_dead_letter(facts: Facts) -> None:
+    facts.dead *= 2
+
+
+def cut_a_dead_letter(facts: Facts) -> None:
+    partition, offset, value = facts.dead[0]
+    facts.dead = [(partition, offset, value[:-1])]
+
+
+def lose_a_source_message(facts: Facts) -> None:
+    del facts.source[0]
+
+
+def show_an_aborted_message(facts: Facts) -> None:
+    facts.source.append(Seen(1, 3, Range(0, 1, 3, 2), ABORT))
+
+
+def show_what_was_never_sent(facts: Facts) -> None:
+    facts.source.append(Seen(1, 9, Range(0, 1, 99, 1), COMMIT))
+
+
+def break_the_chain_of_floors(facts: Facts) -> None:
+    facts.journal[1][1].previous_floor = 3
+
+
+def leave_out_a_journal_record(facts: Facts) -> None:
+    del facts.journal[1][0]
+
+
+def count_a_message_too_many(facts: Facts) -> None:
+    facts.journal[1][1].count += 1
+
+
+FALSIFIED: list[tuple[Callable[[Facts], None], str, str]] = [
+    (lose_a_row, "rows", "1 rows lost, the first: 6"),
+    (double_a_row, "rows", "1 rows doubled, the first: 5"),
+    (show_an_aborted_row, "rows", "1 rows never committed, the first: 3"),
+    (show_an_aborted_row, "aborted", "are in ClickHouse"),
+    (change_a_value, "rows", "1 rows do not hold what was sent"),
+    (change_a_text, "rows", "1 rows do not hold what was sent"),
+    (put_a_row_into_another_table, "rows", "orders from partition 1: 1 rows never committed"),
+    (empty_the_tables, "rows", "5 rows lost"),
+    (swap_two_rows_in_a_block, "order", "not in the source's order"),
+    (double_a_block, "order", "2 rows doubled"),
+    (put_a_block_into_another_partition, "order", "rows of another partition"),
+    (show_an_aborted_row_in_a_block, "aborted", "are in blocks"),
+    (lose_a_dead_letter, "dead letters", "lost"),
+    (double_a_dead_letter, "dead letters", "too many"),
+    (cut_a_dead_letter, "dead letters", "lost"),
+    (lose_a_source_message, "source", "committed to the source and is not there"),
+    (show_an_aborted_message, "source", "visible in the source"),
+    (show_what_was_never_sent, "source", "never sent"),
+    (break_the_chain_of_floors, "chain", "gap"),
+    (leave_out_a_journal_record, "chain", "gap"),
+    (count_a_message_too_many, "chain", "gap"),
+]
+
+
+@pytest.mark.parametrize(("falsify", "judge", "says"), FALSIFIED)
+def test_each_falsified_fact_is_named(
+    falsify: Callable[[Facts], None], judge: str, says: str
+) -> None:
+    """Negative control of every judge."""
+    facts = copy.deepcopy(promised())
+    falsify(facts)
+
+    verdict = judges.whole(facts)
+
+    assert any(says in anomaly for anomaly in verdict.anomalies[judge]), verdict.anomalies
+
+
+def test_rows_of_parked_blocks_may_be_there_or_not() -> None:
+    """They wait for a person, and are counted; a doubled row is still one too many."""
+    facts = promised()
+    facts.parked = {0: 2}
+    lose_a_row(facts)
+    assert judges.contents(facts) == []
+
+    double_a_row(facts)
+    assert judges.contents(facts) != []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        Head(0, (4, 1, 9), (7, 2, 11)),
+        Head(0, (7, 2, 9), (7, 2, 11)),
+        Head(0, None, (7, 2, 11)),
+        Head(0, (7, 2, 11), None),
+    ],
+)
+def test_a_torn_head_is_named(head: Head) -> None:
+    """Floor, number and place of the record: each must be the journal head's."""
+    assert len(judges.torn([head])) == 1
+
+
+def test_a_whole_head_is_clean() -> None:
+    """Also where nothing was committed yet."""
+    assert judges.torn([Head(0, (7, 2, 11), (7, 2, 11)), Head(1, None, None)]) == []
+
+
+def test_a_hanging_transaction_is_named() -> None:
+    """The last stable offset stays behind the high watermark."""
+    whole = Stable("t", 0, 5, 5)
+
+    assert judges.hanging([whole]) == []
+    assert len(judges.hanging([whole, replace(whole, stable=4)])) == 1

@@ -1,0 +1,220 @@
+"""The pure parts of a campaign, and its bookkeeping, without servers."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from tests.broker.pipeline import wait_until
+from tests.chaos import coordinator, measures, rows, schedule
+from tests.chaos.__main__ import chaos
+from tests.chaos.controls import GUARDS
+from tests.chaos.faults import FAULTS
+from tests.chaos.history import History, command_of, versions
+from tests.chaos.programs import Program
+from tests.chaos.rows import Range
+from tests.chaos.shifted import shift
+from tests.chaos.slots import Cycle, shuffled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_seed_is_a_schedule() -> None:
+    """The same on every run; another seed is another schedule."""
+    plan = schedule.plan(7, 300, schedule.KINDS, 2.0)
+
+    assert plan == schedule.plan(7, 300, schedule.KINDS, 2.0)
+    assert plan != schedule.plan(8, 300, schedule.KINDS, 2.0)
+    assert [f.at for f in plan] == sorted(f.at for f in plan)
+    assert 100 < len(plan) < 200
+    assert schedule.counted(plan).keys() == set(schedule.KINDS)
+
+
+def test_no_kinds_are_no_faults() -> None:
+    assert schedule.plan(1, 300, (), 2.0) == []
+
+
+def test_every_kind_can_be_performed() -> None:
+    """And every fault that can be performed is drawn."""
+    assert FAULTS.keys() == schedule.KINDS.keys()
+    for kind in schedule.KINDS.values():
+        assert kind.seconds[0] <= kind.seconds[1]
+        assert kind.details
+
+
+def test_controls_use_kinds_that_there_are() -> None:
+    for control in GUARDS.values():
+        assert set(control.kinds) <= schedule.KINDS.keys()
+
+
+def test_a_message_is_what_its_header_says() -> None:
+    """The header names the rows; values follow from numbers, and differ between places."""
+    ranges = Range(2, 1, 1000, 3)
+    assert rows.parse_header(ranges.header(rows.COMMIT)) == (ranges, rows.COMMIT)
+
+    numbers = np.arange(1000, 1003)
+    values = rows.mixed(2, 1, numbers)
+    assert len({*values.tolist(), *rows.mixed(2, 0, numbers).tolist()}) == 6
+    value = rows.message(ranges)
+    assert all(text.encode() in value for text in rows.texts(values.tolist()))
+    assert rows.message(Range(2, 1, 1000, 1)) == value[: len(rows.message(Range(2, 1, 1000, 1)))]
+
+
+def test_altered_rows_are_counted() -> None:
+    numbers = np.arange(5)
+    values = rows.mixed(0, 3, numbers)
+    held = rows.Rows(np.full(5, 3), numbers, values, rows.texts(values.tolist()))
+    assert rows.altered(0, held) == 0
+
+    held.values[2] += np.uint64(1)
+    held.texts[4] = "other"  # type: ignore[index]
+    assert rows.altered(0, held) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(1 << 31))],
+)
+def test_hash_is_javas(text: str, hashed: int) -> None:
+    """Known values of String.hashCode."""
+    assert coordinator.java_hash(text) == hashed
+    assert coordinator.partition_of(text, 3) == (0 if hashed == -(1 << 31) else abs(hashed) % 3)
+
+
+def test_history_is_played_again(tmp_path: Path) -> None:
+    """Its first line has the command and options; what follows is written at once."""
+    history = History(tmp_path / "history.jsonl")
+    history.write("campaign", command="kills", options={"seed": 5, "count": 3})
+    history.write("fault", kind="kill_relay")
+
+    assert command_of(history.path) == ("kills", {"seed": 5, "count": 3})
+    lines = [json.loads(line) for line in history.path.read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["campaign", "fault"]
+    history.close()
+    assert versions()["kafka"]
+
+    history.path.write_text('{"event": "fault"}\n')
+    with pytest.raises(ValueError, match="no history"):
+        command_of(history.path)
+
+
+def test_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wall clock only."""
+    monkeypatch.setattr(time, "time", time.time)
+    monkeypatch.setattr(time, "time_ns", time.time_ns)
+    before, monotonic = time.time(), time.monotonic()
+    shift(3600)
+
+    assert time.time() - before >= 3600
+    assert time.time_ns() / 1e9 - before >= 3600
+    assert time.monotonic() - monotonic < 3600
+
+
+def test_memory_that_grows_is_named() -> None:
+    """Slopes are per hour, and of the second half: the first warms up."""
+    flat = [(float(t), 100_000_000 + t % 2, 20) for t in range(100)]
+    leak = [(float(t), 100_000_000 + 100_000 * t, 20) for t in range(100)]
+    files = [(float(t), 100_000_000, 20 + t) for t in range(100)]
+
+    assert measures.growth({"flat": flat}) == []
+    assert measures.growth({"leak": leak, "files": files}) == [
+        "leak: resident memory grows by 360.0 MB an hour",
+        "files: open files went from 70 to 119",
+    ]
+
+
+def test_cycles_are_shuffled_by_the_seed() -> None:
+    cycles = [Cycle(str(i)) for i in range(50)]
+    mixed = shuffled(random.Random(1), cycles)
+
+    assert mixed != cycles
+    assert sorted(c.point for c in mixed) == sorted(c.point for c in cycles)
+    assert mixed == shuffled(random.Random(1), cycles)
+
+
+def program(tmp_path: Path, code: str) -> Program:
+    """A Python program under supervision, that says when it is ready."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys, time, os, signal\n{code}\nprint('up', flush=True)\n"
+                      "time.sleep(600)\n")  # fmt: skip
+    made = Program("it", ["python", str(script)], tmp_path)
+    made.start()
+    return made
+
+
+def test_a_killed_program_was_expected_to_end(tmp_path: Path) -> None:
+    it = program(tmp_path, "")
+
+    assert it.kill()
+    assert it.tend() == (-signal.SIGKILL, True)
+    assert not it.kill()
+    assert it.kills == 1
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, False), (1, False), (4, True), (6, False),
+                                                  (7, True), (70, False)])  # fmt: skip
+def test_an_exit_status_is_an_anomaly_or_not(tmp_path: Path, status: int, expected: bool) -> None:
+    """Nobody asked it to end."""
+    it = program(tmp_path, f"sys.exit({status})")
+    wait_until(lambda: not it.runs(), "its end")
+
+    assert it.tend() == (status, expected)
+
+
+def test_a_session_goes_with_its_program(tmp_path: Path) -> None:
+    """What it started is ended too, also when it has ended itself before."""
+    child = "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid, flush=True)"
+    it = program(tmp_path, child)
+    wait_until(lambda: "up" in it.log.read_text(), "its child")
+    pid = int(it.log.read_text().split()[0])
+
+    it.kill()
+
+    wait_until(lambda: not alive(pid), "the end of its child")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_stopped_program_ends_with_its_own_status(tmp_path: Path) -> None:
+    """SIGTERM is sent once."""
+    it = program(tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))")
+    wait_until(lambda: "up" in it.log.read_text(), "its handler")
+
+    it.ask_to_end()
+    it.stop(30)
+
+    assert it.ends == [(0, True)]
+
+
+def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
+    """Status 1 with all stacks on stderr is what the product promises of a hung call."""
+    it = program(tmp_path, "import faulthandler\nfaulthandler.dump_traceback_later(0.1, exit=True)")
+    wait_until(lambda: not it.runs(), "its end")
+
+    assert it.tend() == (1, True)
+    assert it.watchdogs == 1
+
+
+def test_commands_explain_themselves() -> None:
+    """Every command and option has help; a kind that is none is refused."""
+    for command in chaos.commands.values():
+        assert command.help
+        assert all(o.help for o in command.params if isinstance(o, click.Option)), command.name
+    refused = CliRunner().invoke(chaos, ["mixed", "--kinds", "rain"])
+    assert refused.exit_code != 0
+    assert "rain" in str(refused.exception)
