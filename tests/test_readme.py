@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from relay import scalars, types
 from relay.cli.config import example
 from relay.errors import RelayError
+from relay.types import parse_type
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -28,3 +31,57 @@ def test_the_commands_at_the_top_are_single_lines() -> None:
         block = README.split(mark)[1].split("```")[1]
         assert block.startswith("sh\npython3 -m venv .venv && ")
         assert len(block.strip().splitlines()) == 2
+
+
+# What stands for a type in the README's table, and its protobuf and Arrow types.
+_PARTS = {
+    "T": ("UInt8", "uint32", "uint8"),
+    "K": ("String", "string", "string"),
+    "V": ("UInt8", "uint32", "uint8"),
+}
+_SIZES = {"P": "9", "S": "2", "N": "5", "f": "sum"}
+
+
+def _filled(text: str, which: int) -> str:
+    """The text with a type for each letter that stands for one."""
+    for letter, kinds in _PARTS.items():
+        text = re.sub(rf"\b{letter}\b", kinds[which], text)
+    for letter, size in _SIZES.items():
+        text = re.sub(rf"\b{letter}\b", size, text)
+    return text
+
+
+def _split(cell: str) -> list[str]:
+    """What stands between the commas outside of brackets."""
+    return re.findall(r"(?:[^,(<]|\([^()]*(?:\([^()]*\)[^()]*)*\)|<(?:[^<>]|<[^>]*>)*>+)+", cell)
+
+
+def _type_rows() -> list[list[str]]:
+    table = README.split("<!-- types -->")[1].strip().split("\n\n")[0]
+    return [row.strip("| ").split(" | ") for row in table.splitlines()[2:]]
+
+
+def test_the_table_of_types_is_what_the_code_does() -> None:
+    """For every type in the table, protobuf and Arrow are as it says, and it says "dead letter"
+    just where the code refuses values that the field holds."""
+    alone = {_filled(name, 0) for row in _type_rows() for name in _split(row[0])}
+    alone = {name.strip() for name in alone if name.split("(")[0].strip() in scalars.MAKERS}
+    for names, protobuf, arrow, outside in _type_rows():
+        listed = [_filled(name.strip(), 0) for name in _split(names)]
+        protos = [_filled(proto.strip(), 1) for proto in _split(protobuf)]
+        arrows = [_filled(one.strip(), 2) for one in _split(arrow)]
+        for at, text in enumerate(listed):
+            kind = parse_type(text)
+            assert kind.proto == protos[at % len(protos)], text
+            shown = re.sub(r"\bitem: ", "", str(kind.arrow))
+            assert arrow.startswith("a struct") or shown == arrows[at % len(arrows)], text
+            if text in alone:
+                # That a String is UTF-8 is protobuf's own to check.
+                refuses = kind.check is not None or text == "String"
+                assert ("dead letter" in outside) == refuses, text
+
+
+def test_every_type_stands_in_the_table() -> None:
+    """No type that the code knows is missing."""
+    named = {name.split("(")[0].strip() for row in _type_rows() for name in _split(row[0])}
+    assert named == {*scalars.MAKERS, *types.COMPOSED}
