@@ -31,6 +31,14 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return path
 
 
+def is_grandchild(member: psutil.Process) -> bool:
+    """The shell between has the same words in its command line, but behind "setsid"."""
+    try:
+        return " ".join(member.cmdline()).startswith("bash -c trap")
+    except psutil.NoSuchProcess:  # a sleep of one of the shells, gone again
+        return False
+
+
 def started(script: Path) -> tuple[Program, list[psutil.Process]]:
     program = Program("it", [script.name], script.parent / "it.log")
     program.start()
@@ -38,8 +46,7 @@ def started(script: Path) -> tuple[Program, list[psutil.Process]]:
     while time.monotonic() < deadline:
         assert program._process is not None
         family = program._process.children(recursive=True)
-        grandchild = any("trap" in " ".join(member.cmdline()) for member in family)
-        if grandchild and "ready" in program.last_lines():
+        if any(map(is_grandchild, family)) and "ready" in program.last_lines():
             return program, [program._process, *family]
         time.sleep(0.02)
     raise AssertionError("the program's family did not appear")
