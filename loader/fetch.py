@@ -94,6 +94,8 @@ class Fetcher:
                 if time.monotonic() > deadline:
                     self._explain(block, len(values))
                 continue
+            if message.topic() is not None and not _is_of(message, block):
+                continue  # read ahead for a block that was not wanted then
             if (error := message.error()) is not None:
                 if error.code() in _GONE or not error.retriable():
                     raise KafkaException(error)
@@ -128,6 +130,10 @@ class Fetcher:
         raise Unavailable(
             f"{found} of {block.chunks} chunks of {block.id} came within {READ_SECONDS:g} s"
         )
+
+
+def _is_of(message: Message, block: Block) -> bool:
+    return (message.topic(), message.partition()) == (block.topic, block.partition)
 
 
 def _value(message: Message, block: Block, sequence: int) -> bytes:

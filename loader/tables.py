@@ -23,25 +23,11 @@ if TYPE_CHECKING:
     from loader.plan import Run
     from relay.records_pb2 import Block
 
-_COUNTERS = {"global": "max(newest)", "partitions": "sum(newest + 1)"}
-"""SQL of the part counter by Window.counter, over _NEWEST."""
-_NEWEST = (
-    "(SELECT database, table, max(max_block_number) AS newest FROM system.parts WHERE {where} "
-    "GROUP BY database, table, partition_id)"
-)
-"""Inactive parts count too, they were inserted as well."""
-
-# One statement each for all tables: their number is what a look costs.
-_AMONG = "database IN {databases:Array(String)} AND table IN {names:Array(String)}"
-_ENGINES = f"SELECT database || '.' || table, engine, engine_full FROM system.tables WHERE {_AMONG}"  # noqa: S608 - constants
-_COLUMNS = (
-    "SELECT database || '.' || table, groupArray((name, type)) FROM system.columns "  # noqa: S608 - constants
-    f"WHERE {_AMONG} GROUP BY database, table"
-)
-_PARTS = (
-    f"SELECT database || '.' || table, {', '.join(_COUNTERS.values())} "  # noqa: S608 - constants
-    f"FROM {_NEWEST.format(where=_AMONG)} GROUP BY database, table"
-)
+COUNTERS = {
+    "global": "SELECT max(max_block_number) FROM system.parts",
+    "partitions": "SELECT sum(n) FROM (SELECT max(max_block_number) + 1 AS n FROM system.parts",
+}
+"""SQL of the part counter; inactive parts count too, they were inserted as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +45,10 @@ class Target:
 
 def counter_sql(kind: str) -> str:
     """The part counter of {database:String}.{name:String} as an SQL expression."""
-    newest = _NEWEST.format(where="database = {database:String} AND table = {name:String}")
-    return f"(SELECT {_COUNTERS[kind]} FROM {newest})"  # noqa: S608 - constants
+    where = " WHERE database = {database:String} AND table = {name:String}"
+    if kind == "partitions":
+        return f"({COUNTERS[kind]}{where} GROUP BY partition_id))"
+    return f"({COUNTERS['global']}{where})"
 
 
 def arrived(table: str, target: Target, block_column: str) -> str:
@@ -94,16 +82,28 @@ class Tables:
     def look(self, tables: Collection[str]) -> dict[str, Target]:
         """The tables that exist, by name."""
         pairs = [names.split_table(table) for table in sorted(tables)]
-        among = {"databases": [pair[0] for pair in pairs], "names": [pair[1] for pair in pairs]}
-        columns = {table: dict(found) for table, found in self._ask(_COLUMNS, **among)}
-        counters = {table: counted for table, *counted in self._ask(_PARTS, **among)}
+        databases, plain = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        found = self._ask(
+            "SELECT database || '.' || name, engine, engine_full FROM system.tables "
+            "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
+            databases=databases,
+            names=plain,
+        )
+        columns: dict[str, dict[str, str]] = {
+            table: dict(found)
+            for table, found in self._ask(
+                "SELECT database || '.' || table, groupArray((name, type)) FROM system.columns "
+                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+                "GROUP BY database, table",
+                databases=databases,
+                names=plain,
+            )
+        }
         looks: dict[str, Target] = {}
-        for table, engine, engine_full in self._ask(_ENGINES, **among):
+        for table, engine, engine_full in found:
             if table in tables:
                 kind = window(engine, engine_full, self._window_defaults(engine))
-                counted = dict(zip(_COUNTERS, counters.get(table, ()), strict=False))
-                counter = -1 if kind.counter == "none" else int(counted.get(kind.counter, 0))
-                looks[table] = Target(columns.get(table, {}), kind, counter)
+                looks[table] = Target(columns.get(table, {}), kind, self._counter(table, kind))
         return looks
 
     def facts(self, block: Block, run: Run, target: Target, claim_seconds: float) -> Facts:

@@ -17,7 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from relay import kafka_settings, names
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.failures import TRANSPORT, classify, describe
+from relay.evidence import Evidence
+from relay.failures import NOWHERE, TRANSPORT, classify, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,10 +61,12 @@ class Delivery:
                 client["delivery.timeout.ms"], _LONGEST_TRANSACTION_MS
             )
         self._unknown = False  # whether the last commit went through
-        self._client = client
+        self._evidence = Evidence(client)  # of how the last transaction ended
+        self._client = client if transactional_id is None else self._evidence.config
         self._producer = self._connect()
 
     def _connect(self) -> Producer:
+        self._evidence.forget()
         producer = Producer(self._client)
         if "transactional.id" in self._client:
             self.call("init_transactions", producer.init_transactions)
@@ -73,11 +76,11 @@ class Delivery:
         """One message; waits while librdkafka's queue is full."""
         failed = self._failed  # of this transaction, however late the report comes
 
-        def report(error: KafkaError | None, _: Message) -> None:
-            if error is None:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None and message.offset() is not None:
                 self.delivered[table] += rows
             else:
-                failed.append((table, rows, error))
+                failed.append((table, rows, error or NOWHERE))
 
         header: Any = [(names.TABLE_HEADER, table.encode())]
         with self._errors_of("produce"):
@@ -120,7 +123,12 @@ class Delivery:
             self._producer.close()
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction; by a new client where a copy of the last one's end may end it."""
+        with self._errors_of("begin_transaction"):
+            self._producer.poll(0)
+        if self._evidence.doubt:
+            self._producer = self._connect()
+        self._evidence.begun()
         self.call("begin_transaction", lambda _: self._producer.begin_transaction())
 
     def commit(self) -> None:

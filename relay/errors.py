@@ -16,7 +16,7 @@ status; a stack trace is only for what is not in this tree (status 70).
 from __future__ import annotations
 
 EXIT_BUG = 70
-"""Exit status of what no one foresaw (EX_SOFTWARE of sysexits.h); also of the watchdog."""
+"""Exit status of what no one foresaw (EX_SOFTWARE of sysexits.h); the watchdog's is 1."""
 
 
 class RelayError(Exception):

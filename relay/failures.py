@@ -116,6 +116,15 @@ SYMPTOMS = frozenset(
 """What records and calls answer once their transaction has failed of something else."""
 
 
+NOWHERE = KafkaError(
+    KafkaError.DUPLICATE_SEQUENCE_NUMBER, "acknowledged without an offset: it may not be there"
+)
+"""Of a record that librdkafka reports as delivered, but not where. It concludes so when a later
+record of the producer is accepted; but to a partition new to the producer the broker accepts
+any first sequence number. So where the leader refused the first requests and took the third
+(NOT_LEADER, as a topic is just made), the first two records are lost, and reported delivered."""
+
+
 class TransactionFailed(Exception):
     """A transactional call did not succeed.
 

@@ -17,6 +17,7 @@ from relay.core.events import Failure
 from relay.evidence import Evidence
 from relay.failures import (
     CREDENTIALS,
+    NOWHERE,
     TRANSPORT,
     TransactionFailed,
     behind,
@@ -99,12 +100,13 @@ class TransactionalProducer:
         """Queue one record; `acknowledged` gets its offset, by the end of `flush`."""
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self._lost = error
+            offset = message.offset()
+            if error is not None or offset is None:
+                self._lost = error or NOWHERE
                 self._lost_topics.add(message.topic() or "")
             else:
                 self._unacknowledged -= 1
-                acknowledged(message.offset() or 0)
+                acknowledged(offset)
 
         producer = self._open()
         deadline = time.monotonic() + self._deadline_seconds

@@ -166,6 +166,8 @@ def _library() -> Any:
     beside = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
     library = ctypes.CDLL(str(next(beside.glob("librdkafka-*.so*"))))
     for name, (result, *arguments) in SIGNATURES.items():
-        function = getattr(library, f"rd_kafka_{name}")
-        function.restype, function.argtypes = result, arguments
+        # Older versions lack one or the other: whoever asks for it then is told.
+        function = getattr(library, f"rd_kafka_{name}", None)
+        if function is not None:
+            function.restype, function.argtypes = result, arguments
     return library

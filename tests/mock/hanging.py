@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COORDINATOR_NOT_AVAILABLE = 15
 ANSWERS = 4
 """Of them librdkafka takes three; then it asks no more, and waits for ever."""
+LIMIT_SECONDS = 4.0
 SLICE_SECONDS = 0.3
 DEADLINE_SECONDS = 2.0
 
@@ -48,23 +49,26 @@ def held(seconds: float) -> None:
 
 
 def guarded(seconds: float) -> None:
-    """Hold it under the watchdog, beside an idle thread; then live on for as long."""
+    """Hold it under the watchdog, beside an idle thread; then live on beyond the limit."""
     threading.Thread(target=threading.Event().wait, daemon=True, name="idle").start()
-    with armed(1.0):
+    with armed(LIMIT_SECONDS):
         hold_the_gil(seconds)
-    time.sleep(1.5)
+    time.sleep(1.2 * LIMIT_SECONDS)
 
 
 def begin(seconds: float) -> None:
     """The relay's own producer, whose begin_transaction holds the GIL (librdkafka#4420)."""
-    transactions.HANGING_SECONDS = 0.5
-    with Rig("app", deadline_seconds=0.5) as rig:
+    with Rig("app") as rig:
         rig.producer.replace()
+        transactions.HANGING_SECONDS = rig.producer._deadline_seconds = 0.5
         real: Any = rig.producer._producer
 
         class Hanging:
             def __getattr__(self, name: str) -> Any:
                 return getattr(real, name)
+
+            def __len__(self) -> int:
+                return len(real)
 
             def begin_transaction(self) -> None:
                 hold_the_gil(seconds)
@@ -95,14 +99,19 @@ def offsets(fault: Callable[[Rig], None], *, first: bool) -> None:
         first: it was never asked before; else the client remembers it.
     """
     transactions.SLICE_SECONDS = SLICE_SECONDS
-    with Rig("app", deadline_seconds=DEADLINE_SECONDS) as rig:
+    with Rig("app") as rig:
         course = Course()
         rig.start(course)
         if not first:
             rig.transaction(course)
-        begun = time.monotonic()
-        rig.transaction(course, lambda name: fault(rig) if name == "SendOffsets" else None)
-        print(json.dumps({**asdict(course), "seconds": time.monotonic() - begun}), flush=True)
+
+        def before(effect: str) -> None:
+            if effect == "SendOffsets":
+                rig.producer._deadline_seconds = DEADLINE_SECONDS
+                fault(rig)
+
+        rig.transaction(course, before)
+        print(json.dumps(asdict(course)), flush=True)
         os._exit(0)  # the call that hangs holds on to its client, which nothing ends
 
 

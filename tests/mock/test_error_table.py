@@ -33,6 +33,9 @@ APIS = {
 AT_START = {Place.FIND_TRANSACTION, Place.INIT}
 FOR_EVER = 5_000
 """More answers than anybody asks for within a test."""
+ENDED_BY_DEADLINE = {Place.INIT: "", Place.ADD_OFFSETS: "SendOffsets", Place.COMMIT: "Commit"}
+"""The effect from which on a call has this little time; "" is the start."""
+SLICE_SECONDS, DEADLINE_SECONDS = 1.0, 3.0
 AT_ONCE = 8
 """Rigs side by side: most of their time is librdkafka's waiting before it asks again."""
 
@@ -52,9 +55,9 @@ def once(row: Row) -> Course:
 
 
 def for_ever(row: Row) -> Course:
-    """The same, answered so whenever it is asked."""
-    deadline = 1.0 if row.flag == "retriable" else 60.0
-    with Rig("app", transaction_seconds=1.0, deadline_seconds=deadline) as rig:
+    """The same, answered so whenever it is asked; records time out with their transaction."""
+    of_records = row.place in {Place.ADD_PARTITIONS, Place.PRODUCE}
+    with Rig("app", 1.0 if of_records else 30.0) as rig:
         return course_of(row, rig, FOR_EVER)
 
 
@@ -62,11 +65,17 @@ def course_of(row: Row, rig: Rig, times: int) -> Course:
     course = thread.course = Course()
     api, codes = APIS[row.place], [getattr(KafkaError, row.codes)] * times
 
+    def hasten(effect: str) -> None:
+        if row.flag == "retriable" and effect == ENDED_BY_DEADLINE[row.place]:
+            rig.producer._deadline_seconds = DEADLINE_SECONDS
+
     def before(effect: str) -> None:
+        hasten(effect)
         # Not at begin: the search for the transaction's coordinator may still go on then.
         if row.place is Place.FIND_GROUP and effect == "SendOffsets":
             rig.cluster.fail(api, *codes)
 
+    hasten("")
     if row.place in AT_START:
         rig.cluster.fail(api, *codes)
     if not rig.start(course):
@@ -107,7 +116,7 @@ def courses() -> dict[Row, Course]:
 def long_courses() -> dict[Row, Course]:
     """The course of every row of LASTING."""
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(AT_ONCE) as pool:
-        patch.setattr(transactions, "SLICE_SECONDS", 0.3)
+        patch.setattr(transactions, "SLICE_SECONDS", SLICE_SECONDS)
         rows = single(LASTING)
         return dict(zip(rows, pool.map(for_ever, rows), strict=True))
 

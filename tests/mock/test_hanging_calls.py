@@ -1,12 +1,14 @@
-"""A client call that never returns costs the relay a producer, or the process: never for ever."""
+"""A client call that never returns costs the relay a producer, or the process: no more."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
@@ -62,7 +64,7 @@ def test_the_watchdog_ends_a_process_whose_gil_is_held_in_c(ended: Ended) -> Non
     process = ended[f"guarded {LONG_ENOUGH}"]
 
     assert process.returncode == WATCHDOG_STATUS, process.stderr
-    assert "Timeout (0:00:01)!" in process.stderr
+    assert "Timeout (0:00:04)!" in process.stderr
     assert process.stderr.count("most recent call first") == 2
     assert "in hold_the_gil" in process.stderr
     assert "threading.py" in process.stderr  # the idle thread's stack
@@ -96,20 +98,54 @@ def test_a_begin_that_hangs_ends_the_relay(ended: Ended) -> None:
 
 
 @pytest.mark.parametrize("fault", LOST_COORDINATORS)
-def test_a_lost_group_coordinator_costs_a_producer_not_the_process(
-    fault: str, ended: Ended
-) -> None:
-    """librdkafka#5511: send_offsets_to_transaction ignores its timeout; the own deadline fires."""
+def test_a_lost_group_coordinator_does_not_stop_the_relay(fault: str, ended: Ended) -> None:
+    """librdkafka may wait for ever for it, timeout or not (#5511); the relay does not.
+
+    Which of the two happens depends on what librdkafka notices first: it recovers by itself,
+    or the own deadline costs a producer.
+    """
     process = ended[fault]
 
     assert process.returncode == 0, process.stderr
     course = json.loads(process.stdout)
-    *before, last = course["did"]
-    assert (before, last) == ([] if fault == "not_found" else ["commit"], "replace")
-    ((kind, why, _),) = course["failures"]
-    assert kind == Failure.UNKNOWN.name
-    assert why.startswith("send_offsets_to_transaction")
-    assert "has not returned for 2 s" in why
+    assert course["did"][-1] in {"commit", "abort", "replace"}
+    for kind, why, _ in course["failures"]:
+        assert kind in {Failure.ABORT.name, Failure.UNKNOWN.name}
+        assert "send_offsets_to_transaction" in why or "in doubt" in why
+
+
+def test_offsets_that_are_never_sent_are_given_up_at_the_own_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call that ignores its timeout and lets go of the GIL: its outcome is unknown."""
+    monkeypatch.setattr("relay.transactions.HANGING_SECONDS", 0.5)
+    released = threading.Event()
+    with Rig("app") as rig:
+        rig.producer.replace()
+        rig.producer._producer = Stuck(rig.producer._producer, released)  # type: ignore[assignment]
+
+        with pytest.raises(TransactionFailed, match=r"send_offsets.*not returned") as failed:
+            rig.fill()
+
+        released.set()
+    assert failed.value.kind is Failure.UNKNOWN
+
+
+class Stuck:
+    """A producer whose send_offsets_to_transaction returns when released, not before."""
+
+    def __init__(self, real: Any, released: threading.Event) -> None:
+        self._real = real
+        self._released = released
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        self._released.wait(60)
 
 
 def test_what_a_call_raises_or_takes_comes_through() -> None:
@@ -131,9 +167,9 @@ def crowded(rig: Rig, seconds: float) -> None:
         rig.producer.produce(TopicPartition(rig.journal, 0), b"v", b"k", [], lambda _: None)
 
 
-def begun(deadline_seconds: float) -> Rig:
+def begun() -> Rig:
     """A transaction is open and the leader is connected."""
-    rig = Rig("app", deadline_seconds=deadline_seconds, **{"queue.buffering.max.messages": QUEUE})
+    rig = Rig("app", **{"queue.buffering.max.messages": QUEUE})
     rig.producer.replace()
     rig.fill()
     rig.producer.commit()
@@ -143,7 +179,7 @@ def begun(deadline_seconds: float) -> Rig:
 
 def test_a_full_queue_is_waited_for() -> None:
     """A slow broker makes produce wait; nothing is dropped and the commit counts."""
-    with begun(60.0) as rig:
+    with begun() as rig:
         crowded(rig, 0.2)
         rig.producer.flush()
 
@@ -151,15 +187,17 @@ def test_a_full_queue_is_waited_for() -> None:
 
 
 def test_a_queue_that_stays_full_is_given_up_at_the_own_deadline() -> None:
-    with begun(0.5) as rig, pytest.raises(TransactionFailed, match="queue stays full") as failed:
-        crowded(rig, 300.0)
+    with begun() as rig:
+        rig.producer._deadline_seconds = 0.5
+        with pytest.raises(TransactionFailed, match="queue stays full") as failed:
+            crowded(rig, 300.0)
 
     assert failed.value.kind is Failure.UNKNOWN
 
 
 def test_a_fatal_error_heard_of_while_the_queue_is_full_is_classified() -> None:
     """It comes out of the wait itself, not out of a call: seen as a crash before it was caught."""
-    with begun(60.0) as rig:
+    with begun() as rig:
         rig.cluster.fail(Api.PRODUCE, *[KafkaError.INVALID_PRODUCER_EPOCH] * (4 * QUEUE))
         with pytest.raises(TransactionFailed) as failed:
             crowded(rig, 0.5)

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from confluent_kafka import KafkaError
 
 from relay.core.events import Failure
 from relay.errors import Refused, Unavailable
-from relay.failures import PASSING, TRANSPORT, answered, classify, describe
+from relay.failures import (
+    ENDED,
+    FENCED,
+    PASSING,
+    REFUSED,
+    TRANSPORT,
+    answered,
+    classify,
+    describe,
+)
 from relay.registry import Registry
 from relay.settings import Kafka
 
@@ -22,6 +33,12 @@ CASES = [
     (KafkaError._TIMED_OUT, (False, True, False), None),
     (KafkaError.CONCURRENT_TRANSACTIONS, (False, True, False), None),
     (KafkaError._STATE, (False, False, False), Failure.UNKNOWN),
+    # What a record's report or a late answer gives: no flag, or one that is too weak.
+    (KafkaError._FENCED, (False, False, True), Failure.FENCED),
+    (KafkaError.PRODUCER_FENCED, (False, False, False), Failure.FENCED),
+    (KafkaError.MSG_SIZE_TOO_LARGE, (False, False, False), Failure.REFUSED),
+    (KafkaError.UNKNOWN_PRODUCER_ID, (False, False, False), Failure.UNKNOWN),
+    (KafkaError.UNKNOWN_PRODUCER_ID, (False, False, True), Failure.ABORT),
 ]
 
 
@@ -35,6 +52,20 @@ def test_each_error_asks_for_one_thing(
 
     assert classify(error) is expected
     assert error.name() in describe("commit_transaction", error)
+
+
+@pytest.mark.parametrize("reasons", [FENCED, REFUSED, ENDED])
+def test_people_are_told_what_an_error_means_here(reasons: Mapping[int, str]) -> None:
+    """The code's name and the relay's own reason, for every code that has one."""
+    for code, reason in reasons.items():
+        error = KafkaError(code, "why")
+        assert describe("flush", error) == f"flush: {error.name()} ({reason})"
+
+
+def test_no_error_has_two_reasons() -> None:
+    """Else the order in which they are looked up would decide."""
+    assert not FENCED.keys() & REFUSED.keys()
+    assert not ENDED.keys() & (FENCED.keys() | REFUSED.keys())
 
 
 def test_transport_errors_make_an_answer_ambiguous() -> None:
