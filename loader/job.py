@@ -146,8 +146,10 @@ class Job:
                     return
             self._end(spark, query)
         except Exception:
-            if self._stopping.is_set():
-                return  # all that counts is in the ledger
+            if self._stopping.is_set():  # all that counts is in the ledger
+                if self.error is not None:
+                    self._say(f"while stopping: {self.error}")
+                return
             if self.error is not None:
                 raise self.error from None
             raise

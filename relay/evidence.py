@@ -1,7 +1,7 @@
 """How a transaction really ended, as librdkafka's own log tells it.
 
 librdkafka repeats a lost EndTxn by itself and then reports success (librdkafka#5423), and
-no callback says so: since 2.15 error_cb hears neither lost connections nor timeouts. Its
+no callback says so: error_cb hears neither lost connections nor timeouts (seen with 2.16). Its
 debug log has a line for each answer to EndTxn and each lost connection. Receives those
 lines in the place of a client's `logger`; gives whether the end is beyond doubt. Lines that
 are missing, or worded otherwise in another version, leave the doubt: never the other way.

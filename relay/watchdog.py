@@ -50,4 +50,7 @@ def within(limit_seconds: float, call: Callable[[], Any]) -> None:
     except queue.Empty:
         raise TimeoutError(f"has not returned for {limit_seconds:g} s") from None
     if raised is not None:
-        raise raised
+        try:
+            raise raised
+        finally:
+            del raised  # its traceback holds this frame, and so the client, until a collection
