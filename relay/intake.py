@@ -1,27 +1,31 @@
-"""Sort one poll's messages by source partition and table; hold what waits for a block.
+"""One poll's messages, sorted by source partition and table.
 
-Receives Kafka messages, gives one Arrival per (partition, table), and one Arrow array per
-sealed buffer: from there on no message is a Python object any more. The table comes from
-the header alone, so that the same message always belongs to the same table, whatever the
-catalogue says at the time; what has no readable header belongs to the table "".
+Receives Kafka messages in batches of one poll, gives one Arrival per (partition, table) with
+what is needed of its messages; no Python code runs per message where all name known tables.
+The table comes from the header alone, so that the same message always belongs to the same table,
+whatever the catalogue says at the time; what has no readable header belongs to the table "".
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import numpy as np
 from confluent_kafka import Message
 
 from relay import names
 from relay.core.records import Arrival
-from relay.dead.letter import Origin
-from relay.decode import count_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from relay.buffers import RowDensity
+
+    Integers = npt.NDArray[np.int64]
 
 Headers = list[tuple[str, bytes | None]] | None
 """As the consumer gives them: in the order written, names possibly repeated."""
@@ -29,46 +33,17 @@ Headers = list[tuple[str, bytes | None]] | None
 NO_TABLE = ""
 """The table of messages whose header names none; its "block" is their dead letters."""
 
+_RADIX = 1 << 15
+"""Numbers below it are sorted by numpy in linear time."""
+
 
 @dataclass(slots=True)
 class Group:
-    """Messages of one table from one source partition, as they came.
+    """Messages of one table from one source partition, as they came."""
 
-    Attributes:
-        offsets: ascending.
-        keys: as many as offsets.
-        first: of a poll's messages, the index of the first of these.
-    """
-
-    offsets: list[int] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    first: int = 0
-
-
-@dataclass(slots=True)
-class Held:
-    """Messages of one buffer: what becomes rows, and what only their dead letters would need.
-
-    Attributes:
-        headers: by offset, of messages with others than the one that names their table.
-    """
-
-    table: str
-    offsets: list[int] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    headers: dict[int, list[tuple[str, bytes | None]]] = field(default_factory=dict)
-
-    def column(self) -> pa.BinaryArray:
-        """The values as an Arrow array."""
-        return pa.array(self.values, pa.binary())
-
-    def origin(self, offset: int) -> Origin:
-        """Key and headers of the message at this offset."""
-        plain = [(names.TABLE_HEADER, self.table.encode())]
-        key = self.keys[bisect_left(self.offsets, offset)]
-        return Origin(key, self.headers.get(offset, plain))
+    offsets: list[int]
+    values: list[bytes | None]
+    keys: list[bytes | None]
 
 
 @dataclass(slots=True)
@@ -88,22 +63,55 @@ class Poll:
 
 
 class TableHeaders:
-    """Headers to table name, remembered: a topic has few tables and many messages."""
+    """Headers to table, remembered: a topic has few tables and many messages.
 
-    _REMEMBERED = 10_000  # invented names beyond it are read again each time
+    Attributes:
+        tables: by number; number 0 is NO_TABLE.
+    """
+
+    _REMEMBERED = 10_000
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes | None], str] = {}
+        self.tables: list[str] = [NO_TABLE]
+        self._numbers: dict[str, int] = {NO_TABLE: 0}
+        self._plain: dict[tuple[tuple[str, bytes | None], ...], int] = {}
+
+    def numbers(self, headers: Sequence[Headers]) -> tuple[Integers, list[int]]:
+        """Each message's table by number, and which messages have other headers than that one.
+
+        Where all have the one header of a table seen before, no Python code runs per message.
+        """
+        try:
+            known = map(self._plain.__getitem__, map(tuple, headers))  # type: ignore[arg-type]
+            return np.fromiter(known, np.int64, len(headers)), []
+        except (KeyError, TypeError):  # a new table, further headers, or none at all
+            found = [self._number(one) for one in headers]
+        others = [at for at, (_, plain) in enumerate(found) if not plain]
+        return np.fromiter((number for number, _ in found), np.int64, len(found)), others
 
     def table(self, headers: Headers) -> str:
         """The table that exactly one header `table` names in plain UTF-8, or NO_TABLE."""
-        if headers is not None and len(headers) == 1 and headers[0] in self._known:
-            return self._known[headers[0]]
         found = [value for key, value in headers or () if key == names.TABLE_HEADER]
-        table = self._parse(found[0]) if len(found) == 1 else NO_TABLE
-        if headers is not None and len(headers) == 1 and len(self._known) < self._REMEMBERED:
-            self._known[headers[0]] = table
-        return table
+        return self._parse(found[0]) if len(found) == 1 else NO_TABLE
+
+    def trim(self) -> None:
+        """Between polls: forget all when too many were invented; a number may change then."""
+        if len(self.tables) > self._REMEMBERED:
+            self.tables, self._numbers, self._plain = [NO_TABLE], {NO_TABLE: 0}, {}
+
+    def _number(self, headers: Headers) -> tuple[int, bool]:
+        """The table's number, and whether the header that names it stands alone."""
+        key = tuple(headers or ())
+        if key in self._plain:
+            return self._plain[key], True
+        table = self.table(headers)
+        number = self._numbers.setdefault(table, len(self.tables))
+        if number == len(self.tables):
+            self.tables.append(table)
+        plain = len(key) == 1 and table != NO_TABLE
+        if plain:
+            self._plain[key] = number
+        return number, plain
 
     @staticmethod
     def _parse(raw: bytes | None) -> str:
@@ -114,113 +122,107 @@ class TableHeaders:
         return text if names.is_table_name(text) else NO_TABLE
 
 
-class RowDensity:
-    """Rows per byte of each table's messages, as its last block had them.
+class Intake:
+    """The messages of one poll.
 
-    Counting every message's rows when it arrives cost a sixth of the relay's time, and all it
-    serves is block.max_rows: so rows are counted when a buffer is sealed, and estimated before.
+    Args:
+        headers: remembers tables from poll to poll.
+        density: estimates rows.
     """
 
-    _REMEMBERED = 10_000
+    def __init__(self, headers: TableHeaders, density: RowDensity) -> None:
+        headers.trim()
+        self._tables = headers
+        self._density = density
+        self._poll = Poll()
+        self._partitions: list[Integers] = []
+        self._numbers: list[Integers] = []
+        self._offsets: list[Integers] = []
+        # Copied into columns once, when sealed: joining and sorting them as columns here cost
+        # three copies more, which for large messages took longer than all the rest.
+        self._values: list[bytes | None] = []
+        self._keys: list[bytes | None] = []
+        self._timestamps: dict[tuple[int, int], int] = {}
 
-    def __init__(self, framing: str) -> None:
-        self._framing = framing
-        self._rows_per_byte: dict[str, float] = {}
+    def add(self, messages: Sequence[Message]) -> None:
+        """Some of the poll's messages, none with an error; they are not needed afterwards.
 
-    def rows(self, table: str, values: list[bytes | None], size: int) -> int:
-        """About how many rows these messages hold; counted where the table is new here."""
-        known = self._rows_per_byte.get(table)
-        if known is None:
-            rows = int(count_rows(pa.array(values, pa.binary()), self._framing).sum())
-            self.learn(table, rows, size)
-            return rows
-        return round(known * size)
+        The client's getters are mapped in C: what runs per message here is no Python code.
+        """
+        count = len(messages)
+        partitions = np.fromiter(map(Message.partition, messages), np.int64, count)
+        offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
+        getter: Any = Message.headers  # typed for what may be produced too
+        headers: list[Headers] = list(map(getter, messages))
+        numbers, others = self._tables.numbers(headers)
+        for at in others:
+            self._poll.headers[int(partitions[at]), int(offsets[at])] = headers[at] or []
+        self._partitions.append(partitions)
+        self._numbers.append(numbers)
+        self._offsets.append(offsets)
+        self._values.extend(map(Message.value, messages))
+        self._keys.extend(map(Message.key, messages))
+        for at in _firsts(partitions, numbers):
+            place = int(partitions[at]), int(numbers[at])
+            self._timestamps.setdefault(place, messages[at].timestamp()[1])
 
-    def learn(self, table: str, rows: int, size: int) -> None:
-        """What a sealed buffer turned out to hold."""
-        if size and (table in self._rows_per_byte or len(self._rows_per_byte) < self._REMEMBERED):
-            self._rows_per_byte[table] = rows / size
-
-
-def sort(messages: Sequence[Message], headers: TableHeaders, density: RowDensity) -> Poll:
-    """Arrivals of one poll; messages carry no error (relay.source has looked)."""
-    poll = Poll()
-    for (partition, table), group in _group(messages, headers, poll).items():
-        size = sum(map(len, filter(None, group.values)))
-        rows = density.rows(table, group.values, size)
-        timestamp_ms = messages[group.first].timestamp()[1]
-        arrival = Arrival(partition, table, group.offsets, rows, size, timestamp_ms)
-        poll.arrivals.append(arrival)
-        poll.groups[id(arrival)] = group
-        poll.bytes += size
-    return poll
-
-
-def _group(
-    messages: Sequence[Message], headers: TableHeaders, poll: Poll
-) -> dict[tuple[int, str], Group]:
-    """The messages by (partition, table).
-
-    The loop below is the only Python code that runs per message: the client's getters are
-    mapped in C, and a table's header is looked up once per partition and poll. Its cost
-    per message is in the benchmark's table.
-    """
-    groups: dict[tuple[int, str], Group] = {}
-    # The same group under each distinct header that names its table.
-    seen: dict[tuple[int, tuple[str, bytes | None]], tuple[Any, Any, Any]] = {}
-    polled: dict[int, Any] = {}
-    columns: Any = zip(
-        map(Message.partition, messages),
-        map(Message.offset, messages),
-        map(Message.value, messages),
-        map(Message.key, messages),
-        map(Message.headers, messages),
-        strict=True,
-    )
-    for at, (partition, offset, value, key, raw_headers) in enumerate(columns):
-        plain = raw_headers is not None and len(raw_headers) == 1
-        appends = seen.get((partition, raw_headers[0])) if plain else None
-        if appends is None:
-            table = headers.table(raw_headers)
-            group = groups.get((partition, table))
-            if group is None:
-                group = groups[partition, table] = Group(first=at)
-            appends = (group.offsets.append, group.values.append, group.keys.append)
-            if plain and table != NO_TABLE:
-                seen[partition, raw_headers[0]] = appends
-            else:
-                poll.headers[partition, offset] = raw_headers or []
-            if partition not in polled:
-                polled[partition] = poll.offsets.setdefault(partition, []).append
-        appends[0](offset)
-        appends[1](value)
-        appends[2](key)
-        polled[partition](offset)
-    return groups
+    def sorted(self) -> Poll:
+        """All that was added: arrivals, what they hold, offsets per partition."""
+        poll = self._poll
+        if not self._offsets:
+            return poll
+        partitions = np.concatenate(self._partitions)
+        numbers = np.concatenate(self._numbers)
+        order = _order(partitions, numbers)
+        partitions, numbers = partitions[order], numbers[order]
+        offsets = np.concatenate(self._offsets)[order]
+        changes = np.flatnonzero(np.diff(partitions) | np.diff(numbers)) + 1
+        for low, high in pairwise([0, *changes.tolist(), len(order)]):
+            partition, number = int(partitions[low]), int(numbers[low])
+            chosen = order[low:high].tolist()
+            group = Group(
+                offsets[low:high].tolist(),
+                list(map(self._values.__getitem__, chosen)),
+                list(map(self._keys.__getitem__, chosen)),
+            )
+            size = sum(map(len, filter(None, group.values)))
+            table = self._tables.tables[number]
+            arrival = Arrival(
+                partition,
+                table,
+                group.offsets,
+                self._density.rows(table, group.values, size),
+                size,
+                self._timestamps[partition, number],
+            )
+            poll.arrivals.append(arrival)
+            poll.groups[id(arrival)] = group
+            poll.bytes += size
+        poll.offsets = _by_partition(partitions, offsets)
+        return poll
 
 
-class Buffers:
-    """The messages behind the core's buffers, by (partition, table)."""
+def _firsts(partitions: Integers, numbers: Integers) -> list[int]:
+    """Where each (partition, table) stands first."""
+    _, firsts = np.unique(_places(partitions, numbers), return_index=True)
+    return firsts.tolist()  # type: ignore[no-any-return]
 
-    def __init__(self) -> None:
-        self._held: dict[tuple[int, str], Held] = {}
 
-    def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
-        """Hold the messages of one of the poll's arrivals but for the first `skip`."""
-        group = poll.groups[id(arrival)]
-        held = self._held.setdefault((arrival.partition, arrival.table), Held(arrival.table))
-        held.offsets.extend(group.offsets[skip:])
-        held.values.extend(group.values[skip:])
-        held.keys.extend(group.keys[skip:])
-        if poll.headers:
-            places = ((arrival.partition, offset) for offset in group.offsets[skip:])
-            kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}
-            held.headers.update(kept)
+def _places(partitions: Integers, numbers: Integers) -> Any:
+    """A number for each (partition, table)."""
+    places = partitions * (int(numbers.max()) + 1) + numbers
+    return places.astype(np.int16) if int(places.max()) < _RADIX else places
 
-    def take(self, partition: int, table: str) -> Held:
-        """A buffer that is being sealed; it is not held any more."""
-        return self._held.pop((partition, table))
 
-    def drop(self, partitions: frozenset[int]) -> None:
-        """Forget everything of these partitions."""
-        self._held = {k: v for k, v in self._held.items() if k[0] not in partitions}
+def _order(partitions: Integers, numbers: Integers) -> Any:
+    """By partition and table; messages of the same stay in the order in which they came."""
+    return np.argsort(_places(partitions, numbers), kind="stable")
+
+
+def _by_partition(partitions: Integers, offsets: Integers) -> dict[int, list[int]]:
+    """Ascending offsets of each partition; both arrays are sorted by partition."""
+    cuts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    return {
+        int(partitions[low]): np.sort(offsets[low:high], kind="stable").tolist()
+        for low, high in pairwise(cuts)
+    }

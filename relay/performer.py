@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import chunks, journal, kafka_settings, names
+from relay.buffers import Buffers, Held, RowDensity
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.records import SealedBlock, SealResult
@@ -23,7 +24,7 @@ from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.failpoints import reached
 from relay.failures import TransactionFailed
 from relay.forming import Formed, form
-from relay.intake import Buffers, Held, Poll, RowDensity
+from relay.intake import Poll
 from relay.totals import Totals
 from relay.transactions import TransactionalProducer
 from relay.waiting import until_available

@@ -8,14 +8,13 @@ No decision is made here: every branch below is a translation.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import signal
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from relay import intake
+from relay import intake, memory
 from relay.catalogue import Catalogue
 from relay.core import effects as ef
 from relay.core import events as ev
@@ -111,16 +110,16 @@ class Relay:
             self._dispatch(ev.StopRequested())
             return
         self._refresh_tables()
-        messages = self._source.poll()
+        polled = intake.Intake(self._headers, self._performer.density)
+        self._source.poll(polled.add)
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
-            messages = []
+            polled = intake.Intake(self._headers, self._performer.density)
             for index, partition in self._state.partitions.items():
                 self._source.seek(index, partition.position)
-        poll = intake.sort(messages, self._headers, self._performer.density)
-        if messages:
-            self._source.learn_size(len(messages), poll.bytes)
+        poll = polled.sorted()
+        self._source.learn_size(sum(map(len, poll.offsets.values())), poll.bytes)
         self._performer.polled(poll)
         if self._state.phase is not Phase.STOPPED:
             self._dispatch(ev.Polled(now_ms(), tuple(poll.arrivals), poll.offsets))
@@ -215,10 +214,7 @@ def limits(settings: Settings) -> Limits:
 
 def run(settings: Settings) -> None:
     """Run a relay until SIGTERM or SIGINT."""
-    # A poll makes thousands of small objects, none of them in a cycle; looking for cycles at
-    # the default threshold of 700 took a fifth of the process's time.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    memory.prepare()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

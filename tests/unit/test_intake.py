@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Message
 
-from relay.intake import NO_TABLE, Buffers, RowDensity, TableHeaders, sort
+from relay.buffers import Buffers, RowDensity
+from relay.intake import NO_TABLE, Intake, Poll, TableHeaders
 from tests.broker.pipeline import row_batch
 
 
@@ -19,6 +20,14 @@ def message(
         headers=headers,
         timestamp=(1, 1000 + offset),
     )
+
+
+def sort(messages: list[Message], headers: TableHeaders, density: RowDensity) -> Poll:
+    """One poll, its messages in batches of two."""
+    intake = Intake(headers, density)
+    for at in range(0, len(messages), 2):
+        intake.add(messages[at : at + 2])
+    return intake.sorted()
 
 
 def named(table: str) -> list[tuple[str, bytes]]:
@@ -120,3 +129,23 @@ def test_rows_are_counted_first_and_estimated_after() -> None:
     assert density.rows("d.a", values, 100) == 2
     density.learn("d.a", 10, 100)
     assert density.rows("d.a", values, 50) == 5
+
+
+def test_a_poll_of_nothing_has_no_arrivals() -> None:
+    """As when no message came for the time of a poll."""
+    assert sort([], TableHeaders(), RowDensity("batch")) == Poll()
+
+
+def test_tables_remembered_do_not_grow_without_end() -> None:
+    """Names that a producer invents are forgotten between polls, and read rightly after."""
+    headers = TableHeaders()
+    for at in range(3):
+        named_here = [named(f"d.t{at}_{number}") for number in range(4_000)]
+        messages = [message(0, number, one, b"") for number, one in enumerate(named_here)]
+        intake = Intake(headers, RowDensity("row"))
+        intake.add(messages)
+        found = [arrival.table for arrival in intake.sorted().arrivals]
+        assert sorted(found) == sorted(f"d.t{at}_{number}" for number in range(4_000))
+    Intake(headers, RowDensity("row"))
+
+    assert headers.tables == [NO_TABLE]
