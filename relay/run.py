@@ -209,6 +209,7 @@ def limits(settings: Settings) -> Limits:
         max_buffer_bytes=relay.max_buffer_bytes,
         max_reread=relay.max_reread,
         flush_point_interval_ms=round(relay.flush_point_interval_seconds * 1000),
+        keepalive_ms=round(relay.journal_keepalive_seconds * 1000),
     )
 
 

@@ -120,6 +120,11 @@ class Relay(Section):
     flush_point_interval_seconds: Seconds = Field(
         300.0, description="between forced flush points, at which the verifier can count"
     )
+    journal_keepalive_seconds: Seconds = Field(
+        3600.0,
+        description="an idle partition is recorded again so often; far below retention.ms of the "
+        "journal, which a take-over reads",
+    )
     transaction_timeout_seconds: Annotated[float, Field(ge=1, le=900)] = Field(
         40.0, description="must be below session_timeout_seconds"
     )

@@ -49,6 +49,18 @@ def flush_due(state: RelayState, partition: Partition) -> bool:
     )
 
 
+def record_due(state: RelayState, partition: Partition) -> bool:
+    """Whether a journal record is due without any seal.
+
+    The first says where a partition began; those of an idle one keep the journal's last record
+    younger than the topic's retention, as a take-over needs it.
+    """
+    idle_ms = state.now_ms - partition.flushed_at_ms
+    idle = not partition.buffers and idle_ms >= state.limits.keepalive_ms
+    moved = partition.position > partition.floor
+    return partition.fresh or idle or (moved and flush_due(state, partition))
+
+
 def _forced(
     state: RelayState, index: int, partition: Partition
 ) -> Iterator[tuple[Key, SealReason]]:

@@ -63,6 +63,8 @@ class Limits:
     flush_point_interval_ms: int
     max_buffers: int = 4096
     """Buffers of one source partition; a flood of invented table names forces a flush point."""
+    keepalive_ms: int = 3_600_000
+    """An idle partition is recorded again so often: retention must not delete the last record."""
 
 
 @dataclass(frozen=True, slots=True)

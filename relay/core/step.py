@@ -35,7 +35,7 @@ from relay.core.buffering import (
     without,
 )
 from relay.core.records import CommittedOffset, SealResult
-from relay.core.sealing import flush_due, refill, seals_due
+from relay.core.sealing import record_due, refill, seals_due
 from relay.core.state import Buffer, Phase, RelayState, Transaction
 from relay.core.takeover import take_over
 
@@ -163,8 +163,7 @@ def _begin_if_due(state: RelayState, *, at_once: bool = False) -> Step:
     seals = seals_due(state)
     touched = {seal.partition for seal in seals}
     for index, partition in state.partitions.items():
-        moved = partition.position > partition.floor
-        if partition.fresh or (moved and flush_due(state, partition)):
+        if record_due(state, partition):
             touched.add(index)
     state = replace(state, schema_changed=frozenset())
     if not touched:

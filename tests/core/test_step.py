@@ -201,6 +201,21 @@ def test_a_fresh_partition_is_recorded_without_any_message() -> None:
     assert not state.partitions[0].fresh
 
 
+def test_an_idle_partition_is_recorded_again_before_retention_deletes_its_record() -> None:
+    """A take-over reads the journal's last record, however long ago the last message came."""
+    idle, busy = partition(7, flushed_at_ms=1_000), partition(8, 9, buffers={"d.x": buffer(8)})
+    chosen = limits(keepalive_ms=60_000)
+    state = with_limits(chosen, p0=idle, p1=replace(busy, flushed_at_ms=1_000))
+
+    early, effects = step(state, ev.Polled(60_999))
+    assert (early.phase, effects) == (Phase.READY, ())
+    state, effects = through(state, ev.Polled(61_000), ev.Begun(), ev.Produced(()))
+    assert isinstance(effects[-1], ef.WriteJournal)
+    assert [(r.partition, r.floor, r.results) for r in effects[-1].records] == [(0, 7, ())]
+    state, _ = through(state, ev.JournalWritten({0: 9}), ev.OffsetsSent(), ev.Committed(clean=True))
+    assert state.partitions[0].flushed_at_ms == 61_000
+
+
 def test_schema_change_seals_only_its_table_and_at_once() -> None:
     chosen = limits(commit_interval_ms=10_000)
     state = with_limits(chosen, p0=partition(0, 2, buffers={"d.x": buffer(0), "d.y": buffer(1)}))

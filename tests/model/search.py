@@ -190,6 +190,7 @@ def make_world(rng: random.Random, plan: Walk) -> World:
             max_buffer_bytes=rng.choice((60, 1_000)),
             max_reread=rng.choice((4, 8, 1_000)),
             flush_point_interval_ms=rng.choice((200, 100_000)),
+            keepalive_ms=rng.choice((100, 100_000)),
             max_buffers=rng.choice((2, 100)),
         ),
         guards=plan.guards,

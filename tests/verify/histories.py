@@ -43,6 +43,7 @@ def limits(rng: random.Random) -> Limits:
         max_buffer_bytes=rng.choice((2_000, 100_000)),
         max_reread=rng.choice((30, 200)),
         flush_point_interval_ms=rng.choice((500, 3_000)),
+        keepalive_ms=rng.choice((300, 60_000)),
     )
 
 
