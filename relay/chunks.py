@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 # Measured on the benchmark's rows of 10 columns (94 bytes): LZ4 36 bytes and 69 ns a row, zstd
 # 22 bytes and 110 ns. The relay's cores are the bottleneck, and topics are kept for days.
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+# One thread: handing single columns to others cost a tenth of the relay's time, and as many
+# relay processes as cores share the machine anyway.
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _FIRST_RATIO = 0.5
 """Guess of compressed to uncompressed size before the first chunk is measured (measured on
 rows of 10 columns: 36 of 94 bytes)."""

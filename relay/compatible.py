@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from relay.shape import WIDENING
+
 _NAMES = {
     number: name.removeprefix("TYPE_").lower()
     for name, number in vars(FieldDescriptor).items()
     if name.startswith("TYPE_")
 }
 _WIDENING = {
-    ("int32", "int64"),
-    ("uint32", "uint64"),
-    ("uint32", "int64"),
+    *WIDENING,
     *((narrow, wide) for narrow in ("bool", "enum") for wide in ("int32", "int64")),
     ("bool", "uint32"),
     ("bool", "uint64"),

@@ -156,7 +156,7 @@ class _Misfit(NamedTuple):
 
 def _narrow(wire: pa.RecordBatch, codec: RowCodec) -> tuple[pa.RecordBatch, list[_Misfit]]:
     arrays, misfits = [], []
-    columns, uneven = align(wire.columns[: len(codec.types)], codec.flattened)
+    columns, uneven = align(codec.wire_columns(wire), codec.flattened)
     for at, rows in uneven.items():
         misfits.append(_Misfit(at, rows, partial(_said, "not as long as the others of its Nested")))
     for at, kind in enumerate(codec.types):

@@ -33,6 +33,7 @@ class Formed:
         messages: source messages whose rows are in the chunks.
         row_bytes: of those messages' values.
         unknown: messages by number of the field that they hold and the table never had.
+        schema_version: of the row message that they were read by; 0 where there was none.
     """
 
     chunks: list[tuple[bytes, int]]
@@ -41,6 +42,7 @@ class Formed:
     rows: int
     row_bytes: int
     unknown: dict[str, int] = field(default_factory=dict)
+    schema_version: int = 0
 
 
 def form(
@@ -65,7 +67,8 @@ def form(
     encoded = chunks.encode(decoded.batch, chunk_bytes) if decoded.batch.num_rows else []
     row_bytes = _value_bytes(values) - bad_bytes
     rows = decoded.batch.num_rows
-    return Formed(encoded, dead, decoded.messages, rows, row_bytes, decoded.unknown)
+    version = codec.schema.version
+    return Formed(encoded, dead, decoded.messages, rows, row_bytes, decoded.unknown, version)
 
 
 def _value_bytes(values: pa.BinaryArray) -> int:

@@ -86,6 +86,8 @@ class Scalar(Kind):
     """SQL of a value that is not null; None: INSERT converts by itself."""
     check: fit.Check | None = field(default=None, repr=False, compare=False)
     """Which values of the wire array do not fit; None: all do."""
+    unit: str = ""
+    """Of a count of days, seconds or ticks: the same number means another value in another."""
     default: object = 0
     """Of the type, in `arrow`, where a field is left out in a nested message."""
     prepare: Callable[[pa.Array[Any]], pa.Array[Any]] | None = field(

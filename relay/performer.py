@@ -146,14 +146,7 @@ class Performer:
         formed: list[Formed] = []
         for seal in seals:
             held = self._buffers.take(seal.partition, seal.table)
-            result = form(
-                held.offsets,
-                held.column(),
-                self._tables.codec(seal.table),
-                self._settings.source.framing,
-                self._settings.block.chunk_bytes,
-                self._settings.source.unknown_fields,
-            )
+            result = self._form(seal.table, held)
             formed.append(result)
             self.density.learn(seal.table, result.rows, seal.buffer.bytes)
             offsets.append(self._produce_chunks(seal, result))
@@ -162,6 +155,25 @@ class Performer:
         self._producer.flush()
         results = zip(seals, formed, offsets, strict=True)
         return ev.Produced(tuple(self._result(*result) for result in results))
+
+    def _form(self, table: str, held: Held) -> Formed:
+        """The buffer's chunks and dead letters.
+
+        What cannot be read may come from a producer that heard of a change earlier: it is read
+        again by the newest row message that there is, before it becomes a dead letter.
+        """
+        values = held.column()
+        while True:
+            formed = form(
+                held.offsets,
+                values,
+                self._tables.codec(table),
+                self._settings.source.framing,
+                self._settings.block.chunk_bytes,
+                self._settings.source.unknown_fields,
+            )
+            if not (formed.dead or formed.unknown) or not self._tables.overtaken(table):
+                return formed
 
     def _produce_chunks(self, seal: Seal, formed: Formed) -> list[int]:
         """Queue the chunks; their offsets are in the list once the producer is flushed."""
@@ -172,7 +184,7 @@ class Performer:
             headers: list[tuple[str, str | bytes | None]] = [
                 ("seq", str(sequence).encode()),
                 ("rows", str(rows).encode()),
-                ("schema", str(self._schema_version(seal.table)).encode()),
+                ("schema", str(formed.schema_version).encode()),
             ]
             self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
         return offsets
@@ -201,13 +213,9 @@ class Performer:
             rows=formed.rows,
             row_bytes=formed.row_bytes,
             crc32c=chunks.crc32c(value for value, _ in formed.chunks),
-            schema_version=self._schema_version(seal.table),
+            schema_version=formed.schema_version,
         )
         return SealResult(seal, block, dead, reason)
-
-    def _schema_version(self, table: str) -> int:
-        codec = self._tables.codec(table)
-        return 0 if isinstance(codec, str) else codec.schema.version
 
     def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
         topic = names.journal_topic(self._settings.app)

@@ -20,6 +20,8 @@ from relay.flattened import groups
 from relay.nested import list_of
 from relay.panics import decoded
 from relay.schema import field_names, live_columns, needs_value, row_fields
+from relay.shape import widened
+from relay.texts import as_bytes, as_text, is_text
 from relay.types import ColumnType, UnsupportedType, parse_type
 
 if TYPE_CHECKING:
@@ -88,8 +90,15 @@ class RowCodec:
         # Under names of its own: those of columns that are gone may have come back.
         renamed = [replace(field, name=f"f{field.number}") for field in self.row_fields]
         self._codec_names = [field.name for field in renamed]
-        descriptor = _descriptor(rowproto.file_descriptor(renamed, for_codec=True))
-        self._handler: Any = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+        self._encoder = _handler(renamed)
+        # ptars keeps the lower half of a number too wide for its field, without a word.
+        wide = [replace(field, shape=widened(field.shape)) for field in renamed]
+        self._text = [is_text(field.shape) for field in renamed]
+        raw = [
+            replace(field, shape=replace(field.shape, scalar="bytes")) if text else field
+            for field, text in zip(wide, self._text, strict=True)
+        ]
+        self._handler = self._encoder if raw == renamed else _handler(raw)
 
     def decode_rows(self, rows: pa.BinaryArray) -> pa.RecordBatch:
         """Serialized rows (no nulls) as columns of `wire_schema`, about 20 ns per value.
@@ -97,17 +106,34 @@ class RowCodec:
         Raises:
             ValueError: a row does not parse.
         """
-        columns = self.decode_all(rows).columns[: len(self.types)]
+        columns = self.wire_columns(self.decode_all(rows))
         return pa.RecordBatch.from_arrays(columns, schema=self.wire_schema)
 
     def decode_all(self, rows: pa.BinaryArray) -> pa.RecordBatch:
-        """As `decode_rows`, a column for each of `row_fields`, those of columns gone last.
+        """A column for each of `row_fields`, those of columns gone last.
+
+        All whole numbers have 64 bits, so that one too wide for its field is seen.
 
         Raises:
             ValueError: a row does not parse.
         """
         # ptars gives the columns by field number.
-        return decoded(self._handler, rows).select(self._codec_names)
+        batch = decoded(self._handler, rows).select(self._codec_names)
+        columns = [
+            as_text(column) if text else column
+            for column, text in zip(batch.columns, self._text, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=self._codec_names)
+
+    def wire_columns(self, batch: pa.RecordBatch) -> list[pa.Array[Any]]:
+        """The live columns of what `decode_all` gave, in the types of `wire_schema`.
+
+        Of a number too wide for its field the lower half is left: relay.strangers finds it.
+        """
+        return [
+            column if column.type == kind.wire else column.cast(kind.wire, safe=False)
+            for column, kind in zip(batch.columns, self.types, strict=False)  # gone ones follow
+        ]
 
     def encode_all(self, batch: pa.RecordBatch, numbers: list[int] | None = None) -> pa.BinaryArray:
         """What `decode_all` gave, serialized again as protobuf itself would.
@@ -122,7 +148,8 @@ class RowCodec:
             else left_out(len(column), column.type)
             for field, column in zip(self.row_fields, batch.columns, strict=True)
         ]
-        whole: Any = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+        raw = [as_bytes(a) if text else a for a, text in zip(arrays, self._text, strict=True)]
+        whole: Any = pa.RecordBatch.from_arrays(raw, names=self._codec_names)
         encoded: pa.BinaryArray = self._handler.record_batch_to_array(whole)
         return encoded
 
@@ -148,7 +175,7 @@ class RowCodec:
                 raise ValueError(f"column {wanted.name} is {array.type}, not {wanted.type}")
             arrays.append(array)
         named: Any = pa.RecordBatch.from_arrays(arrays, names=self._codec_names[: len(arrays)])
-        encoded: pa.BinaryArray = self._handler.record_batch_to_array(named)
+        encoded: pa.BinaryArray = self._encoder.record_batch_to_array(named)
         return encoded
 
 
@@ -178,6 +205,12 @@ def _column_type(table: str, column: Column) -> ColumnType:
         return parse_type(column.type)
     except UnsupportedType as problem:
         raise UnsupportedType(f"column {column.name} of {table}: {problem}") from problem
+
+
+def _handler(fields: list[Field]) -> Any:
+    """ptars' codec of a row message with these fields."""
+    descriptor = _descriptor(rowproto.file_descriptor(fields, for_codec=True))
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
 
 def _descriptor(file: descriptor_pb2.FileDescriptorProto) -> Descriptor:

@@ -7,7 +7,7 @@ shapes of a table's columns into descriptors and into the `.proto` for producers
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAP_KEYS = frozenset({"int32", "int64", "uint32", "uint64", "bool", "string"})
 """Scalars that protobuf takes as keys of a `map`, of those used here."""
+WIDENING = frozenset({("int32", "int64"), ("uint32", "uint64"), ("uint32", "int64")})
+"""(written, read): other scalars whose every value reads as the same value, of those used here."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -62,6 +64,17 @@ class Message:
 
     fields: tuple[Field, ...]
     form: Literal["plain", "oneof", "entry"] = "plain"
+
+
+_WIDER = {"int32": "int64", "uint32": "uint64"}
+
+
+def widened(shape: Shape) -> Shape:
+    """The shape with whole numbers of 64 bits: the same bytes, of which a decoder cuts nothing."""
+    if shape.message is None:
+        return replace(shape, scalar=_WIDER.get(shape.scalar, shape.scalar))
+    fields = tuple(replace(one, shape=widened(one.shape)) for one in shape.message.fields)
+    return replace(shape, message=replace(shape.message, fields=fields))
 
 
 def field_names(wanted: Iterable[tuple[int, str]]) -> dict[int, str]:

@@ -2,8 +2,8 @@
 
 Receives rows with the columns they decoded to, gives what in them the row message does not
 explain (relay.wirescan). The bytes that the decoded values take are counted by column; a row
-never has fewer, so where the sums agree nothing is unexplained. That is the usual case and
-costs a few percent of decoding.
+never has fewer, so where the sums agree, and no number is wider than its field, nothing is
+unexplained. That is the usual case and costs a few percent of decoding.
 
 Not seen by the sum, and by nothing but a scan of every row: bytes that a producer saves by an
 encoding shorter than protobuf's own (a repeated number that is not packed, alone in its row)
@@ -12,6 +12,7 @@ and spends again, exactly as many, in a field that is unknown.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.nested import list_lengths
-from relay.wirescan import Stranger, scan
+from relay.wirescan import WIDTHS, Stranger, scan
 
 if TYPE_CHECKING:
     from relay.rowmessage import RowCodec
+    from relay.shape import Shape
 
 _FIXED = {"float": 4, "double": 8, "bool": 1}
 
@@ -40,7 +42,10 @@ def find_strangers(rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec) 
         return []
     again = codec.encode_all(wire)
     differ: Any = pc.not_equal(pc.binary_length(rows), pc.binary_length(again))
-    suspects = np.flatnonzero(differ.to_numpy(zero_copy_only=False))
+    suspect = differ.to_numpy(zero_copy_only=False)
+    for column, field in zip(wire.columns, codec.row_fields, strict=True):
+        suspect = suspect | _too_wide(column, field.shape)
+    suspects = np.flatnonzero(suspect)
     everything: Any = rows
     odd = everything.take(pa.array(suspects))
     found = scan(odd, codec.row_fields, codec.gone_numbers)
@@ -64,23 +69,45 @@ def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Stranger]:
     return found
 
 
-def _explained(wire: pa.RecordBatch, codec: RowCodec) -> int:
-    """Bytes that protobuf takes for the decoded columns."""
+def _explained(wire: pa.RecordBatch, codec: RowCodec) -> int | None:
+    """Bytes that protobuf takes for the decoded columns; None: a number is wider than its field."""
     total, parts = 0, []
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
         shape = field.shape
         if shape.message is not None or shape.repeated:
             parts.append(field.number)
+            if _too_wide(column, shape).any():
+                return None
             continue
+        size = _values_size(column, shape.scalar)
+        if size is None:
+            return None
         given = len(column) - column.null_count
         tag = 1 + sum(field.number >= 1 << bits for bits in (4, 11, 18, 25))
-        total += given * tag + _values_size(column, shape.scalar)
+        total += given * tag + size
     if parts:
         total += int(np.diff(_offsets(codec.encode_all(wire, parts))[[0, -1]])[0])
     return total
 
 
-def _values_size(column: Any, scalar: str) -> int:
+def _too_wide(column: Any, shape: Shape) -> Any:
+    """Rows with a whole number that the field cannot hold."""
+    found = np.zeros(len(column), np.bool_)
+    if shape.repeated:
+        inner = _too_wide(column.flatten(), replace(shape, repeated=False))
+        found[np.repeat(np.arange(len(column)), list_lengths(column))[inner]] = True
+    elif shape.message is not None:
+        for field in shape.message.fields:
+            found |= _too_wide(pc.struct_field(column, field.name), field.shape)
+    elif shape.scalar in WIDTHS and shape.scalar != "bool" and len(column):
+        low, high = WIDTHS[shape.scalar]
+        values = _whole_numbers(column)
+        found = (values < low) | (values > high)
+    return found
+
+
+def _values_size(column: Any, scalar: str) -> int | None:
+    """Bytes of the values without tags; None: one is wider than the scalar."""
     given: int = len(column) - column.null_count
     if not given:
         return 0
@@ -93,7 +120,12 @@ def _values_size(column: Any, scalar: str) -> int:
         most = int(lengths.max())
         thresholds = [1 << bits for bits in (7, 14, 21, 28) if most >= 1 << bits]
         return size + sum(int(np.count_nonzero(lengths >= one)) for one in thresholds)
-    return given + _varint_extra(_whole_numbers(column))
+    values = _whole_numbers(column)
+    least, most = int(values.min()), int(values.max())
+    low, high = WIDTHS.get(scalar, (least, most))
+    if least < low or most > high:
+        return None
+    return given + _varint_extra(values, least, most)
 
 
 def _whole_numbers(column: Any) -> Any:
@@ -106,9 +138,8 @@ def _whole_numbers(column: Any) -> Any:
     return np.where(valid, stored[column.offset :][: len(column)], 0)
 
 
-def _varint_extra(values: Any) -> int:
+def _varint_extra(values: Any, least: int, most: int) -> int:
     """Bytes beyond the first of whole numbers as varints; a negative one has ten in all."""
-    least, most = int(values.min()), int(values.max())
     extra = 0
     if least < 0:
         extra = 9 * int(np.count_nonzero(values < 0))

@@ -3,7 +3,8 @@
 Receives table names, gives a codec or the reason why there is none. It joins three
 neighbours: the catalogue (columns in ClickHouse), the registry (field numbers) and the
 block topics. A changed row message is found by `refresh` and used only after `adopt`, so
-that buffers read under the old one are sealed under the old one.
+that buffers read under the old one are sealed under the old one; but for messages that the
+old one cannot read, for which `overtaken` asks the registry at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from relay.errors import Unavailable
 from relay.intake import NO_TABLE
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
@@ -83,6 +85,28 @@ class Tables:
                 self._known[table] = codec
         self._changed = {}
 
+    def overtaken(self, table: str) -> bool:
+        """Whether the registry has a newer row message than `codec` gave; now `codec` gives it.
+
+        A producer that goes by the registry is never ahead of it: so its rows are read though
+        no `refresh` was due. Without a registry that answers, nothing changes.
+        """
+        known = self._known.get(table)
+        if not isinstance(known, RowCodec):
+            return False
+        try:
+            self._registry.catch_up()
+        except Unavailable as error:
+            log.warning("the registry is away", extra={"why": error.message})
+            return False
+        schema = self._registry.current(table)
+        if schema is None or schema.version <= known.schema.version:
+            return False
+        newer = self._codec(table, schema)
+        if isinstance(newer, RowCodec):
+            self._known[table] = newer
+        return isinstance(newer, RowCodec)
+
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | str:
         problems = unsupported_columns(schema)
         if problems:
@@ -98,19 +122,21 @@ class Tables:
 
         The registry is read before the catalogue, and both again after a lost proposal: with
         older columns than another relay registered, its new column would look dropped and
-        come back under another number, and what producers sent under the first be lost.
+        come back under another number, and what producers sent under the first be lost. So
+        each proposal is based on what was read before, though a proposal for another table
+        has read on meanwhile: then it loses.
         """
         for _ in range(PROPOSALS):
             self._registry.catch_up()
+            before = {table: self._registry.current(table) for table in tables}
             found = self._catalogue.read(tables)
-            agreed = [self._agrees(*entry) for entry in found.items()]  # each proposes
+            agreed = [self._agrees(before[t], t, columns) for t, columns in found.items()]
             if all(agreed):
                 return {t: s for t in found if (s := self._registry.current(t)) is not None}
         raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
 
-    def _agrees(self, table: str, columns: TableColumns) -> bool:
+    def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
         """Whether the registry has these columns, or has them now because we proposed them."""
-        current = self._registry.current(table)
         wanted = evolve(
             current, table, columns.uuid, columns.columns, block_column=self._block_column
         )

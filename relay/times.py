@@ -44,6 +44,7 @@ def counted(proto: str, arrow: pa.DataType, input_type: str, low: int, high: int
             arrow=arrow,
             input_type=input_type,
             meaning=f"{since}, {low} to {high}",
+            unit="days" if day else "seconds of a day",
             check=fit.range_check(low, high),
             # ClickHouse's default of a Date32 is its first day.
             default=_FIRST_DAY if arrow == pa.date32() else 0,
@@ -62,6 +63,7 @@ def datetime(text: str, inner: TypeText) -> Scalar:
         arrow=pa.uint32(),
         input_type="UInt32",
         meaning="seconds since 1970-01-01 00:00:00 UTC",
+        unit="seconds",
     )
 
 
@@ -82,6 +84,7 @@ def _ticks(text: str, scale: int, bounds: tuple[int, int], meaning: str) -> Scal
         input_type="Int64",
         meaning=f"{f'10^-{scale} s' if scale else 'seconds'}{meaning}",
         check=fit.range_check(*bounds),
+        unit=f"ticks of 10^-{scale} s",
     )
 
 
@@ -107,6 +110,7 @@ def time64(text: str, inner: TypeText) -> Scalar:
     kind = _ticks(text, scale, (-most, most), ", less than 1000 hours")
     return replace(
         kind,
+        unit=f"{kind.unit} of a day",
         # No number can be reinterpreted as a Time64, but a Decimal has the same ticks.
         convert=lambda value: (
             f"CAST(reinterpret({value}, 'Decimal(18, {scale})'), 'Time64({scale})')"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from relay.kinds import Kind, Narrowed, Nullable, Scalar, shown
 from relay.nested import Array, Map, Tuple
 from relay.scalars import MAKERS
-from relay.shape import field_names
+from relay.shape import WIDENING, field_names
 from relay.typetext import TypeText, named, parse_text
 from relay.variants import NullableTuple, Variant
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from relay import fit
 
-__all__ = ["ColumnType", "Narrowed", "UnsupportedType", "parse_type"]
+__all__ = ["ColumnType", "Narrowed", "UnsupportedType", "parse_type", "reads_alike"]
 
 _POINT = "Tuple(x Float64, y Float64)"
 _GEO = {
@@ -129,6 +129,25 @@ def parse_type(text: str) -> ColumnType:
     except ValueError as cause:
         because = f": {cause}" if str(cause) else ""
         raise UnsupportedType(f"type {text} is not supported{because}") from cause
+
+
+def reads_alike(before: str, after: str) -> bool:
+    """Whether what producers send for a column of type `before` means the same for `after`.
+
+    So it is where both are the same scalar in protobuf, or the new one a wider, in the same
+    unit: what the one holds and the other does not is found value by value. Types made of
+    others are alike only if equal.
+    """
+    if before == after:
+        return True
+    try:
+        kinds = [parse_type(text).kind for text in (before, after)]
+    except UnsupportedType:
+        return False
+    old, new = (kind.inner if isinstance(kind, Nullable) else kind for kind in kinds)
+    if not (isinstance(old, Scalar) and isinstance(new, Scalar) and old.unit == new.unit):
+        return False
+    return old.shape == new.shape or (str(old.shape), str(new.shape)) in WIDENING
 
 
 def _kind(text: str) -> Kind:

@@ -32,7 +32,8 @@ _WIRE_NAMES = {0: "varint", 1: "64 bits", 2: "length-delimited", 3: "group", 5: 
 _WIRE_TYPES = {
     "double": FIXED64, "float": FIXED32, "string": LENGTH, "bytes": LENGTH,
 }  # fmt: skip
-_WIDTHS = {"bool": (0, 1), "int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1)}
+WIDTHS = {"bool": (0, 1), "int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1)}
+"""Least and greatest value of the scalars that are narrower than a varint can be."""
 _UNKNOWN, _ANY = -1, -2
 _PADDING = 16
 """Zero bytes behind the rows, so that a step from the last of them reads on in memory."""
@@ -165,11 +166,11 @@ def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterat
             yield Stranger("wrong", label, reason, rows)
     for number in np.unique(step.number[fits]).tolist():
         shape = plan.fields[number].shape if number in plan.fields else None
-        if shape is None or shape.scalar not in _WIDTHS:
+        if shape is None or shape.scalar not in WIDTHS:
             continue
         here = fits & (step.number == number)
         values, rows = _numbers(data, step, here, owners)
-        low, high = _WIDTHS[shape.scalar]
+        low, high = WIDTHS[shape.scalar]
         signed = values.view(np.int64)
         wide = (signed < low) | (signed > high) if low else values > np.uint64(high)
         if wide.any():

@@ -92,10 +92,10 @@ def insert(engine: Engine, batch: pa.RecordBatch) -> None:
     """The loader's own INSERT, its input a file instead of the request's body."""
     block = Block(id="b", table=TABLE, rows=batch.num_rows)
     ledger = cast("Ledger", SimpleNamespace(holds="1"))
-    target = cast("Target", SimpleNamespace(columns={}, window=None))
-    sql = loader_insert.statement(block, batch, ledger, target, "_block", None).removesuffix(
-        " FORMAT Arrow"
-    )
+    columns = {one.name: (one.metadata or {})[b"clickhouse"].decode() for one in batch.schema}
+    target = cast("Target", SimpleNamespace(columns=columns, window=None))
+    whole = loader_insert.statement(block, batch, ledger, target, "_block", None)
+    sql = whole.split(" AND throwIf(")[0]  # the engine's child takes no parameters
     in_force = ", ".join(
         f"{name} = {value!r}" for name, value in loader_insert.settings(block).items()
     )

@@ -106,7 +106,9 @@ def test_show_diff_and_check_tell_what_became_of_a_table(
     old, new = tmp_path / "old.proto", tmp_path / "new.proto"
     old.write_text(said("proto", table))
     assert "compatible" in said("check", str(old))
-    client.command(f"ALTER TABLE {table} DROP COLUMN b, MODIFY COLUMN c Date32, ADD COLUMN d UUID")
+    client.command(
+        f"ALTER TABLE {table} DROP COLUMN b, MODIFY COLUMN c DateTime, ADD COLUMN d UUID"
+    )
     printed = json.loads(said("proto", table, "--json"))
     new.write_text(printed["proto"])
     assert (printed["table"], printed["version"]) == (table, 2)
@@ -132,7 +134,7 @@ def test_show_diff_and_check_tell_what_became_of_a_table(
         ("type", "c"),
         ("added", "d"),
     ]
-    assert "type       c  Date → Date32  4" in said("diff", table)
+    assert "type       c  Date → DateTime  4" in said("diff", table)
     assert said("diff", table, "--to", "1").count("added") == 3
 
 

@@ -34,8 +34,8 @@ A, B, C = ColumnDef("a", "Int64"), ColumnDef("b", "String"), ColumnDef("c", "Dat
 
 
 def test_a_tables_life() -> None:
-    """New columns take the next number, a dropped one's stays reserved, a changed type and a
-    column that comes back take new numbers."""
+    """New columns take the next number, a dropped one's stays reserved, a type that reads
+    otherwise and a column that comes back take new numbers."""
     first = evolved(None, A, B)
     assert (first.version, first.based_on, numbers(first)) == (1, 0, {"a": 1, "b": 2})
     added = evolved(first, A, C, B)
@@ -47,6 +47,54 @@ def test_a_tables_life() -> None:
     back = evolved(changed, A._replace(type="String"), B, C)
     assert numbers(back) == {"a": 4, "b": 5, "c": 3}
     assert "reserved 1, 2;" in proto_text(back)
+
+
+ALIKE = [
+    ("UInt8", "UInt32"),
+    ("Int32", "Int8"),
+    ("Int8", "Nullable(Int64)"),
+    ("UInt16", "UInt64"),
+    ("UInt32", "Int64"),
+    ("String", "LowCardinality(Nullable(String))"),
+    ("String", "Enum8('up' = 1)"),
+    ("Enum8('up' = 1)", "Enum16('up' = 1, 'down' = 2)"),
+    ("Decimal(9, 2)", "Decimal(18, 4)"),
+    ("Date", "Date32"),
+    ("DateTime", "DateTime('Europe/Berlin')"),
+    ("DateTime64(3)", "DateTime64(3, 'UTC')"),
+    ("UInt64", "SimpleAggregateFunction(sum, UInt64)"),
+    ("Array(Nothing)", "Array(Nothing)"),
+]
+UNLIKE = [
+    ("UInt64", "UInt32"),
+    ("Int8", "UInt64"),
+    ("Int8", "UInt8"),
+    ("String", "UInt64"),
+    ("String", "FixedString(4)"),
+    ("Float32", "Float64"),
+    ("Date", "Int32"),
+    ("Date", "Time"),
+    ("DateTime", "UInt32"),
+    ("DateTime64(3)", "DateTime64(6)"),
+    ("DateTime64(3)", "Time64(3)"),
+    ("Int64", "DateTime64(0)"),
+    ("String", "Array(String)"),
+    ("Array(UInt8)", "Array(UInt16)"),
+    ("Tuple(a Int8)", "Tuple(b Int8)"),
+    ("Int8", "QBit(Int8, 3)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), [*ALIKE, *UNLIKE])
+def test_a_changed_type_keeps_its_number_where_values_read_alike(before: str, after: str) -> None:
+    """Producers need not notice a type that is the same in protobuf, in the same unit; where the
+    same bytes would mean another value, the old number is never read again."""
+    first = evolved(None, A, ColumnDef("b", before))
+    second = evolve(first, TABLE, "u", [A, ColumnDef("b", after)]) or first
+    kept = (before, after) in ALIKE
+    assert numbers(second)["b"] == (2 if kept else 3)
+    assert [column.type for column in live_columns(second)] == ["Int64", after]
+    assert [column.number for column in second.columns if column.dropped] == ([] if kept else [2])
 
 
 def test_nothing_changed_is_none() -> None:

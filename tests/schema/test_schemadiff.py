@@ -20,7 +20,7 @@ def test_every_kind_of_change_is_named() -> None:
     second = evolved(
         first,
         "u2",
-        ColumnDef("a", "Int16"),
+        ColumnDef("a", "Float64"),
         ColumnDef("c", "String", "DEFAULT"),
         ColumnDef("d", "UUID"),
     )
@@ -29,7 +29,7 @@ def test_every_kind_of_change_is_named() -> None:
         Change("re-created", "", "u1", "u2", 0),
         Change("dropped", "b", "Date", "", 2),
         Change("default", "c", "String", "String DEFAULT", 3),
-        Change("type", "a", "Int8", "Int16", 4),
+        Change("type", "a", "Int8", "Float64", 4),
         Change("added", "d", "", "UUID", 5),
     ]
 
@@ -39,3 +39,10 @@ def test_nothing_changed_is_nothing() -> None:
     first = evolved(None, "u", ColumnDef("a", "Int8"))
     assert changes(first, first) == []
     assert changes(TableSchema(uuid="u"), first) == [Change("added", "a", "", "Int8", 1)]
+
+
+def test_a_type_that_reads_alike_keeps_its_number() -> None:
+    """The change is named all the same."""
+    first = evolved(None, "u", ColumnDef("a", "Int8"))
+    second = evolved(first, "u", ColumnDef("a", "Nullable(Int16)"))
+    assert changes(first, second) == [Change("type", "a", "Int8", "Nullable(Int16)", 1)]

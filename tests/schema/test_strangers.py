@@ -114,6 +114,42 @@ def test_ignored_only_where_nothing_known_is_lost(name: str) -> None:
         assert ([bad.index for bad in found.bad], found.unknown) == ([1], {})
 
 
+WIDE = codec_of({
+    "unsigned": "UInt32",
+    "signed": "Int32",
+    "small": "UInt8",
+    "at": "DateTime",
+    "day": "Nullable(Date)",
+    "list": "Array(UInt32)",
+    "pair": "Tuple(a Int32)",
+    "by": "Map(String, Int32)",
+})  # fmt: skip
+SAME_LENGTH = {
+    "UInt32": (tagged(1, 0, varint(2**34 + 2**31)), "1 (unsigned): 19327352832"),
+    "Int32": (tagged(2, 0, varint(2**34 + 2**28)), "2 (signed): 17448304640"),
+    "Int32, negative": (tagged(2, 0, varint(2**64 - 2**32 - 5)), "2 (signed): -4294967301"),
+    "UInt8": (tagged(3, 0, varint(2**32 + 2**28)), "3 (small): 4563402752"),
+    "DateTime": (tagged(4, 0, varint(2**33 + 1_700_000_000)), "4 (at): 10289934592"),
+    "Date": (tagged(5, 0, varint(2**64 - 2**33 - 1)), "5 (day): -8589934593"),
+    "in a list": (long(6, b"\x01" + varint(2**34 + 2**31)), "6 (list): 19327352832"),
+    "in a tuple": (long(7, tagged(1, 0, varint(2**64 - 2**32 - 5))), "7.1 (a): -4294967301"),
+    "in a map": (long(8, long(1, b"k") + tagged(2, 0, varint(2**33 + 2**29))), "8.2 (value): 9"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME_LENGTH)
+def test_a_number_is_never_cut_though_its_length_stays(name: str) -> None:
+    """Too wide for its field, and the half that a decoder keeps takes just as many bytes: found
+    all the same, alone among good rows."""
+    row, said = SAME_LENGTH[name]
+    good = tagged(1, 0, varint(2**32 - 1)) + tagged(2, 0, varint(2**64 - 2**31)) + long(6, b"\x01")
+    found = decoded([good, row, b"", good, row], WIDE)
+    assert [bad.index for bad in found.bad] == [1, 4]
+    assert f"field {said}" in found.bad[0].reason
+    assert found.batch.column("unsigned").to_pylist() == [2**32 - 1, None, 2**32 - 1]
+    assert found.batch.column("signed").to_pylist() == [-(2**31), None, -(2**31)]
+
+
 @pytest.mark.parametrize("name", HARMLESS)
 def test_other_encodings_of_the_known_are_fine(name: str) -> None:
     """Packed or not, doubled, merged and padded fields are protobuf: nothing is unexplained."""
@@ -160,8 +196,8 @@ def test_numbers_of_dropped_columns_are_known() -> None:
 def test_a_column_under_its_old_type_is_not_lost_unseen() -> None:
     """A value under the number that a column had before its type changed would be lost while
     the column takes its DEFAULT: it counts as unknown."""
-    codec = history([ColumnDef("a", "Int8"), ColumnDef("b", "Int8")], [ColumnDef("a", "Int64")])
-    rows = [tagged(1, 0, b"\x01"), tagged(3, 0, b"\x01"), tagged(2, 0, b"\x01")]
+    codec = history([ColumnDef("a", "Int8"), ColumnDef("b", "Int8")], [ColumnDef("a", "String")])
+    rows = [tagged(1, 0, b"\x01"), long(3, b"x"), tagged(2, 0, b"\x01")]
     found = decoded(rows, codec)
     assert [bad.index for bad in found.bad] == [0]
     assert "field 1 is column a as it was when its type was Int8" in found.bad[0].reason
@@ -246,3 +282,14 @@ def test_sums_are_protobufs_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     array = binary(list(rows))
     monkeypatch.setattr(strangers, "scan", None)
     assert find_strangers(array, codec.decode_all(array), codec) == []
+
+
+def test_a_wider_type_reads_what_was_written_for_the_narrower() -> None:
+    """One number before and after: values of old and new producers alike, with their signs."""
+    before = [ColumnDef("s", "Int8"), ColumnDef("u", "UInt32")]
+    codec = history(before, [ColumnDef("s", "Int64"), ColumnDef("u", "UInt64")])
+    old = tagged(1, 0, varint(2**64 - 7)) + tagged(2, 0, varint(2**32 - 1))
+    new = tagged(1, 0, varint(2**40)) + tagged(2, 0, varint(2**64 - 1))
+    found = decoded([old, new], codec)
+    assert found.bad == []
+    assert found.batch.to_pylist() == [{"s": -7, "u": 2**32 - 1}, {"s": 2**40, "u": 2**64 - 1}]

@@ -1,0 +1,142 @@
+"""Two relays, several tables: whose columns count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from relay.catalogue import TableColumns
+from relay.errors import Unavailable
+from relay.registry import Versions, fold
+from relay.schema import ColumnDef, evolve
+from relay.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from relay.records_pb2 import TableSchema
+
+N = ColumnDef("n", "Int64")
+OLD, NEW = ColumnDef("old", "String"), ColumnDef("new", "String")
+
+
+class ClickHouse:
+    """Columns by table, as a catalogue gives them."""
+
+    def __init__(self, **tables: list[ColumnDef]) -> None:
+        self.tables = {f"d.{name}": columns for name, columns in tables.items()}
+
+    def read(self, tables: Collection[str]) -> dict[str, TableColumns]:
+        there = sorted(self.tables.keys() & set(tables))
+        return {table: TableColumns("u", tuple(self.tables[table])) for table in there}
+
+
+class Registry:
+    """One topic, read by one relay; `meanwhile` is what others do before its proposal."""
+
+    def __init__(self) -> None:
+        self.topic: list[TableSchema] = []
+        self.read: Versions = {}
+        self.meanwhile: list[Callable[[], None]] = []
+
+    def catch_up(self) -> None:
+        self.read = fold(self.topic)
+
+    def current(self, table: str) -> TableSchema | None:
+        of_table = self.read.get(table)
+        return of_table[max(of_table)] if of_table else None
+
+    def propose(self, schema: TableSchema) -> TableSchema:
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        self.topic.append(schema)
+        self.catch_up()
+        current = self.current(schema.table)
+        assert current is not None
+        return current
+
+
+class Topics:
+    def ensure_blocks(self, _: Collection[str]) -> None:
+        pass
+
+
+def tables(clickhouse: Any, registry: Any) -> Tables:
+    topics: Any = Topics()
+    return Tables(clickhouse, registry, topics, "_block")
+
+
+def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:
+    """A relay has read the columns of two tables and proposes for the first, while another relay
+    registers that a column of the second was renamed. The new name's number stays: with the
+    columns that were read before, it would look dropped, and come back under another."""
+    clickhouse = ClickHouse(a=[N], b=[N, OLD])
+    registry = Registry()
+    relay = tables(clickhouse, registry)
+    relay.resolve(["d.a", "d.b"])
+
+    def renamed() -> None:
+        clickhouse.tables["d.b"] = [N, NEW]
+        after = evolve(registry.current("d.b"), "d.b", "u", [N, NEW])
+        assert after is not None
+        registry.topic.append(after)
+
+    clickhouse.tables["d.a"] = [N, NEW]
+    registry.meanwhile.append(renamed)
+    assert relay.refresh() == {"d.a", "d.b"}
+    relay.adopt()
+
+    registry.catch_up()
+    current = registry.current("d.b")
+    assert current is not None
+    assert [(c.name, c.number, c.dropped) for c in current.columns] == [
+        ("n", 1, False),
+        ("old", 2, True),
+        ("new", 3, False),
+    ]
+
+
+def test_what_a_producer_registered_is_used_before_the_next_refresh() -> None:
+    """Of messages that cannot be read, their producer may know more; but what rows cannot carry
+    is no reason to drop what can be read, nor is a registry that does not answer."""
+    clickhouse, registry = ClickHouse(a=[N]), Registry()
+    relay = tables(clickhouse, registry)
+    relay.resolve(["d.a"])
+    assert not relay.overtaken("d.a")
+    assert not relay.overtaken("d.unknown")
+
+    def altered(*columns: ColumnDef) -> None:
+        after = evolve(fold(registry.topic)["d.a"][len(registry.topic)], "d.a", "u", columns)
+        assert after is not None
+        registry.topic.append(after)
+
+    altered(N, NEW)
+    assert relay.overtaken("d.a")
+    codec: Any = relay.codec("d.a")
+    assert codec.column_names == ["n", "new"]
+    assert not relay.overtaken("d.a")
+
+    altered(N, ColumnDef("odd", "QBit(Int8, 3)"))
+    assert not relay.overtaken("d.a")
+    assert relay.codec("d.a") is codec
+
+    def away() -> None:
+        raise Unavailable("away", "wait")
+
+    registry.catch_up = away  # type: ignore[method-assign]
+    assert not relay.overtaken("d.a")
+
+
+def test_a_table_comes_and_goes() -> None:
+    """Unknown, then there, then dropped, then there again with its numbers."""
+    clickhouse, registry = ClickHouse(a=[N, OLD]), Registry()
+    relay = tables(clickhouse, registry)
+    relay.resolve(["d.a", "d.b"])
+    assert "unknown table d.b" in str(relay.codec("d.b"))
+    del clickhouse.tables["d.a"]
+    assert relay.refresh() == {"d.a"}
+    relay.adopt()
+    assert "unknown table d.a" in str(relay.codec("d.a"))
+    clickhouse.tables["d.a"] = [OLD, N]
+    relay.resolve(["d.a"])
+    codec: Any = relay.codec("d.a")
+    assert [(c.name, c.number) for c in codec.schema.columns] == [("n", 1), ("old", 2)]
