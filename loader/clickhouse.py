@@ -109,6 +109,11 @@ def error_code(error: Exception) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
+def is_denied(error: Exception) -> bool:
+    """Whether the server knows this user and password, or lets it do this, not at all."""
+    return error_code(error) in _RIGHTS
+
+
 def is_permanent(error: Exception) -> bool:
     """Whether trying again changes nothing until somebody acts."""
     code = error_code(error)
@@ -120,7 +125,7 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
     text = one_line(error)
     if not is_permanent(error):
         return Unavailable(f"{what}: {text}", "Start ClickHouse, or mend clickhouse.url.")
-    if error_code(error) in _RIGHTS:
+    if is_denied(error):
         return Refused(
             f"{what}: {text}",
             "Give the loader's user the rights that README lists, or mend user and password.",

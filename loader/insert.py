@@ -14,10 +14,18 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import plan
-from loader.clickhouse import error_code, is_permanent, literal, one_line, quoted
-from loader.tables import counter_sql
+from loader.clickhouse import (
+    error_code,
+    failure,
+    is_denied,
+    is_permanent,
+    literal,
+    one_line,
+    quoted,
+)
+from loader.tables import counter_sql, shape_sql
 from relay import names
-from relay.types import UnsupportedType, parse_type
+from relay.types import parse_type
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
@@ -25,10 +33,14 @@ if TYPE_CHECKING:
     from loader.ledger import Ledger
     from loader.tables import Target
     from relay.records_pb2 import Block
+    from relay.types import ColumnType
 
-_WRAPPED = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
+_WRAPPED = re.compile(
+    r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"
+)
 _THROWN = 395
 """FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
+_ALTERED = "other columns than the statement was made for"
 
 
 def settings(block: Block) -> dict[str, object]:
@@ -63,8 +75,11 @@ def statement(
 ) -> str:
     """The INSERT's text; values are bound parameters, names are quoted.
 
+    A column that the table does not take any more is left out.
+
     Raises:
-        UnsupportedType: a column's type, as the relay recorded it, is not known here.
+        ValueError: a column's type, as the relay recorded it, is not known here, or the table
+            takes none of the block's columns.
     """
     database, table = names.split_table(block.table)
     columns, selects, structure = [], [], []
@@ -72,15 +87,20 @@ def statement(
         recorded = (field.metadata or {}).get(b"clickhouse", b"").decode()
         kind = parse_type(recorded)
         name = quoted(field.name)
-        columns.append(name)
-        selects.append(_strictly(kind.select(name), recorded, target.columns.get(field.name)))
         structure.append(f"{name} {kind.input_type}")
+        if field.name in target.columns:
+            columns.append(name)
+            selects.append(_strictly(name, kind, target.columns[field.name]))
+    if not columns:
+        raise ValueError(f"it has none of the block's columns {', '.join(batch.schema.names)}")
     if stamp in target.columns:
         columns.append(quoted(stamp))
         selects.append("{block:String}")
-    bound = ""
+    # ClickHouse takes the table as it is when the statement begins, and evaluates this later:
+    # what it casts, and what not, was decided for just these columns.
+    bound = f" AND throwIf({shape_sql()} != {{shape:Int64}}, {literal(_ALTERED)}) = 0"
     if limit is not None:
-        bound = f" AND throwIf({counter_sql(target.window.counter)} > {{limit:Int64}}) = 0"
+        bound += f" AND throwIf({counter_sql(target.window.counter)} > {{limit:Int64}}) = 0"
     return (
         f"INSERT INTO {quoted(database)}.{quoted(table)} ({', '.join(columns)}) "  # noqa: S608 - names are quoted, values bound
         f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))}) "
@@ -88,17 +108,30 @@ def statement(
     )
 
 
-def _strictly(value: str, recorded: str, now: str | None) -> str:
-    """The value as the column's type of now, which may not be the one the relay recorded.
+def _strictly(name: str, recorded: ColumnType, now: str) -> str:
+    """The column as its type of now, which may not be the one the relay recorded.
 
-    Left to itself, an INSERT of a Nullable value that does not fit stores the default
-    ('x' into UInt8: 0) or wraps around (300: 44). accurateCast is an error instead.
+    Left to itself, an INSERT of a value that does not fit wraps it around (300 into UInt8: 44)
+    or stores the default ('x': 0), and reads a Date's days as the seconds of a DateTime.
     """
-    if now is None or now == recorded:
+    value = recorded.select(name)
+    if now == recorded.clickhouse:
         return value
-    while match := _WRAPPED.fullmatch(now):
-        now = match[1]
-    return f"if(isNull({value}), NULL, accurateCast(assumeNotNull({value}), {literal(now)}))"
+    if not recorded.input_type.startswith("Nullable("):
+        return _accurately(value, recorded.clickhouse, now)
+    cast = _accurately(f"assumeNotNull({value})", _bare(recorded.clickhouse), _bare(now))
+    return f"if(isNull({value}), NULL, {cast})"
+
+
+def _accurately(value: str, recorded: str, now: str) -> str:
+    return f"accurateCast(CAST({value}, {literal(recorded)}), {literal(now)})"
+
+
+def _bare(text: str) -> str:
+    """The type of the value itself."""
+    while match := _WRAPPED.fullmatch(text):
+        text = match[1]
+    return text
 
 
 class Body(bytes):
@@ -132,10 +165,18 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     stamp: str,
     limit: int | None,
 ) -> plan.Answer:
-    """Inserts the block once; the answer is loader.plan's."""
+    """Inserts the block once; the answer is loader.plan's.
+
+    Raises:
+        Refused: the user may not insert there. That is nothing about the block, and would park
+            every one that follows.
+    """
     database, name = names.split_table(block.table)
     try:
         sql = statement(block, batch, ledger, target, stamp, limit)
+    except ValueError as error:
+        return plan.Impossible(f"{block.table}: {error}")
+    try:
         known = {k: v for k, v in settings(block).items() if k in client.server_settings}
         client.command(
             sql,
@@ -147,15 +188,18 @@ def insert(  # noqa: PLR0913 - the statement needs them all
                 "database": database,
                 "name": name,
                 "limit": limit or 0,
+                "shape": target.shape,
             },
             data=arrow_file(batch),
             settings=known,
         )
-    except UnsupportedType as error:
-        return plan.Impossible(f"{block.table}: {error}")
     except ClickHouseError as error:
+        if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
+            return plan.Failed(f"{block.table} was altered meanwhile")
         if limit is not None and error_code(error) == _THROWN:
             return plan.Failed("others inserted into the table meanwhile")
+        if is_denied(error):
+            raise failure(error, f"INSERT into {block.table}") from error
         if is_permanent(error):
             return plan.Impossible(one_line(error))
         return plan.Failed(f"INSERT: {one_line(error)}")

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 
 from loader import journal_source
 from loader.plan import LOADED, PARKED, settled
-from loader.task import attempt
+from loader.task import REFUSED, attempt
 from relay import failpoints
-from relay.errors import Unavailable
+from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -190,6 +190,8 @@ class Job:
             for block, outcome, n, reason in attempt(
                 frame.sparkSession, self._settings, open_.values()
             ):
+                if outcome == REFUSED:
+                    raise Refused(*reason.split("\n", 1))
                 if outcome == "retry":
                     reasons.add(reason)
                     continue

@@ -85,6 +85,10 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without checkpoint begins: the ledger's position, else the start."""
         return self._offsets(self._beginnings())
 
+    def ends(self) -> Offsets:
+        """The journal's end as it is now."""
+        return self._offsets({p: self._watermarks(p)[1] for p in self._partitions()})
+
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remembers the journal's end as it is now."""
         self._until = {p: self._watermarks(p)[1] for p in self._partitions()}

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import failure, quoted
+from loader.entries import Parked, Row
 from loader.plan import Entry
 from relay import names
 from relay.errors import ContractBroken
+from relay.httppool import in_urls
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ COLUMNS: Mapping[str, str] = {
     "app": "LowCardinality(String)",
     "table": "LowCardinality(String)",  # empty in position rows
     "block": "String",  # in position rows the journal's topic id and partition
-    "state": "LowCardinality(String)",  # prepared, loaded, parked; position
+    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded; position
     "attempt": "Int64",  # in position rows the next journal offset
     "claim": "String",
     "seen": "Int64",
@@ -44,24 +45,14 @@ COLUMNS: Mapping[str, str] = {
 }
 
 _RANK = "(attempt, state != 'prepared', claim)"
-_NOW = f"(argMax(claim, {_RANK}), argMax(state, {_RANK}) = 'parked', countIf(state = 'loaded'))"
+_FINAL = "state IN ('loaded', 'discarded')"
+_NOW = f"(argMax(claim, {_RANK}), argMax(state, {_RANK}) = 'parked', countIf({_FINAL}))"
 _HELD = "({claim:String}, 0, 0)"
 HOLDS = (
     f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
     f"AND block = {{block:String}}) = {_HELD}"
 )
 """loader.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
-
-_QUERY_BYTES = 20_000
-"""Block ids of one question; parameters travel in the URL, whose size servers bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A state change to write."""
-
-    block: Block
-    entry: Entry
 
 
 class Ledger:
@@ -76,6 +67,10 @@ class Ledger:
         self.name = f"{quoted(database)}.ledger"
         self.holds = HOLDS.replace("LEDGER", self.name)
 
+    def exists(self) -> bool:
+        """Whether a loader has ever run here."""
+        return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
+
     def ensure(self, database: str) -> None:
         """Makes database and table where they are not there.
 
@@ -83,7 +78,7 @@ class Ledger:
             ContractBroken: a table of that name has other columns.
         """
         columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        if not self._ask(f"EXISTS TABLE {self.name}")[0][0]:
+        if not self.exists():
             self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
             self._tell(
                 f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) ENGINE = MergeTree "
@@ -99,7 +94,7 @@ class Ledger:
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
         """All rows of the blocks, by block id; a block without rows is not in it."""
         found: dict[str, list[Entry]] = {}
-        for some in _in_questions(blocks):
+        for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
                 f"SELECT block, state, attempt, claim, seen, stamped, reason FROM {self.name} "  # noqa: S608 - names are quoted, values bound
                 "WHERE app = {app:String} AND table IN {tables:Array(String)} "
@@ -141,8 +136,15 @@ class Ledger:
             for row in rows
         )
 
-    def mark(self, blocks: Sequence[Block], claim: str, check: str = "1", bound: int = 0) -> None:
-        """Appends a loaded row for each block whose claim holds and for which `check` is true.
+    def mark(
+        self,
+        blocks: Sequence[Block],
+        claim: str,
+        check: str = "1",
+        bound: int = 0,
+        said: tuple[str, str] = ("loaded", ""),
+    ) -> None:
+        """Appends a row of this state for each block whose claim holds and `check` is true.
 
         Args:
             blocks: all of one table, all under this claim.
@@ -150,17 +152,21 @@ class Ledger:
             check: SQL about `block` and `found_rows`, the block's; may use `bound` and the
                 table's `database` and `name`.
             bound: a part counter.
+            said: the state, loaded or discarded, and why.
         """
         database, name = names.split_table(blocks[0].table)
         self._tell(
-            f"INSERT INTO {self.name} (app, table, block, state, attempt, claim, rows) "  # noqa: S608 - names are quoted, values bound
-            f"SELECT app, table, block, 'loaded', max(attempt), {{claim:String}}, "
-            f"argMax(rows, {_RANK}) AS found_rows FROM {self.name} WHERE app = {{app:String}} "
-            "AND table = {table:String} AND block IN {blocks:Array(String)} "
+            f"INSERT INTO {self.name} (app, table, block, state, attempt, claim, reason, rows) "  # noqa: S608 - names are quoted, values bound
+            "SELECT app, table, block, {state:String}, max(attempt), {claim:String}, "
+            f"{{reason:String}}, argMax(rows, {_RANK}) AS found_rows FROM {self.name} "
+            "WHERE app = {app:String} AND table = {table:String} "
+            "AND block IN {blocks:Array(String)} "
             f"GROUP BY app, table, block HAVING {_NOW} = {_HELD} AND ({check})",
             table=blocks[0].table,
             blocks=[block.id for block in blocks],
             claim=claim,
+            state=said[0],
+            reason=said[1],
             bound=bound,
             database=database,
             name=name,
@@ -188,17 +194,26 @@ class Ledger:
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
 
+    def waiting(self) -> list[Parked]:
+        """Blocks that were parked and are not settled since, by block id."""
+        rows = self._current(
+            "any(rec), any(why), any(since), any(now) != 'parked'",
+            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'prepared')",
+        )
+        found = [Parked(Block.FromString(base64.b64decode(row[0])), *row[1:]) for row in rows]
+        return sorted(found, key=lambda one: one.block.id)
+
     def parked(self) -> list[tuple[Block, str]]:
-        """Parked blocks with their reasons."""
-        rows = self._current("any(rec), any(why)", "block HAVING any(now) = 'parked'")
-        found = [(Block.FromString(base64.b64decode(record)), why) for record, why in rows]
-        return sorted(found, key=lambda pair: pair[0].id)
+        """Blocks that wait for a person, with their reasons."""
+        return [(one.block, one.reason) for one in self.waiting()]
 
     def _current(self, columns: str, group: str) -> list[Sequence[Any]]:
-        order = "(state = 'loaded', attempt, state != 'prepared', claim)"
+        order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
         return self._ask(
             f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
-            f"any(rows) AS n, argMax(record, {order}) AS rec, argMax(reason, {order}) AS why "
+            f"any(rows) AS n, argMaxIf(record, {order}, state = 'parked') AS rec, "
+            f"argMaxIf(reason, {order}, state = 'parked') AS why, "
+            "toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since "
             f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' "
             f"GROUP BY table, block) GROUP BY {group}"
         )
@@ -227,17 +242,3 @@ class Ledger:
             )
         except ClickHouseError as error:
             raise failure(error, f"ledger {self.name}") from error
-
-
-def _in_questions(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    """The blocks in lists whose ids fit into one question each."""
-    some: list[Block] = []
-    size = 0
-    for block in blocks:
-        if some and size + len(block.id) > _QUERY_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(block)
-        size += len(block.id)
-    if some:
-        yield some

@@ -15,18 +15,25 @@ Why it is safe, however many loaders run and whenever they pause or die:
   So after its own claim is in, an attempt need only look at what earlier claims did.
 * A statement of an earlier claim may have passed its condition and still be running:
   then the attempt ends in `retry`, and nothing is decided yet.
+* A person's word about a parked block goes the same way: it is written under a claim of its
+  own, if that still holds, and not against what the table's own count says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
+DISCARDED = "discarded"
+"""A person gave the block up; as final as loaded, and never the same."""
 
-Human = Literal["nothing", "retry", "absent"]
-"""What a person said of a parked block: nothing; decide again; none of it is in the table."""
+Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
+"""What a person said of a parked block: nothing; decide again; none of it is in the table; all
+of it is; never load it."""
+Outcome = Literal["loaded", "parked", "discarded", "retry"]
+"""Of an attempt: the block's state, or nothing decided yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +60,14 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: loaded by anyone, or parked by the latest attempt."""
+    """The row that settles the block: loaded or given up by anyone, or parked by the latest."""
     if not entries:
         return None
-    loaded = next((entry for entry in entries if entry.state == LOADED), None)
+    for final in (LOADED, DISCARDED):
+        if found := next((entry for entry in entries if entry.state == final), None):
+            return found
     current = max(entries, key=_rank)
-    return loaded or (current if current.state == PARKED else None)
+    return current if current.state == PARKED else None
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
@@ -120,9 +129,11 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Write a loaded row if the claim holds; answer: Ok."""
+    """Write a loaded row, or a discarded one, if the claim holds; answer: Ok."""
 
     attempt: int
+    state: str = LOADED
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +148,7 @@ class Park:
 class Done:
     """The attempt is over."""
 
-    outcome: Literal["loaded", "parked", "retry"]
+    outcome: Outcome
     reason: str = ""
 
 
@@ -178,21 +189,25 @@ class Run:
         rows: of the block.
         stamped: whether the table has the block-id column now.
         human: what a person said of the block.
+        why: the person's own words, for the ledger.
     """
 
     claim: str
     rows: int
     stamped: bool
     human: Human = "nothing"
+    why: str = ""
     at: Literal["look", "claim", "again", "ask", "insert", "mark", "end"] = "look"
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
 
 
-def start(claim: str, rows: int, *, stamped: bool, human: Human = "nothing") -> tuple[Run, Effect]:
+def start(
+    claim: str, rows: int, *, stamped: bool, human: Human = "nothing", why: str = ""
+) -> tuple[Run, Effect]:
     """A new attempt and its first effect."""
-    return Run(claim, rows, stamped, human), Read()
+    return Run(claim, rows, stamped, human, why), Read()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
@@ -221,7 +236,7 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
 
 def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     last = settled(entries)
-    if last is not None and (last.state == LOADED or run.human == "nothing"):
+    if last is not None and (last.state != PARKED or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
     return replace(run, at="claim", attempt=attempt), Claim(attempt)
@@ -231,11 +246,11 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
     earlier = [e for e in entries if e.state == PREPARED and e.claim != run.claim]
-    if not earlier:
+    if not earlier and run.human not in {"loaded", "discard"}:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
-    since = min(entry.seen for entry in earlier)
+    since = min((entry.seen for entry in earlier), default=-1)
     return replace(run, at="ask", since=since, all_stamped=all_stamped), Ask()
 
 
@@ -247,6 +262,8 @@ def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
         return run, Done("retry", "an INSERT of this block still runs on the server")
     if run.human == "absent":
         return inserting, Insert(None)
+    if run.human in {"loaded", "discard"}:
+        return marking, _as_told(run, facts.counted if run.all_stamped else None)
     if run.all_stamped and facts.counted is not None:
         if facts.counted == run.rows:
             return marking, Mark(run.attempt)
@@ -270,8 +287,20 @@ def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
     )
 
 
+def _as_told(run: Run, counted: int | None) -> Effect:
+    """A person's word, unless the rows that carry the block's id say otherwise."""
+    found = "" if counted is None else f"{counted} of its {run.rows} rows are in the table"
+    if run.human == "loaded" and counted not in {None, run.rows}:
+        return Park(run.attempt, f"a person said that it is loaded, but {found}")
+    if run.human == "loaded" or counted == run.rows:
+        said = "a person found all of its rows in the table" if run.human == "loaded" else found
+        return Mark(run.attempt, reason="; ".join(filter(None, [said, run.why])))
+    reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
+    return Mark(run.attempt, DISCARDED, reason)
+
+
 def _outcome(entries: tuple[Entry, ...]) -> Done:
     last = settled(entries)
     if last is None:
         return Done("retry", "another loader works on this block")
-    return Done("loaded" if last.state == LOADED else "parked", last.reason)
+    return Done(cast("Outcome", last.state), last.reason)

@@ -28,13 +28,19 @@ COUNTERS = {
     "partitions": "SELECT sum(n) FROM (SELECT max(max_block_number) + 1 AS n FROM system.parts",
 }
 """SQL of the part counter; inactive parts count too, they were inserted as well."""
+_THIS_TABLE = "database = {database:String} AND table = {name:String}"
+_SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
+_INSERTABLE = "default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A table as it is now."""
 
-    columns: dict[str, str]  # name to type
+    columns: dict[str, str]
+    """Name to type, of the columns that an INSERT may name."""
+    shape: int
+    """A hash of all columns: another one, and the table was altered or made anew."""
     window: Window
     counter: int
 
@@ -45,10 +51,15 @@ class Target:
 
 def counter_sql(kind: str) -> str:
     """The part counter of {database:String}.{name:String} as an SQL expression."""
-    where = " WHERE database = {database:String} AND table = {name:String}"
+    where = f" WHERE {_THIS_TABLE}"
     if kind == "partitions":
         return f"({COUNTERS[kind]}{where} GROUP BY partition_id))"
     return f"({COUNTERS['global']}{where})"
+
+
+def shape_sql() -> str:
+    """The hash of {database:String}.{name:String}'s columns as an SQL expression."""
+    return f"(SELECT {_SHAPE} FROM system.columns WHERE {_THIS_TABLE})"  # noqa: S608 - constants
 
 
 def arrived(table: str, target: Target, block_column: str) -> str:
@@ -89,10 +100,11 @@ class Tables:
             databases=databases,
             names=plain,
         )
-        columns: dict[str, dict[str, str]] = {
-            table: dict(found)
-            for table, found in self._ask(
-                "SELECT database || '.' || table, groupArray((name, type)) FROM system.columns "
+        columns: dict[str, tuple[dict[str, str], int]] = {
+            table: (dict(some), shape)
+            for table, some, shape in self._ask(
+                "SELECT database || '.' || table, "  # noqa: S608 - two constants
+                f"groupArrayIf((name, type), {_INSERTABLE}), {_SHAPE} FROM system.columns "
                 "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
                 "GROUP BY database, table",
                 databases=databases,
@@ -103,7 +115,8 @@ class Tables:
         for table, engine, engine_full in found:
             if table in tables:
                 kind = window(engine, engine_full, self._window_defaults(engine))
-                looks[table] = Target(columns.get(table, {}), kind, self._counter(table, kind))
+                known = columns.get(table, ({}, 0))
+                looks[table] = Target(*known, kind, self._counter(table, kind))
         return looks
 
     def facts(self, block: Block, run: Run, target: Target, claim_seconds: float) -> Facts:

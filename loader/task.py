@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 OUTCOMES = "block string, outcome string, rows bigint, reason string"
+REFUSED = "refused"
+"""The outcome where ClickHouse denies its user the work; the reason has the next step in its
+second line."""
 _worker: Worker | None = None
 
 
@@ -81,19 +84,25 @@ def load(
 def _attempt(settings: Settings, blocks: list[Block]) -> list[dict[str, object]]:
     global _worker  # noqa: PLW0603 - one per process
     from loader.work import Worker  # noqa: PLC0415 - heavy, see above
-    from relay.errors import Unavailable  # noqa: PLC0415
+    from relay.errors import Refused, Unavailable  # noqa: PLC0415
+
+    def all_of(outcome: str, reason: str) -> list[dict[str, object]]:
+        return [
+            {"block": block.id, "outcome": outcome, "rows": block.rows, "reason": reason}
+            for block in blocks
+        ]
 
     try:
         if _worker is None:
             _worker = Worker(settings)
+        done = _worker.load(blocks)
     except Unavailable as error:
-        return [
-            {"block": block.id, "outcome": "retry", "rows": block.rows, "reason": error.message}
-            for block in blocks
-        ]
+        return all_of("retry", error.message)
+    except Refused as error:  # an exception would reach the driver as text with a traceback
+        return all_of(REFUSED, f"{error.message}\n{error.next_step}")
     return [
         {"block": one.block, "outcome": one.outcome, "rows": one.rows, "reason": one.reason}
-        for one in _worker.load(blocks)
+        for one in done
     ]
 
 

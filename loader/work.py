@@ -7,13 +7,15 @@ at once, which the plan is made for: claims are written here, not by the driver.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loader import clickhouse, plan
+from loader.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.entries import Row
 from loader.fetch import Damaged, Fetcher
 from loader.insert import insert
-from loader.ledger import Ledger, Row
+from loader.ledger import Ledger
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
 from relay.failpoints import reached
@@ -34,29 +36,6 @@ _ROOMY = 8 * TOGETHER
 """Parts that a table's window must have room for, so that its blocks are not at risk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a block: "loaded", "parked" or "retry"."""
-
-    block: str
-    outcome: str
-    rows: int
-    reason: str
-
-
-@dataclass(slots=True)
-class _Attempt:
-    block: Block
-    run: plan.Run
-    effect: plan.Effect
-    target: Target | None
-    ahead: Block | None  # probably inserted next
-    inserted: bool = False
-
-    def answer(self, answer: plan.Answer) -> None:
-        self.run, self.effect = plan.step(self.run, answer)
-
-
 class Worker:
     """Client, consumer and questions of one process, kept over tasks."""
 
@@ -74,8 +53,10 @@ class Worker:
         self._fetcher.close()
         self._client.close()
 
-    def load(self, blocks: Sequence[Block], human: plan.Human = "nothing") -> list[Outcome]:
-        """One attempt at each block.
+    def load(
+        self, blocks: Sequence[Block], human: plan.Human = "nothing", why: str = ""
+    ) -> list[Outcome]:
+        """One attempt at each block; `human` and `why`: what a person says of all of them.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
@@ -87,13 +68,17 @@ class Worker:
                 safe = all(block.table in self._decidable for block in left[:TOGETHER])
                 size = TOGETHER if safe else AT_RISK_TOGETHER
                 few, left = left[:size], left[size:]
-                outcomes += self._few(few, human, left[0] if left else None)
+                begun = partial(plan.start, human=human, why=why)
+                outcomes += self._few(few, begun, left[0] if left else None)
         finally:
             self._fetcher.rest()
         return outcomes
 
     def _few(
-        self, blocks: Sequence[Block], human: plan.Human, after: Block | None
+        self,
+        blocks: Sequence[Block],
+        begin: Callable[..., tuple[plan.Run, plan.Effect]],
+        after: Block | None,
     ) -> list[Outcome]:
         try:
             targets = self._look(blocks)
@@ -104,11 +89,11 @@ class Worker:
         for block, ahead in zip(blocks, [*blocks[1:], after], strict=True):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
-            begun = plan.start(claim, block.rows, stamped=stamped, human=human)
-            attempts.append(_Attempt(block, *begun, target, ahead))
+            begun = begin(claim, block.rows, stamped=stamped)
+            attempts.append(Attempt(block, *begun, target, ahead))
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
-        return [_outcome(attempt) for attempt in attempts]
+        return [outcome(attempt) for attempt in attempts]
 
     def _look(self, blocks: Sequence[Block]) -> dict[str, Target]:
         tables = {block.table for block in blocks}
@@ -121,38 +106,38 @@ class Worker:
         }
         return targets
 
-    def _advance(self, attempts: Sequence[_Attempt]) -> None:
+    def _advance(self, attempts: Sequence[Attempt]) -> None:
         """The next effect of each: reads, claims and marks together, all else one by one."""
         reading = [a for a in attempts if isinstance(a.effect, plan.Read)]
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
         marking = [a for a in attempts if isinstance(a.effect, plan.Mark)]
         if reading:
-            _guarded(reading, lambda: self._read(reading))
+            guarded(reading, lambda: self._read(reading))
         if claiming:
-            _guarded(claiming, lambda: self._claim(claiming))
-        for alike in _alike(marking):
-            _guarded(alike, lambda some=alike: self._mark(some))  # type: ignore[misc]
+            guarded(claiming, lambda: self._claim(claiming))
+        for some_alike in alike(marking):
+            guarded(some_alike, lambda some=some_alike: self._mark(some))  # type: ignore[misc]
         for attempt in attempts:
             while isinstance(attempt.effect, plan.Ask | plan.Insert | plan.Park):
-                _guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
+                guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
 
-    def _read(self, attempts: Sequence[_Attempt]) -> None:
+    def _read(self, attempts: Sequence[Attempt]) -> None:
         entries = self._ledger.entries([attempt.block for attempt in attempts])
         for attempt in attempts:
             attempt.answer(entries.get(attempt.block.id, ()))
 
-    def _claim(self, attempts: Sequence[_Attempt]) -> None:
+    def _claim(self, attempts: Sequence[Attempt]) -> None:
         rows, claimed = [], []
         for attempt in attempts:
             effect, target = attempt.effect, attempt.target
             assert isinstance(effect, plan.Claim)
-            if target is None:
+            run = attempt.run
+            # A block is given up where its table is gone, too.
+            if target is None and run.human != "discard":
                 attempt.answer(plan.Impossible(f"there is no table {attempt.block.table}"))
                 continue
-            run = attempt.run
-            entry = plan.Entry(
-                plan.PREPARED, effect.attempt, run.claim, target.counter, run.stamped
-            )
+            counter = -1 if target is None else target.counter
+            entry = plan.Entry(plan.PREPARED, effect.attempt, run.claim, counter, run.stamped)
             rows.append(Row(attempt.block, entry))
             claimed.append(attempt)
         reached("before_prepare")
@@ -162,19 +147,26 @@ class Worker:
         for attempt in claimed:
             attempt.answer(plan.Ok())
 
-    def _mark(self, attempts: Sequence[_Attempt]) -> None:
+    def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks = [attempt.block for attempt in attempts]
-        target = attempts[0].target
-        assert target is not None
-        check = arrived(blocks[0].table, target, self._stamp) if attempts[0].inserted else "1"
-        self._ledger.mark(blocks, attempts[0].run.claim, check, target.counter)
+        first, target = attempts[0], attempts[0].target
+        check, counter = "1", -1
+        if first.inserted:
+            assert target is not None
+            check = arrived(blocks[0].table, target, self._stamp)
+            counter = target.counter
+        assert isinstance(first.effect, plan.Mark)
+        said = first.effect.state, first.effect.reason
+        self._ledger.mark(blocks, first.run.claim, check, counter, said)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
 
-    def _one(self, attempt: _Attempt) -> None:
+    def _one(self, attempt: Attempt) -> None:
         block, run, effect = attempt.block, attempt.run, attempt.effect
         match effect:
+            case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
+                attempt.answer(plan.Facts(None, -1, -1, running=False))
             case plan.Ask():
                 assert attempt.target is not None
                 age = self._ledger.oldest_claim(block)
@@ -186,7 +178,7 @@ class Worker:
                 self._ledger.write([Row(block, entry)])
                 attempt.answer(plan.Ok())
 
-    def _insert(self, attempt: _Attempt, limit: int | None) -> plan.Answer:
+    def _insert(self, attempt: Attempt, limit: int | None) -> plan.Answer:
         block, target = attempt.block, attempt.target
         assert target is not None
         try:
@@ -205,34 +197,17 @@ class Worker:
         )
         attempt.inserted = isinstance(answer, plan.Ok)
         reached("after_insert")
+        return self._unless_altered(answer, block.table, target)
+
+    def _unless_altered(self, answer: plan.Answer, table: str, target: Target) -> plan.Answer:
+        """A refusal says nothing of a table that is not the one which was looked at any more."""
+        if isinstance(answer, plan.Impossible):
+            now = self._tables.look({table}).get(table)
+            if now is None or now.shape != target.shape:
+                return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
         return answer
 
 
 def near(blocks: Iterable[Block]) -> list[Block]:
     """The blocks in the order in which they lie in Kafka: neighbours are read in one go."""
     return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))
-
-
-def _guarded(attempts: Sequence[_Attempt], work: Callable[[], None]) -> None:
-    """Runs `work`; if a server is away, every attempt not yet answered fails for now."""
-    before = [attempt.effect for attempt in attempts]
-    try:
-        work()
-    except Unavailable as error:
-        for attempt, effect in zip(attempts, before, strict=True):
-            if attempt.effect is effect:
-                attempt.answer(plan.Failed(error.message))
-
-
-def _alike(attempts: Sequence[_Attempt]) -> list[list[_Attempt]]:
-    """Those of one table that were all inserted, or all found in it."""
-    found: dict[tuple[str, bool], list[_Attempt]] = {}
-    for attempt in attempts:
-        found.setdefault((attempt.block.table, attempt.inserted), []).append(attempt)
-    return list(found.values())
-
-
-def _outcome(attempt: _Attempt) -> Outcome:
-    done = attempt.effect
-    assert isinstance(done, plan.Done)
-    return Outcome(attempt.block.id, done.outcome, attempt.block.rows, done.reason)

@@ -1,6 +1,7 @@
 """Connections to ClickHouse on which an answer that was cut short is an error.
 
-Receives a server's address, gives the pool that a clickhouse-connect client is made with.
+Receives a server's address, gives the pool that a clickhouse-connect client is made with; and
+how much of a long list fits into one request.
 Python's HTTP takes the end of a connection for the end of the head, and a head that lost
 the lines about its body for one without: a lost connection would read as an empty table.
 """
@@ -9,14 +10,20 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from urllib3 import BaseHTTPResponse, PoolManager
+
+T = TypeVar("T")
+URL_BYTES = 20_000
+"""Of the values of one question: parameters travel in the URL, whose size servers bound."""
 
 
 class _Whole(HTTPConnectionPool):
@@ -54,3 +61,17 @@ def _pool(_: int, scheme: str, over: str | None) -> PoolManager:
     )
     made.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
     return made
+
+
+def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]:
+    """The values in lists that fit into one question each, by the bytes that each takes."""
+    some: list[T] = []
+    size = 0
+    for value in values:
+        if some and size + length(value) > URL_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(value)
+        size += length(value)
+    if some:
+        yield some

@@ -36,18 +36,18 @@ def _table(text: str) -> str:
 
 PLACE = _Parsed("partition:offset", Place.parse)
 TABLE = _Parsed("database.table", _table)
-_TIME = _Parsed("time", lambda text: instant_ms(text, time.time_ns() // 1_000_000))
+INSTANT = _Parsed("time", lambda text: instant_ms(text, time.time_ns() // 1_000_000))
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which dead letters are meant."""
     for option in (
         click.option("--partition", type=click.IntRange(min=0), help="Of the source topic."),
-        click.option("--until", "until_ms", type=_TIME, help="Before this time; as --since."),
+        click.option("--until", "until_ms", type=INSTANT, help="Before this time; as --since."),
         click.option(
             "--since",
             "since_ms",
-            type=_TIME,
+            type=INSTANT,
             help="Dead since then: ISO 8601 (UTC where it names no zone), or an age as 2h, 7d.",
         ),
         click.option(

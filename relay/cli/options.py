@@ -14,3 +14,9 @@ config_option = click.option(
     show_default=True,
     help="The app's configuration file.",
 )
+
+config_argument = click.argument(
+    "config_file",
+    metavar="CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay import config, log
+from relay.cli.stopping import stopped_by_signal
 from relay.errors import NotExactlyOnce
 from relay.verify import run
 from relay.verify.audit import Audit
@@ -62,9 +61,9 @@ def verify(
     say = _say_json if as_json else _say
     with contextlib.closing(Reader(settings)) as reader:
         if mode == "follow":
-            run.follow(reader, audit, say, _stopped_by_signal())
+            run.follow(reader, audit, say, stopped_by_signal())
         elif deep:
-            _deeply(settings, reader, audit, say)
+            _deeply(settings, reader, audit, say, as_json=as_json)
         else:
             run.once(reader, audit, say)
     _show(audit, time.monotonic() - began, as_json=as_json)
@@ -76,21 +75,24 @@ def verify(
         )
 
 
-def _stopped_by_signal() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
-
-
 def _deeply(
-    settings: Settings, reader: Reader, audit: Audit, say: Callable[[Anomaly], None]
+    settings: Settings,
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    *,
+    as_json: bool,
 ) -> None:
     with contextlib.closing(Deep(settings)) as deep:
         run.once(reader, audit, say, deep.keep)
         for anomaly in deep.judge(lambda what: click.echo(what, err=True)):
             audit.anomalies.append(anomaly)
             say(anomaly)
+        for text in deep.acknowledged:
+            if as_json:
+                click.echo(json.dumps({"acknowledged": text}))
+            else:
+                click.echo(f"acknowledged: {text}", err=True)
 
 
 def _say(anomaly: Anomaly) -> None:

@@ -120,7 +120,10 @@ def landed(
             yield Finding(
                 Kind.GAP, f"block {block.id} is loaded: {rows} rows of {block.rows} are there"
             )
-        elif state not in {"loaded", "parked"} and now_ms - block.sealed_at_ms > late_seconds * 1e3:
+        elif (
+            state not in {"loaded", "parked", "discarded"}
+            and now_ms - block.sealed_at_ms > late_seconds * 1e3
+        ):
             yield Finding(
                 Kind.STUCK,
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
@@ -129,6 +132,25 @@ def landed(
     for name, rows in ({} if counted is None else counted).items():
         if name not in listed:
             yield Finding(Kind.FOREIGN, f"{rows} rows carry {name!r}, no block of the journal")
+
+
+def given_up(
+    blocks: Iterable[Block], counted: Mapping[str, int] | None, reasons: Mapping[str, str]
+) -> Iterator[str]:
+    """Blocks of one table that a person discarded: no anomaly, and not to be forgotten.
+
+    Args:
+        blocks: the journal's.
+        counted: rows in ClickHouse by block id; None where the table has no block-id column.
+        reasons: of the discarded blocks, by id.
+    """
+    for block in blocks:
+        if block.id in reasons:
+            rows = "not counted" if counted is None else f"{counted.get(block.id, 0)}"
+            yield (
+                f"block {block.id} of {block.rows} rows was discarded, rows in the table: {rows}; "
+                f"{reasons[block.id]}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

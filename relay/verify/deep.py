@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from relay.verify.anomaly import Anomaly
-from relay.verify.contents import BlockTopic, Sealed, landed, source_counts
+from relay.verify.contents import BlockTopic, Sealed, given_up, landed, source_counts
 from relay.verify.record import Finding
 from relay.verify.tables import LandedRows
 from relay.verify.topic import TopicReader, header, table_of
@@ -35,6 +35,8 @@ class Deep:
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._topics = TopicReader(settings)
         self.records = 0
+        self.acknowledged: list[str] = []
+        """What a person took note of; complete after `judge`."""
 
     def keep(self, partition: int, commit: Commit) -> None:
         """A journal record, in order."""
@@ -83,6 +85,7 @@ class Deep:
         rows = LandedRows(self._settings)
         for table, of_table in sorted(by_table.items()):
             counted, ledger = rows.counted(table), rows.ledger(table)
+            self.acknowledged += given_up(of_table, counted, rows.discarded(table))
             now_ms = time.time_ns() // 1_000_000
             findings = landed(of_table, counted, ledger, now_ms, LATE_SECONDS)
             yield from _anomalies(-1, findings)

@@ -6,7 +6,7 @@ Receives settings, gives records and offsets as a read_committed reader sees the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -36,23 +36,35 @@ AT_ONCE = 5_000
 POLL_SECONDS = 0.05
 NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
 
+Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
+"""The offset to begin at in a journal partition, between log start and last stable offset."""
+
+
+def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int, _high: int) -> int:
+    """From the oldest record retained."""
+    return low
+
 
 class Reader:
     """The journal from its beginning on, and what stands beside it.
+
+    Args:
+        settings: of the app.
+        begin: where, in a partition that was not there before.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, begin: Begin = from_the_start) -> None:
+        self._settings, self._begin = settings, begin
         self._journal = names.journal_topic(settings.app)
         self._admin = AdminClient(kafka_settings.admin(settings.kafka))
         self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
 
     def grow(self) -> None:
-        """Read partitions that were not there before, from the oldest record retained.
+        """Read partitions that were not there before, from where `begin` says.
 
         Raises:
             ConfigError: the app has no journal.
@@ -66,8 +78,10 @@ class Reader:
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
-            low, _ = _asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
-            place.offset = self._at[place.partition] = low
+            low, high = _asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            bounds = self._consumer, place, low, high
+            first = _asked(lambda all_of=bounds: self._begin(*all_of))
+            place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
 
@@ -139,6 +153,12 @@ class Reader:
             self._offsets(places, IsolationLevel.READ_COMMITTED),
             self._offsets(places, IsolationLevel.READ_UNCOMMITTED),
         )
+
+    def source_ends(self) -> dict[int, int]:
+        """Last stable offset of each source partition that the journal has."""
+        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
+        stable = self._offsets(places, IsolationLevel.READ_COMMITTED)
+        return {partition: offset for (_, partition), offset in stable.items()}
 
     def _offsets(
         self, places: Iterable[TopicPartition], isolation: IsolationLevel

@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 _STATES = """
-SELECT block, if(countIf(state = 'loaded') > 0, 'loaded',
-                 argMax(state, (attempt, state != 'prepared', claim)))
+SELECT block, multiIf(countIf(state = 'loaded') > 0, 'loaded',
+                      countIf(state = 'discarded') > 0, 'discarded',
+                      argMax(state, (attempt, state != 'prepared', claim)))
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
 GROUP BY block
+"""
+_DISCARDED = """
+SELECT block, argMax(reason, at) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROUP BY block
 """
 
 
@@ -58,15 +63,23 @@ class LandedRows:
         )
         return dict(rows)
 
+    def has_ledger(self) -> bool:
+        """Whether a loader has ever run here."""
+        exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
+        return bool(self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0])
+
     def ledger(self, table: str) -> dict[str, str]:
         """The state of each block that the loader has touched; nothing before its first run."""
-        ledger = {"ledger": self._settings.loader.database}
-        exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
-        if not self._ask(exists + "AND name = 'ledger'", ledger)[0][0]:
-            return {}
-        return dict(self._ask(_STATES, {**ledger, "app": self._settings.app, "table": table}))
+        return dict(self._ask(_STATES, self._ledger(table=table))) if self.has_ledger() else {}
 
-    def _ask(self, sql: str, parameters: dict[str, str]) -> Any:
+    def discarded(self, table: str) -> dict[str, str]:
+        """The reason of each block that a person gave up."""
+        return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
+
+    def _ledger(self, **more: Any) -> dict[str, Any]:
+        return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}
+
+    def _ask(self, sql: str, parameters: dict[str, Any]) -> Any:
         try:
             return self._client.query(sql, parameters=parameters).result_rows
         except ClickHouseError as error:

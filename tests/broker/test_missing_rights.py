@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from loader import cli as loader_cli
+from loader import begin
 from loader.fetch import Fetcher
 from loader.journal_source import JournalReader, Row, Start
 from relay import config as settings_file
@@ -220,7 +220,7 @@ def test_the_loader_needs_only_read(pipeline: Pipeline, server: Authorized) -> N
     server.grant(journal_and_blocks(pipeline, AclOperation.READ))
     allowed = loader_settings(pipeline, server)
 
-    journal = loader_cli._topic_id(allowed, f"{pipeline.app}.journal")
+    journal = begin.topic_id(allowed, f"{pipeline.app}.journal")
     rows = read_journal(allowed, journal)
     blocks = [Block.FromString(block) for _, _, block in rows if block is not None]
     fetcher = Fetcher(allowed.kafka)
@@ -238,7 +238,7 @@ def test_a_loader_that_may_not_read_says_so(pipeline: Pipeline, server: Authoriz
     block = next(b for commits in pipeline.journal().values() for c in commits for b in c.blocks)
 
     with pytest.raises(Refused, match="may not Read"):
-        loader_cli._topic_id(lacking, f"{pipeline.app}.journal")
+        begin.topic_id(lacking, f"{pipeline.app}.journal")
     with pytest.raises(Refused, match=f"{pipeline.app}.journal.*TOPIC_AUTHORIZATION_FAILED"):
         read_journal(lacking, "any")
     fetcher = Fetcher(lacking.kafka)
@@ -252,7 +252,7 @@ def test_a_loader_with_a_wrong_password_says_so(pipeline: Pipeline, server: Auth
     denied = loader_settings(pipeline, server, password="not this one")
 
     with pytest.raises(Refused, match="_AUTHENTICATION") as error:
-        loader_cli._topic_id(denied, f"{pipeline.app}.journal")
+        begin.topic_id(denied, f"{pipeline.app}.journal")
 
     assert error.value.next_step.startswith("mend user, password")
 

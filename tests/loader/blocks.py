@@ -134,7 +134,7 @@ class Journal:
         )
         command, *options = arguments
         return subprocess.Popen(
-            [sys.executable, "-m", "loader.cli", command, str(path), *options],
+            [sys.executable, "-m", "loader.cli", *command.split(), str(path), *options],
             env=os.environ | {"RELAY_FAILPOINT": failpoint},
             cwd=self.directory,
             text=True,

@@ -42,6 +42,7 @@ class Loader:
     rounds: int  # attempts still allowed
     made: int = 0  # claims so far
     waiting: bool = False  # for the answer of a flying statement
+    human: plan.Human = "nothing"  # what a person said, whose word it carries out
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,19 @@ class Violation(AssertionError):
     """A state that must not be reachable."""
 
 
-def begin(table: Table, *, loaders: int, rounds: int, faults: int, others: int) -> World:
+def begin(
+    table: Table,
+    *,
+    loaders: int,
+    rounds: int,
+    faults: int,
+    others: int,
+    human: plan.Human = "nothing",
+) -> World:
+    """`human`: what the last of the loaders is told to do."""
     idle = Loader(None, plan.Done("retry"), rounds)
-    world = World((idle,) * loaders, faults, others, copies=(0,) * table.parts)
+    all_of = (*(idle,) * (loaders - 1), replace(idle, human=human))
+    world = World(all_of, faults, others, copies=(0,) * table.parts)
     for i in range(loaders):
         world = _restart(world, i, table)
     return world
@@ -80,8 +91,10 @@ def _restart(world: World, i: int, table: Table) -> World:
     loader = world.loaders[i]
     # A finisher comes after all others, so its claims must not be named like theirs.
     claim = f"{i}-{loader.made}"
-    run, effect = plan.start(claim, ROWS * table.parts, stamped=table.stamped)
-    return _with(world, i, Loader(run, effect, loader.rounds - 1, loader.made + 1))
+    human = loader.human
+    run, effect = plan.start(claim, ROWS * table.parts, stamped=table.stamped, human=human)
+    again = Loader(run, effect, loader.rounds - 1, loader.made + 1, human=human)
+    return _with(world, i, again)
 
 
 def _with(world: World, i: int, loader: Loader) -> World:
@@ -122,10 +135,10 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Claim(attempt):
             entry = plan.Entry(plan.PREPARED, attempt, claim, world.counter, table.stamped)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
-        case plan.Mark(attempt):
+        case plan.Mark(attempt, state):
             if not plan.holds(entries, claim):
                 return world, plan.Ok()
-            entry = plan.Entry(plan.LOADED, attempt, claim)
+            entry = plan.Entry(state, attempt, claim)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
         case plan.Park(attempt, reason):
             entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
@@ -142,6 +155,8 @@ def _land(world: World, j: int, table: Table) -> World:
     statement = world.flying[j]
     token = f"block-{statement.landed}"
     if statement.passes and token not in world.tokens:
+        if any(entry.state == plan.DISCARDED for entry in world.ledger):
+            raise Violation("rows came after the block was given up")
         world = _insert(world, token, table)
         copies = list(world.copies)
         copies[statement.landed] += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from loader import cli, clickhouse, fetch, insert
+from loader import begin, clickhouse, fetch, insert
 from loader.journal_source import JOURNAL, JournalReader
 from loader.ledger import Ledger
 from loader.tables import Tables
@@ -168,7 +168,7 @@ def test_positions_of_another_journal_skip_blocks(
     journal: Journal, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     """Believed, they hide the blocks before them."""
-    here = cli._topic_id(journal.settings(), f"{journal.app}.journal")
+    here = begin.topic_id(journal.settings(), f"{journal.app}.journal")
     positions = Ledger.positions
     monkeypatch.setattr(
         Ledger, "positions", lambda self: {(here, p): o for (_, p), o in positions(self).items()}
@@ -176,6 +176,6 @@ def test_positions_of_another_journal_skip_blocks(
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_journal_source.test_positions_of_another_journal_are_a_broken_contract(journal, ledger)
 
-    source = JournalReader(cli._start(journal.settings(), ledger))
+    source = JournalReader(begin.start(journal.settings(), ledger))
     batches, _ = test_journal_source.drain(source, source.initialOffset())
     assert batches == [[2]], "of the blocks 0, 1 and 2"

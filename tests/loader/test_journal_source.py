@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from loader.cli import _start, _topic_id
+from loader import begin
 from loader.journal_source import JournalReader, Row, Start
 from loader.ledger import Ledger
 from relay import names
@@ -19,7 +19,7 @@ TABLE = "a.b"
 
 def reader(journal: Journal, positions: dict[int, int] | None = None) -> JournalReader:
     settings = journal.settings(blocks_per_batch=3)
-    topic = _topic_id(settings, names.journal_topic(journal.app))
+    topic = begin.topic_id(settings, names.journal_topic(journal.app))
     return JournalReader(Start(settings, topic, positions or {}))
 
 
@@ -108,7 +108,7 @@ def test_positions_of_another_journal_are_a_broken_contract(
         journal.seal(TABLE, batch(i, 1))
     ledger.save_positions("another", {0: 4})
     with pytest.raises(ContractBroken, match="made anew"):
-        _start(journal.settings(), ledger)
+        begin.start(journal.settings(), ledger)
 
 
 def test_a_copy_brings_no_consumer(journal: Journal) -> None:

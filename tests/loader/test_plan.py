@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from loader import plan
@@ -63,6 +65,29 @@ def test_without_a_guard_the_search_finds_it(guards: Guards, table: Table) -> No
         search(begin(table, loaders=2, rounds=1, faults=1, others=2), table, guards)
 
 
+@pytest.mark.parametrize("table", [STAMPED, BARE])
+def test_a_person_gives_up_a_block_beside_a_loader(table: Table) -> None:
+    """In every order: no row comes after it, and it stays given up or was loaded before."""
+    start = begin(table, loaders=2, rounds=1, faults=1, others=1, human="discard")
+    _, endings = search(start, table, Guards())
+    assert {"discarded", "loaded"} <= endings
+
+
+def test_a_person_calls_a_block_loaded_beside_a_loader() -> None:
+    """In every order: where the rows can be counted, a wrong word marks nothing."""
+    start = begin(STAMPED, loaders=2, rounds=1, faults=1, others=1, human="loaded")
+    _, endings = search(start, STAMPED, Guards())
+    assert {"parked", "loaded"} <= endings
+
+
+@pytest.mark.parametrize("guards", [Guards(condition=False), Guards(running=False)])
+def test_without_a_guard_rows_come_after_a_block_was_given_up(guards: Guards) -> None:
+    """Negative control of the search above."""
+    start = begin(BARE, loaders=2, rounds=1, faults=1, others=0, human="discard")
+    with pytest.raises(Violation, match="given up"):
+        search(start, BARE, guards)
+
+
 def decide(
     facts: plan.Facts, *, stamped: bool = True, since: int = 0, human: plan.Human = "nothing"
 ) -> plan.Effect:
@@ -105,6 +130,48 @@ def test_a_person_decides_a_parked_block() -> None:
     assert plan.step(run, parked)[1] == plan.Claim(2)
     facts = plan.Facts(None, 99, -1, running=False)
     assert decide(facts, stamped=False, human="absent") == plan.Insert(None)
+
+
+@pytest.mark.parametrize(
+    ("human", "counted", "effect"),
+    [
+        ("loaded", 10, plan.Mark),
+        ("loaded", None, plan.Mark),
+        ("loaded", 4, plan.Park),
+        ("loaded", 0, plan.Park),
+        ("discard", 10, plan.Mark),
+        ("discard", 4, plan.Mark),
+        ("discard", None, plan.Mark),
+    ],
+)
+def test_the_tables_count_has_the_last_word(
+    human: plan.Human, counted: int | None, effect: type[plan.Effect]
+) -> None:
+    """A person is believed where nothing can be counted, and not against a count."""
+    found = decide(
+        plan.Facts(counted, 3, 0, running=False), stamped=counted is not None, human=human
+    )
+    assert isinstance(found, effect)
+    if isinstance(found, plan.Mark):
+        whole = human == "loaded" or counted == 10
+        assert found.state == (plan.LOADED if whole else plan.DISCARDED)
+        assert found.reason
+    assert isinstance(
+        decide(plan.Facts(None, 3, 0, running=True), stamped=False, human=human), plan.Done
+    )
+
+
+def test_what_was_given_up_stays_so() -> None:
+    """No attempt, and no further word, takes up a discarded block."""
+    entries = (
+        plan.Entry(plan.PARKED, 1, "a", reason="no table"),
+        plan.Entry(plan.PREPARED, 3, "late"),
+        plan.Entry(plan.DISCARDED, 2, "b", reason="test rows"),
+    )
+    for human in ("nothing", "retry", "absent", "loaded", "discard"):
+        run, _ = plan.start("me", 1, stamped=True, human=cast("plan.Human", human))
+        assert plan.step(run, entries)[1] == plan.Done("discarded", "test rows")
+    assert not plan.holds(entries, "late")
 
 
 @pytest.mark.parametrize(

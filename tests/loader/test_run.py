@@ -44,13 +44,13 @@ def test_killed_between_insert_and_ledger(
         assert copies(client, stamped) == (4000, 4000)
         assert copies(client, bare) == (500, 500)
         shutil.rmtree(journal.directory / "checkpoint")
-    counts = json.loads(journal.run("status", "--json")[1])
-    assert {(row["table"], row["state"], row["blocks"]) for row in counts} == {
-        (stamped, "loaded", 4),
-        (bare, "loaded", 1),
-        (f"{bare}_missing", "parked", 1),
+    rows = json.loads(journal.run("status", "--json")[1])["tables"]
+    assert {(row["table"], row["loaded_blocks"], row["parked_blocks"]) for row in rows} == {
+        (stamped, 4, 0),
+        (bare, 1, 0),
+        (f"{bare}_missing", 0, 1),
     }
-    assert "there is no table" in journal.run("parked")[1]
+    assert "there is no table" in journal.run("parked ls")[1]
 
 
 def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple[str, str]) -> None:
@@ -72,6 +72,8 @@ def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple
     assert process.returncode == 0, said
     assert "Traceback" not in said
     assert "3 blocks, 300 rows, 0 parked" in said
+    (row,) = json.loads(journal.run("status", "--json")[1])["positions"]
+    assert 0 < row["ledger"] == row["checkpoint"] <= row["end"]
 
     topic = names.journal_topic(journal.app)
     admin = AdminClient({"bootstrap.servers": journal.settings().kafka.bootstrap})

@@ -18,6 +18,7 @@ from loader import plan, work
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.work import Outcome, Worker
+from relay.errors import ConfigError
 from relay.records_pb2 import Block
 from tests.loader.blocks import Journal, batch
 
@@ -35,6 +36,8 @@ def make(client: Client, table: str, *, stamped: bool, window: int = 1, extra: s
         f"CREATE TABLE {table} (id Int64, name LowCardinality(String){stamp}) ENGINE = MergeTree "
         f"ORDER BY id SETTINGS non_replicated_deduplication_window = {window}{extra}"
     )
+    # One right behind an INSERT costs its block a second try (loader.tables.arrived).
+    client.command(f"SYSTEM STOP MERGES {table}")
     return table
 
 
@@ -124,9 +127,11 @@ def test_without_block_column_outside_the_window_is_parked(
     assert "deduplication window" in done.reason
     assert copies(client, bare) == (1000, 1000)
     assert [parked.id for parked, _ in ledger.parked()] == [block.id]
-    assert list(resolve(journal.settings(), ledger, [block.id], "loaded")) == [
-        (block.id, "loaded", "")
+    assert list(resolve(journal.settings(), ledger, [block.id], "loaded", "counted\nby hand")) == [
+        (block.id, "loaded", "a person found all of its rows in the table; counted by hand")
     ]
+    with pytest.raises(ConfigError, match=f"not parked: {block.id} is loaded: a person found"):
+        list(resolve(journal.settings(), ledger, [block.id], "discard"))
     assert outcomes(worker.load([block])) == ["loaded"]
     assert copies(client, bare) == (1000, 1000)
 
@@ -255,13 +260,52 @@ def test_permanent_reasons_park_one_block_and_stop_nothing(
     assert copies(client, homeless.table) == (10, 10)
 
 
+def test_a_block_whose_table_is_gone_is_given_up(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Discarded without a table, as a last word; what is not parked cannot be resolved."""
+    (homeless,) = journal.seal(f"{database}.missing", batch(0, 10))
+    settings = journal.settings()
+    with pytest.raises(ConfigError, match="not in the ledger"):
+        list(resolve(settings, ledger, [homeless.id], "discard"))
+    assert outcomes(worker.load([homeless])) == ["parked"]
+    ((_, state, reason),) = resolve(settings, ledger, [homeless.id], "loaded")
+    assert (state, "no table" in reason) == ("parked", True)
+    ((_, state, reason),) = resolve(settings, ledger, [homeless.id], "discard", "rows of a test")
+    assert (state, reason) == ("discarded", "a person gave it up; rows of a test")
+    make(client, homeless.table, stamped=True)
+    assert outcomes(worker.load([homeless])) == ["discarded"]
+    assert copies(client, homeless.table) == (0, 0)
+    with pytest.raises(ConfigError, match="is discarded: a person gave it up"):
+        list(resolve(settings, ledger, [homeless.id], "retry"))
+    assert ledger.waiting() == []
+    assert ledger.counts() == [(homeless.table, "discarded", 1, 10)]
+
+
+def test_a_resolve_that_was_broken_off_is_done_again(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, table: str
+) -> None:
+    """Claimed by a person's command that died: still listed, and settled by the next."""
+    (block,) = journal.seal(f"{table}_late", batch(0, 10))
+    assert outcomes(worker.load([block])) == ["parked"]
+    ledger.write([Row(block, plan.Entry(plan.PREPARED, 2, "died"))])
+    (one,) = ledger.waiting()
+    assert (one.block, one.claimed) == (block, True)
+    assert "no table" in one.reason
+    make(client, block.table, stamped=True)
+    ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert state == "loaded"
+    assert ledger.waiting() == []
+    assert copies(client, block.table) == (10, 10)
+
+
 def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> None:
     """Over random ledgers, HOLDS in ClickHouse and plan.holds say the same."""
     dice = random.Random(3)
     both = set()
     for number in range(60):
         block = Block(id=f"b{number}", table="a.b")
-        states = [plan.PREPARED] * 4 + [plan.PARKED, plan.LOADED]
+        states = [plan.PREPARED] * 4 + [plan.PARKED, plan.LOADED, plan.DISCARDED]
         entries = tuple(
             plan.Entry(dice.choice(states), dice.randint(1, 2), dice.choice("xyz"))
             for _ in range(dice.randint(0, 4))

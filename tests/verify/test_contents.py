@@ -7,7 +7,7 @@ import pytest
 
 from relay.records_pb2 import Block
 from relay.verify.anomaly import Kind
-from relay.verify.contents import BlockTopic, Sealed, landed, source_counts
+from relay.verify.contents import BlockTopic, Sealed, given_up, landed, source_counts
 
 Chunk = tuple[int, str, int, bytes]
 
@@ -77,12 +77,22 @@ LOADED = dict.fromkeys(ROWS, "loaded")
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.STUCK]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 60_000, []),
         (None, {**LOADED, BLOCKS[1].id: "parked"}, 10**9, []),
+        ({}, dict.fromkeys(ROWS, "discarded"), 10**9, []),
+        ({BLOCKS[0].id: 40}, dict.fromkeys(ROWS, "discarded"), 10**9, [Kind.OVERLAP]),
     ],
 )
 def test_what_landed(
     counted: dict[str, int] | None, ledger: dict[str, str], now_ms: int, kinds: list[Kind]
 ) -> None:
     assert [f.kind for f in landed(BLOCKS, counted, ledger, now_ms, 60.0)] == kinds
+
+
+def test_what_was_given_up_is_told_and_is_no_anomaly() -> None:
+    told = list(given_up(BLOCKS, {BLOCKS[1].id: 3}, {BLOCKS[1].id: "test rows"}))
+    assert told == [
+        f"block {BLOCKS[1].id} of 10 rows was discarded, rows in the table: 3; test rows"
+    ]
+    assert list(given_up(BLOCKS, None, {})) == []
 
 
 SEALED = [Sealed("d.t", 0, 4, 3), Sealed("d.u", 1, 2, 1), Sealed("d.t", 5, 9, 2)]

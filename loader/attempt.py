@@ -1,0 +1,72 @@
+"""One attempt at one block on its way through loader.plan, and several of them together.
+
+Receives answers, gives the next effect; knows no client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loader import plan
+from relay.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from loader.tables import Target
+    from relay.records_pb2 import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a block: a settled state of loader.plan, or "retry"."""
+
+    block: str
+    outcome: str
+    rows: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Where it stands."""
+
+    block: Block
+    run: plan.Run
+    effect: plan.Effect
+    target: Target | None
+    ahead: Block | None  # probably inserted next
+    inserted: bool = False
+
+    def answer(self, answer: plan.Answer) -> None:
+        """On to the next effect."""
+        self.run, self.effect = plan.step(self.run, answer)
+
+
+def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
+    """Runs `work`; if a server is away, every attempt not yet answered fails for now."""
+    before = [attempt.effect for attempt in attempts]
+    try:
+        work()
+    except Unavailable as error:
+        for attempt, effect in zip(attempts, before, strict=True):
+            if attempt.effect is effect:
+                attempt.answer(plan.Failed(error.message))
+
+
+def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
+    """Those of one table that were all inserted, or all found in it, or of which one was told."""
+    found: dict[tuple[object, ...], list[Attempt]] = {}
+    for one in attempts:
+        assert isinstance(one.effect, plan.Mark)
+        said = one.effect.state, one.effect.reason
+        found.setdefault((one.block.table, one.inserted, *said), []).append(one)
+    return list(found.values())
+
+
+def outcome(attempt: Attempt) -> Outcome:
+    """Of an attempt that is over."""
+    done = attempt.effect
+    assert isinstance(done, plan.Done)
+    return Outcome(attempt.block.id, done.outcome, attempt.block.rows, done.reason)

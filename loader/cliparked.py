@@ -1,0 +1,108 @@
+"""`loader parked`: blocks that wait for a person, and the person's word."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loader import standing
+from loader.begin import ledger_of
+from loader.clioptions import CONFIG
+from loader.plan import DISCARDED, LOADED
+from relay import config
+from relay.errors import Refused
+
+if TYPE_CHECKING:
+    from loader.plan import Human
+
+
+@click.group()
+def parked() -> None:
+    """Blocks that the loader neither inserts blind nor skips: list them, settle them.
+
+    \b
+    loader parked ls relay.toml
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
+    """
+
+
+@parked.command("ls")
+@CONFIG
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_parked(path: Path, *, as_json: bool) -> None:
+    """List parked blocks, with rows and reasons.
+
+    A claimed one is being settled by somebody, or that was broken off: settling it again is
+    safe.
+
+    \b
+    loader parked ls relay.toml
+    loader parked ls relay.toml --json | jq -r .id
+    """
+    ledger = ledger_of(config.load(path))
+    waiting = ledger.waiting() if ledger.exists() else []
+    for one in waiting:
+        if as_json:
+            click.echo(json.dumps(standing.parked_as_json(one), ensure_ascii=False))
+            continue
+        since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        claimed = "  (claimed)" if one.claimed else ""
+        click.echo(f"{one.block.id}  {one.block.rows:,} rows  {since} UTC  {one.reason}{claimed}")
+    if not waiting:
+        click.echo("no parked blocks", err=True)
+
+
+@parked.command()
+@CONFIG
+@click.argument("blocks", nargs=-1, required=True, metavar="BLOCK...")
+@click.option(
+    "--retry", "human", flag_value="retry", help="Decide again: what stood in the way is mended."
+)
+@click.option(
+    "--insert",
+    "human",
+    flag_value="absent",
+    help="Insert: you have looked, and none of the block's rows are in the table.",
+)
+@click.option(
+    "--loaded",
+    "human",
+    flag_value="loaded",
+    help="Mark as loaded: you have looked, and all of its rows are in the table.",
+)
+@click.option(
+    "--discard",
+    "human",
+    flag_value="discard",
+    help="Never load it. The ledger keeps it as discarded, and relay verify goes on naming it.",
+)
+@click.option("--why", default="", metavar="TEXT", help="Your reason, for the ledger.")
+def resolve(path: Path, blocks: tuple[str, ...], human: Human | None, why: str) -> None:
+    """Settle parked BLOCKs; "all" means every parked one.
+
+    It is done here and now, under a claim as a loader's: running loaders need no restart and
+    cannot come between, and a second resolve of a block is refused. Where the table has the
+    block-id column its count has the last word: --loaded is refused unless all rows are there,
+    and a block that is whole is marked loaded even under --discard. What a --discard leaves in
+    the table stays there. Ends with status 5 where a block is not settled as told.
+
+    \b
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows'
+    """
+    if human is None:
+        raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
+    from loader.resolve import resolve as settle  # noqa: PLC0415 - Kafka and Arrow
+
+    settings = config.load(path)
+    wanted = DISCARDED if human == "discard" else LOADED
+    left = 0
+    for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):
+        click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
+        left += outcome != wanted
+    if left:
+        raise Refused(f"{left} block(s) are not {wanted}", "Read the reasons above.")

@@ -1,0 +1,146 @@
+"""`loader status`: how far the loader is, and what waits."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from loader import standing
+from loader.begin import ledger_of, start
+from loader.clioptions import CONFIG
+from loader.standing import Facts, PositionRow, Standing, TableRow
+from relay import config, names
+from relay.records_pb2 import Block
+from relay.topics import READ, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loader.ledger import Ledger
+    from relay.settings import Settings
+
+WIDTH = 140  # columns, where there is no terminal to ask
+
+
+@click.command()
+@CONFIG
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def status(path: Path, *, as_json: bool) -> None:
+    """Show each table's blocks by state, what waits longest, and how far the journal is settled.
+
+    sealed: no loader has touched it; claimed: one is at it, or ended in the middle; loaded;
+    parked: it waits for a person; discarded: a person gave it up. Starts no Spark, changes
+    nothing, and may run beside a loader.
+
+    \b
+    loader status relay.toml
+    loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
+    """
+    found = standing.assemble(_facts(config.load(path)))
+    if as_json:
+        click.echo(json.dumps(standing.as_json(found), ensure_ascii=False))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    for part in _shown(found):
+        console.print(part)
+
+
+def _facts(settings: Settings) -> Facts:
+    ledger = ledger_of(settings)
+    there = ledger.exists()
+    counts = ledger.counts() if there else []
+    parked = ledger.waiting() if there else []
+    now_ms = time.time_ns() // 1_000_000
+    topic = names.journal_topic(settings.app)
+    if Topics(settings).describe(topic, (READ,)) is None:
+        return Facts(now_ms, ledger=there, counts=counts, parked=parked)
+    return _journal(settings, ledger, Facts(now_ms, True, there, counts=counts, parked=parked))
+
+
+def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
+    """With what stands in the journal behind the ledger's position."""
+    # Spark's Python, which `loader parked` does without.
+    from loader.journal_source import JOURNAL, JournalReader, Start  # noqa: PLC0415
+
+    begun: Start = start(settings, ledger if facts.ledger else None)
+    reader = JournalReader(begun)
+    ends = reader.ends()
+    rows = reader.readBetweenOffsets(reader.initialOffset(), ends)
+    sealed = [Block.FromString(row[2]) for row in rows if row[2] is not None]
+    return Facts(
+        now_ms=facts.now_ms,
+        journal=True,
+        ledger=facts.ledger,
+        sealed=sealed,
+        entries=ledger.entries(sealed) if facts.ledger else {},
+        counts=facts.counts,
+        parked=facts.parked,
+        positions=begun.positions,
+        ends={int(p): end for p, end in ends.items() if p != JOURNAL},
+        checkpoint=_checkpoint(settings.loader.checkpoint, begun.journal),
+    )
+
+
+def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
+    """Where the last batch that Spark calls committed ended; None where it is not on this disk."""
+    try:
+        batches = [int(one.name) for one in (directory / "commits").iterdir() if one.name.isdigit()]
+        text = (directory / "offsets" / str(max(batches, default=-1))).read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return standing.checkpointed(text, journal)
+
+
+def _shown(found: Standing) -> Iterator[Table | str]:
+    if not found.facts.journal:
+        yield "no journal yet: no relay has run"
+    if not found.facts.ledger:
+        yield "no ledger yet: no loader has run"
+    if found.tables:
+        yield _tables(found.tables)
+    if found.positions:
+        yield _positions(found.positions)
+    for one in found.facts.parked[:10]:
+        yield f"parked {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason[:120])}"
+    if len(found.facts.parked) > 10:
+        yield f"and {len(found.facts.parked) - 10:,} more: loader parked ls"
+
+
+def _tables(rows: tuple[TableRow, ...]) -> Table:
+    names_ = ("table", "sealed", "rows", "claimed", "loaded", "rows", "parked", "rows")
+    table = Table(*names_, "discarded", "waits longest", "for")
+    for column in (*table.columns[1:9], table.columns[10]):
+        column.justify = "right"
+    for row in rows:
+        numbers = (
+            row.sealed_blocks,
+            row.sealed_rows,
+            row.claimed_blocks,
+            row.loaded_blocks,
+            row.loaded_rows,
+            row.parked_blocks,
+            row.parked_rows,
+            row.discarded_blocks,
+        )
+        age = "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
+        table.add_row(escape(row.table), *(f"{n:,}" for n in numbers), escape(row.oldest), age)
+    return table
+
+
+def _positions(rows: tuple[PositionRow, ...]) -> Table:
+    table = Table("journal partition", "settled up to", "checkpoint", "end")
+    for column in table.columns:
+        column.justify = "right"
+    for row in rows:
+        offsets = (row.ledger, row.checkpoint, row.end)
+        table.add_row(str(row.partition), *("none" if n is None else f"{n:,}" for n in offsets))
+    return table

@@ -1,0 +1,27 @@
+"""What is written to the ledger, and what it says of blocks that wait for a person: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loader.plan import Entry
+from relay.records_pb2 import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A state change to write."""
+
+    block: Block
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A block that waits for a person."""
+
+    block: Block
+    reason: str
+    since_ms: int
+    claimed: bool
+    """Somebody is about to settle it, or was broken off: settle it again, it is safe."""

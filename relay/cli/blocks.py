@@ -1,0 +1,126 @@
+"""`relay blocks`: sealed blocks, and the story of one from source offsets to parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from relay import config
+from relay.cli import blockstext
+from relay.cli.deadoptions import INSTANT, TABLE
+from relay.cli.options import config_argument
+from relay.errors import NotExactlyOnce, Refused, Unavailable
+from relay.settings import Settings
+from relay.verify.reading import from_the_start
+from relay.view import begin, look, story
+from relay.view.seen import Listed
+
+_RECORDS_WIDTH = 160  # columns, where there is no terminal to ask
+
+
+@click.group()
+def blocks() -> None:
+    """Sealed blocks: list them, and look at one all the way.
+
+    \b
+    relay blocks ls relay.toml --state parked
+    relay blocks show relay.toml shop:shop.orders:0:0:1200
+    """
+
+
+@blocks.command("ls")
+@config_argument
+@click.option("--table", type=TABLE, help="Of this table alone.")
+@click.option("--since", "since_ms", type=INSTANT, help="Sealed since then: 2h, or ISO 8601.")
+@click.option("--state", type=click.Choice(story.STATES), help="In this state alone.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="The latest so many, 0 for all; --json has all of them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_blocks(
+    config_file: Path,
+    table: str | None,
+    since_ms: int | None,
+    state: str | None,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    """List the blocks of the journal that is retained: table, rows, state, when and why sealed.
+
+    sealed: no loader touched it; claimed: one is at it, or ended in the middle; loaded;
+    parked: it waits for a person; discarded: a person gave it up.
+
+    \b
+    relay blocks ls relay.toml --since 10m
+    relay blocks ls relay.toml --table shop.orders --state sealed
+    relay blocks ls relay.toml --state parked --json | jq -r .id
+    """
+    settings = config.load(config_file)
+    where = from_the_start if since_ms is None else begin.since(since_ms)
+    listed = [
+        one for one in look.listed(settings, where) if table is None or one.block.table == table
+    ]
+    known = _ledger(settings, listed, needed=state is not None)
+    found = list(story.rows_of(listed, known, table, since_ms or 0, state))
+    found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.listed.block.id))
+    if as_json:
+        for row in found:
+            click.echo(json.dumps(story.row_as_json(row), ensure_ascii=False))
+        return
+    if not found:
+        click.echo("no such blocks in the journal that is retained", err=True)
+        return
+    shown = found[-limit:] if limit else found
+    _console().print(blockstext.table(shown))
+    if len(found) > len(shown):
+        click.echo(f"the latest {len(shown)} of {len(found):,}; --limit 0 shows all", err=True)
+
+
+def _ledger(settings: Settings, listed: Sequence[Listed], *, needed: bool) -> dict[str, str] | None:
+    try:
+        return look.ledger(settings, {one.block.table for one in listed})
+    except (Unavailable, Refused) as error:
+        if needed:
+            raise
+        click.echo(f"states are not known: {error.message}", err=True)
+        return None
+
+
+@blocks.command()
+@config_argument
+@click.argument("block")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def show(config_file: Path, block: str, *, as_json: bool) -> None:
+    """Tell the story of one BLOCK: source offsets, journal record, chunks, ledger, table, parts.
+
+    The chunks are read, and counted and summed against the journal. Rows in the table are
+    counted where it has the block-id column. Ends with status 1 where the chunks are not what
+    the journal says.
+
+    \b
+    relay blocks show relay.toml shop:shop.orders:0:0:1200
+    """
+    found = look.story_of(config.load(config_file), block)
+    if as_json:
+        click.echo(json.dumps(blockstext.story_as_json(found), ensure_ascii=False))
+    else:
+        click.echo("\n".join(blockstext.whole(found)))
+    if found.chunks is not None and found.chunks.problems:
+        raise NotExactlyOnce(
+            found.chunks.problems[0],
+            "keep source and block topic from retention; `relay verify --deep` looks at all blocks",
+        )
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_RECORDS_WIDTH)

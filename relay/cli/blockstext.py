@@ -1,0 +1,130 @@
+"""What `relay blocks` prints: a table of blocks, lines and objects of one block's story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from relay.cli.statustext import clock
+from relay.view.seen import Listed
+from relay.view.story import BlockRow, Chunks, Landed, Part, Story, listed_as_json
+
+_CLAIM_CHARACTERS = 8
+_NOT_ASKED = "not known: ClickHouse did not answer"
+
+
+def table(rows: Sequence[BlockRow]) -> Table:
+    """One line each."""
+    made = Table("block", "state", "sealed (UTC)", "rows", "bytes", "messages", "why", "source")
+    for column in made.columns[3:6]:
+        column.justify = "right"
+    for column in made.columns:
+        column.no_wrap = True
+    made.columns[0].overflow = "fold"
+    made.columns[0].no_wrap = False
+    for row in rows:
+        block = row.listed.block
+        made.add_row(
+            escape(block.id),
+            row.state or "?",
+            clock(block.sealed_at_ms),
+            f"{block.rows:,}",
+            f"{block.row_bytes:,}",
+            f"{block.messages:,}",
+            block.reason,
+            f"{block.first_source_offset:,} to {block.next_source_offset:,}",
+        )
+    return made
+
+
+def whole(story: Story) -> Iterator[str]:
+    """The story, in the order of the data flow."""
+    yield f"block        {story.id}"
+    yield f"state        {story.state or _NOT_ASKED}"
+    if story.listed is None:
+        yield "journal      no record that is retained lists it"
+    else:
+        yield from _journal(story.listed)
+    if story.chunks is not None:
+        yield from _chunks(story.chunks)
+    if story.landed is None:
+        yield f"ClickHouse   {story.problem}"
+    else:
+        yield from _landed(story.landed, None if story.listed is None else story.listed.block.rows)
+
+
+def _journal(listed: Listed) -> Iterator[str]:
+    block, commit = listed.block, listed.commit
+    yield (
+        f"source       {commit.source_topic}[{commit.partition}], offsets "
+        f"{block.first_source_offset:,} to {block.next_source_offset:,}: "
+        f"{block.messages:,} messages, the oldest of {clock(block.first_timestamp_ms)} UTC"
+    )
+    yield (
+        f"contents     {block.rows:,} rows, {block.row_bytes:,} bytes, schema version "
+        f"{block.schema_version}, CRC-32C {block.crc32c:08x}"
+    )
+    yield (
+        f"sealed       {clock(block.sealed_at_ms)} UTC by {block.reason}, opened "
+        f"{clock(block.opened_at_ms)} UTC"
+    )
+    yield (
+        f"journal      partition {listed.partition}, offset {listed.offset:,}: n {commit.n:,}, "
+        f"epoch {commit.epoch}, written {clock(commit.written_at_ms)} UTC by {commit.member}"
+    )
+    yield (
+        f"block topic  {block.topic}[{block.partition}], offsets {block.first_offset:,} to "
+        f"{block.next_offset:,}: {block.chunks} chunk(s)"
+    )
+
+
+def _chunks(chunks: Chunks) -> Iterator[str]:
+    if not chunks.problems:
+        yield f"  read       {chunks.found} chunk(s), {chunks.rows:,} rows, CRC-32C as written"
+    for problem in chunks.problems:
+        yield f"  problem    {problem}"
+
+
+def _landed(landed: Landed, rows: int | None) -> Iterator[str]:
+    if landed.ledger is None:
+        yield "ledger       there is none yet: no loader has run"
+    elif not landed.ledger:
+        yield "ledger       no entry: no loader has touched it"
+    for change in landed.ledger or ():
+        yield (
+            f"ledger       {clock(change.at_ms)} UTC {change.state:9} attempt {change.attempt}, "
+            f"claim {change.claim[:_CLAIM_CHARACTERS]}"
+            f"{': ' if change.reason else ''}{change.reason}"
+        )
+    if landed.rows is None:
+        yield f"rows         not available: {landed.rows_problem}"
+    else:
+        yield f"rows         {landed.rows:,} carry its id{'' if rows is None else f', of {rows:,}'}"
+    yield from _parts("parts now", landed.parts, landed.rows_problem)
+    yield from _parts("parts made", landed.written, landed.log_problem)
+
+
+def _parts(name: str, parts: Sequence[Part] | None, problem: str) -> Iterator[str]:
+    if parts is None:
+        yield f"{name:12} not available: {problem}"
+        return
+    if not parts:
+        yield f"{name:12} none"
+    for part in parts:
+        yield f"{name:12} {part.name}, {part.rows:,} rows, {part.at}"
+
+
+def story_as_json(story: Story) -> dict[str, Any]:
+    """For programs; times are Unix milliseconds, what is not known is null."""
+    return {
+        "id": story.id,
+        "state": story.state or None,
+        "sealed": None if story.listed is None else listed_as_json(story.listed),
+        "chunks": None if story.chunks is None else asdict(story.chunks),
+        "landed": None if story.landed is None else asdict(story.landed),
+        "problem": story.problem,
+    }

@@ -1,0 +1,67 @@
+"""`relay journal`: the records that the relays committed, for people."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import click
+
+from relay import config
+from relay.cli.options import config_argument
+from relay.cli.statustext import clock
+from relay.cli.stopping import stopped_by_signal
+from relay.errors import Unavailable
+from relay.verify.run import ROUND_SECONDS
+from relay.view import record
+from relay.view.tail import Tail
+
+
+@click.group()
+def journal() -> None:
+    """The journal: one record per source partition and transaction.
+
+    \b
+    relay journal tail relay.toml -n 3
+    """
+
+
+@journal.command()
+@config_argument
+@click.option(
+    "-n",
+    "--records",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Of each partition.",
+)
+@click.option("--follow", is_flag=True, help="Go on with new ones until SIGTERM or Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per record.")
+def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> None:
+    """Show the last records of each journal partition, then new ones as they are committed.
+
+    \b
+    relay journal tail relay.toml
+    relay journal tail relay.toml -n 1 --follow
+    relay journal tail relay.toml -n 100 --json | jq '.record.blocks[].id'
+    """
+    stop = stopped_by_signal() if follow else None
+    with contextlib.closing(Tail(config.load(config_file))) as reading:
+        for entry in reading.last(records):
+            _show(entry, as_json=as_json)
+        while stop is not None and not stop.wait(ROUND_SECONDS):
+            try:
+                for entry in reading.more():
+                    _show(entry, as_json=as_json)
+            except Unavailable as error:
+                click.echo(f"waiting: {error.message}", err=True)
+
+
+def _show(entry: record.Entry, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(record.as_json(entry), ensure_ascii=False))
+        return
+    first, *others = record.lines(entry)
+    click.echo("\n".join([f"{clock(entry.commit.written_at_ms)}  {first}", *others]))

@@ -1,0 +1,148 @@
+"""What `relay status` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from rich.markup import escape
+from rich.table import Table
+
+from relay.view.screen import PartitionRow, Screen, TableRow
+from relay.view.seen import WINDOW_SECONDS
+
+_NOT_KNOWN = "?"
+_REASON_CHARACTERS = 120
+_SHOWN = 10  # parked blocks and kinds of dead letters; --json has all
+
+
+def whole(screen: Screen) -> Iterator[Table | str]:
+    """The parts of the screen, from the top."""
+    yield from _top(screen)
+    if screen.partitions:
+        yield _partitions(screen)
+        yield (
+            "[dim]buffers: age and bytes are not published; held ≥ is what the journal tells: "
+            "a buffer that begins at the floor is at least so old[/dim]"
+        )
+    if screen.tables:
+        yield _tables(screen)
+    yield from _parked(screen)
+    yield from _dead(screen)
+    yield from _bottom(screen)
+
+
+def _top(screen: Screen) -> Iterator[str]:
+    facts = screen.facts
+    yield f"[bold]{escape(facts.app)}[/bold]  {clock(facts.now_ms)} UTC  source {facts.source}"
+    if not facts.journal:
+        yield "no journal yet: no relay has run"
+    members = facts.group.members
+    yield f"group {facts.group.state}, {len(members)} member(s)"
+    for member in members:
+        held = ", ".join(map(str, member.partitions)) or "none"
+        yield f"  {escape(member.name)}  {member.host}  partitions {held}"
+    if facts.ledger.problem:
+        yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
+    elif not facts.ledger.there:
+        yield "no ledger yet: no loader has run"
+
+
+def _partitions(screen: Screen) -> Table:
+    names = ("partition", "member", "floor", "position", "end", "lag", "floor to position")
+    table = Table(*names, "held ≥", "n", "epoch", "last record")
+    for column in (*table.columns[:1], *table.columns[2:]):
+        column.justify = "right"
+    for row in screen.partitions:
+        table.add_row(*_partition(row))
+    return table
+
+
+def _partition(row: PartitionRow) -> Iterator[str]:
+    yield str(row.partition)
+    yield escape(row.member) or "none"
+    for number in (row.floor, row.position, row.end, row.lag, row.held):
+        yield _number(number)
+    yield "" if row.held_seconds is None else seconds(row.held_seconds)
+    yield _number(row.n)
+    yield _number(row.epoch)
+    yield _NOT_KNOWN if row.quiet_seconds is None else f"{seconds(row.quiet_seconds)} ago"
+
+
+def _tables(screen: Screen) -> Table:
+    names = ("table", "to queryable", "sealed, not loaded", "of those claimed", "parked")
+    table = Table(*names, "discarded", "loaded", "dead letters", "rows/min")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in screen.tables:
+        table.add_row(*_table(row))
+    return table
+
+
+def _table(row: TableRow) -> Iterator[str]:
+    yield escape(row.table) or "(none)"
+    yield _NOT_KNOWN if row.lag_seconds is None else seconds(row.lag_seconds)
+    yield _blocks(row.waiting_blocks, row.waiting_rows)
+    yield _number(row.claimed_blocks)
+    yield _blocks(row.parked_blocks, row.parked_rows)
+    yield _number(row.discarded_blocks)
+    yield _blocks(row.loaded_blocks, row.loaded_rows)
+    yield _number(row.dead_letters)
+    yield _number(row.rows_lately)
+
+
+def _parked(screen: Screen) -> Iterator[str]:
+    parked = screen.facts.ledger.parked
+    for one in parked[:_SHOWN]:
+        why = escape(one.reason[:_REASON_CHARACTERS])
+        yield f"[yellow]parked[/yellow] {escape(one.id)}  {one.rows:,} rows  {why}"
+    if len(parked) > _SHOWN:
+        yield f"and {len(parked) - _SHOWN:,} more: loader parked ls"
+
+
+def _dead(screen: Screen) -> Iterator[str]:
+    if screen.dead:
+        yield f"dead letters since {clock(screen.seen_from_ms)} UTC, in the records read"
+    for row in screen.dead[:_SHOWN]:
+        why = escape(row.reason[:_REASON_CHARACTERS])
+        yield f"  {row.messages:,}  {escape(row.table) or '(no table)'}  {why}"
+    if len(screen.dead) > _SHOWN:
+        yield f"and {len(screen.dead) - _SHOWN:,} more kinds: relay dead ls --summary"
+
+
+def _bottom(screen: Screen) -> Iterator[str]:
+    lately, facts = screen.lately, screen.facts
+    yield (
+        f"last minute: {lately.messages:,} messages, {lately.rows:,} rows "
+        f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {lately.blocks:,} blocks, "
+        f"{lately.dead_letters:,} dead letters"
+    )
+    if not facts.anomalies:
+        yield f"no anomaly in {facts.audited:,} journal records"
+        return
+    yield f"[red]anomalies: {len(facts.anomalies):,}[/red] in {facts.audited:,} journal records"
+    yield f"the last: {escape(str(facts.anomalies[-1]))}"
+
+
+def seconds(number: float) -> str:
+    """A span in the unit that a person would use."""
+    for limit, size, unit in ((100, 1, "s"), (6_000, 60, "min"), (360_000, 3600, "h")):
+        if number < limit:
+            return f"{number / size:.1f} {unit}" if unit == "s" else f"{number / size:.0f} {unit}"
+    return f"{number / 86_400:.0f} d"
+
+
+def clock(ms: int) -> str:
+    """UTC, to the millisecond; the bare number where it is no time that people write."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "milliseconds")[:-6]
+    except (ValueError, OverflowError, OSError):  # producers may write any timestamp
+        return f"{ms} ms"
+
+
+def _number(number: int | None) -> str:
+    return _NOT_KNOWN if number is None else f"{number:,}"
+
+
+def _blocks(blocks: int | None, rows: int | None) -> str:
+    return _NOT_KNOWN if blocks is None else f"{blocks:,} ({_number(rows)} rows)"

@@ -1,0 +1,147 @@
+"""Blocks whose table is not what it was when they were made."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from loader.ledger import Ledger
+from loader.work import Worker
+from relay.records_pb2 import Block
+from relay.types import parse_type
+from tests.loader.blocks import Journal, batch
+from tests.loader.test_work import copies, make, outcomes
+
+TRIES = 10
+CONVERSIONS = [
+    ("UInt8", 200, "UInt64", "200"),
+    ("UInt32", 7, "String", "7"),
+    ("UInt32", 7, "Decimal(18, 2)", "7"),
+    ("UInt8", 1, "Bool", "true"),
+    ("Int64", -7, "Nullable(Int8)", "-7"),
+    ("String", "7", "UInt16", "7"),
+    ("String", "up", "Enum8('up' = 1)", "up"),
+    ("LowCardinality(String)", "x", "Nullable(String)", "x"),
+    ("Nullable(String)", "x", "LowCardinality(String)", "x"),
+    ("Enum8('up' = 1)", "up", "Enum16('up' = 1, 'down' = 2)", "up"),
+    ("Enum8('up' = 1)", "up", "Int16", "1"),
+    ("Enum8('up' = 1)", "up", "String", "up"),
+    ("Decimal(9, 2)", "1.5", "Decimal(18, 4)", "1.5"),
+    ("Float32", 0.5, "Float64", "0.5"),
+    ("Date", 1, "Date32", "1970-01-02"),
+    ("Date", 1, "DateTime('UTC')", "1970-01-02 00:00:00"),
+    ("DateTime('UTC')", 60, "DateTime64(3, 'UTC')", "1970-01-01 00:01:00.000"),
+    ("DateTime64(3, 'UTC')", 1_500, "DateTime64(6, 'UTC')", "1970-01-01 00:00:01.500000"),
+    ("Nullable(String)", None, "UInt16 DEFAULT 7", "7"),
+    ("Enum8('up' = 1)", None, "Int16 DEFAULT 7", "7"),
+    ("UInt64", 7, "SimpleAggregateFunction(max, UInt64)", "7"),
+    ("Array(UInt8)", [1, 200], "Array(UInt16)", "[1,200]"),
+]
+"""Type as recorded, value as a row holds it, type of the table, what is found there."""
+
+
+def recorded(columns: dict[str, tuple[str, object]]) -> pa.RecordBatch:
+    """A block of one row, as the relay makes it of columns of these types."""
+    arrays, fields = [], []
+    for name, (text, value) in columns.items():
+        kind = parse_type(text)
+        arrays.append(kind.narrow(pa.array([value], kind.wire)).array)
+        fields.append(pa.field(name, kind.arrow, metadata={b"clickhouse": text.encode()}))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@pytest.fixture
+def table(client: Client, database: str) -> str:
+    table = make(client, f"{database}.stamped", stamped=True)
+    client.command(f"SYSTEM START MERGES {table}")  # else no column is ever dropped
+    return table
+
+
+def tried(worker: Worker, blocks: list[Block]) -> list[str]:
+    """What becomes of the blocks; a merge right behind an INSERT costs them a second try."""
+    for _ in range(TRIES):
+        if "retry" not in outcomes(done := worker.load(blocks)):
+            break
+    return outcomes(done)
+
+
+def test_columns_come_and_go(journal: Journal, worker: Worker, client: Client, table: str) -> None:
+    """What the table lost, or computes now, is left out; what it has more takes its DEFAULT."""
+    blocks = journal.seal(table, batch(0, 10))
+    client.command(f"ALTER TABLE {table} DROP COLUMN name, ADD COLUMN more Int8 DEFAULT 7")
+    assert tried(worker, blocks) == ["loaded"]
+    assert client.query(f"SELECT DISTINCT more FROM {table}").result_rows == [(7,)]
+
+    client.command(f"ALTER TABLE {table} ADD COLUMN name String MATERIALIZED 'made'")
+    assert tried(worker, journal.seal(table, batch(10, 10))) == ["loaded"]
+    assert copies(client, table) == (20, 20)
+    assert client.query(f"SELECT DISTINCT name FROM {table}").result_rows == [("made",)]
+
+
+def test_nothing_of_a_block_is_left(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Rows of defaults alone would be rows that nobody wrote: parked, with the names."""
+    other = f"{database}.other"
+    client.command(f"CREATE TABLE {other} (x Int8, _block String) ENGINE = MergeTree ORDER BY x")
+    assert outcomes(worker.load(journal.seal(other, batch(0, 10)))) == ["parked"]
+    ((_, why),) = ledger.parked()
+    assert why.endswith("it has none of the block's columns id, name")
+
+
+def test_values_are_those_of_the_recorded_type(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A value becomes the table's type of now as an ALTER would have changed it: a Date is days
+    also where the table has a DateTime."""
+    table = f"{database}.changed"
+    now = ", ".join(f"c{at} {after}" for at, (*_, after, _) in enumerate(CONVERSIONS))
+    client.command(f"CREATE TABLE {table} ({now}) ENGINE = MergeTree ORDER BY ()")
+    block = recorded({f"c{at}": one[:2] for at, one in enumerate(CONVERSIONS)})
+    (done,) = worker.load(journal.seal(table, block))
+    assert done.outcome == "loaded", done.reason
+    texts = ", ".join(f"toString(c{at})" for at in range(len(CONVERSIONS)))
+    (found,) = client.query(f"SELECT {texts} FROM {table}").result_rows
+    assert list(found) == [one[3] for one in CONVERSIONS]
+
+
+ALTERED = {
+    "narrower": "MODIFY COLUMN id UInt8",
+    "dropped": "DROP COLUMN name",
+    "renamed": "RENAME COLUMN name TO title",
+    "added": "ADD COLUMN more Int8",
+}
+
+
+@pytest.mark.parametrize("kind", ALTERED)
+def test_altered_between_look_and_insert(
+    kind: str,
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An INSERT made for other columns inserts nothing and parks nothing: it is made again. What
+    does not fit then is parked, never wrapped."""
+    table = f"{database}.late"
+    client.command(f"CREATE TABLE {table} (id Int64, name String) ENGINE = MergeTree ORDER BY ()")
+    blocks = journal.seal(table, batch(250, 10))
+    fetch = worker._fetcher.fetch
+
+    def late(*arguments: object) -> pa.RecordBatch:
+        client.command(f"ALTER TABLE {table} {ALTERED[kind]}")
+        return fetch(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker._fetcher, "fetch", late)
+        (done,) = worker.load(blocks)
+    assert done.outcome == "retry"
+    assert "altered meanwhile" in done.reason
+    assert copies(client, table) == (0, 0)
+    (done,) = worker.load(blocks)
+    if kind == "narrower":
+        assert (done.outcome, copies(client, table)) == ("parked", (0, 0))
+    else:
+        assert (done.outcome, copies(client, table)) == ("loaded", (10, 10))

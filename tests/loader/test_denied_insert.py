@@ -1,0 +1,84 @@
+"""A user without the right to insert: the loader ends with a clear error, and parks nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
+
+from loader import task
+from loader.ledger import Ledger
+from loader.work import Worker
+from relay.errors import Refused
+from tests.loader.test_work import batch, copies, make, outcomes
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from relay.records_pb2 import Block
+    from tests.loader.blocks import Journal
+
+DENIED = "Code: 497. DB::Exception: eve: Not enough privileges. (ACCESS_DENIED)"
+WRONG = "Code: 60. DB::Exception: Unknown table expression. (UNKNOWN_TABLE)"
+
+
+@pytest.fixture
+def blocks(journal: Journal, client: Client, database: str) -> list[Block]:
+    return journal.seal(make(client, f"{database}.t", stamped=True, window=100), batch(0, 10))
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, worker: Worker, blocks: list[Block], text: str) -> None:
+    """The server answers INSERTs into the blocks' table with this."""
+    name = blocks[0].table.split(".")[1]
+    real = worker._client.command
+
+    def command(sql: str, *arguments: Any, **named: Any) -> Any:
+        if sql.startswith("INSERT") and f".`{name}` (" in sql:
+            raise DatabaseError(text)
+        return real(sql, *arguments, **named)
+
+    monkeypatch.setattr(worker._client, "command", command)
+
+
+def test_what_a_user_may_not_do_is_nothing_about_the_block(
+    worker: Worker,
+    ledger: Ledger,
+    client: Client,
+    blocks: list[Block],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once the right is granted the block is loaded, and nobody had to settle anything."""
+    with monkeypatch.context() as denied:
+        answer(denied, worker, blocks, DENIED)
+        with pytest.raises(Refused, match=rf"INSERT into {blocks[0].table}: Code: 497"):
+            worker.load(blocks)
+    assert list(ledger.parked()) == []
+
+    assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert copies(client, blocks[0].table) == (10, 10)
+
+
+def test_the_driver_hears_of_it_without_a_traceback(
+    journal: Journal, worker: Worker, blocks: list[Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would carry an exception as text; an outcome brings message and next step."""
+    answer(monkeypatch, worker, blocks, DENIED)
+    monkeypatch.setattr(task, "_worker", worker)
+
+    (one,) = task._attempt(journal.settings(), blocks)
+
+    assert one["outcome"] == task.REFUSED
+    message, next_step = str(one["reason"]).split("\n")
+    assert "Not enough privileges" in message
+    assert "rights" in next_step
+
+
+def test_what_is_wrong_with_the_block_parks_it(
+    worker: Worker, ledger: Ledger, blocks: list[Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control, over the same way."""
+    answer(monkeypatch, worker, blocks, WRONG)
+
+    assert outcomes(worker.load(blocks)) == ["parked"]
+    assert [block.id for block, _ in ledger.parked()] == [blocks[0].id]

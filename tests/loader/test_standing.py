@@ -1,0 +1,85 @@
+"""`loader status` as rows, without servers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from loader import plan, standing
+from loader.entries import Parked
+from loader.plan import Entry
+from loader.standing import Facts, PositionRow
+from relay.records_pb2 import Block
+
+NOW_MS = 100_000
+
+
+def block(number: int, table: str = "d.t") -> Block:
+    return Block(
+        id=f"a:{table}:0:0:{number}", table=table, rows=10, sealed_at_ms=NOW_MS - number * 1000
+    )
+
+
+def test_nothing_has_run_yet() -> None:
+    found = standing.assemble(Facts(NOW_MS))
+    assert (found.tables, found.positions) == ((), ())
+    assert standing.as_json(found)["ledger"] is False
+
+
+def test_a_loader_that_never_started() -> None:
+    """All blocks are sealed; the oldest waits longest."""
+    blocks = [block(5), block(30), block(7, "d.u")]
+    found = standing.assemble(Facts(NOW_MS, journal=True, sealed=blocks, ends={0: 9}))
+    first, second = found.tables
+    assert (first.sealed_blocks, first.sealed_rows, first.claimed_blocks) == (2, 20, 0)
+    assert (first.oldest, first.oldest_seconds) == (blocks[1].id, 30.0)
+    assert (second.table, second.oldest_seconds) == ("d.u", 7.0)
+    assert found.positions == (PositionRow(0, None, None, 9),)
+
+
+def test_every_state_is_counted_once() -> None:
+    """Behind the ledger's position: loaded, claimed, parked, discarded, untouched."""
+    blocks = [block(n) for n in (50, 40, 30, 20, 10)]
+    states = (plan.LOADED, plan.PREPARED, plan.PARKED, plan.DISCARDED)
+    entries = {b.id: (Entry(s, 1, "c"),) for b, s in zip(blocks, states, strict=False)}
+    counts = [("d.t", state, 1 + 8 * (state == plan.LOADED), 10) for state in states]
+    parked = [Parked(blocks[2], "there is no table", 1, claimed=False)]
+    found = standing.assemble(
+        Facts(
+            NOW_MS,
+            journal=True,
+            ledger=True,
+            sealed=blocks,
+            entries=entries,
+            counts=[*counts, ("d.gone", plan.LOADED, 1, 1)],
+            parked=parked,
+            positions={0: 4},
+            ends={0: 9, 1: 0},
+            checkpoint={0: 3},
+        )
+    )
+    gone, row = found.tables
+    assert (gone.table, gone.oldest, gone.oldest_seconds) == ("d.gone", "", None)
+    assert (row.sealed_blocks, row.claimed_blocks, row.loaded_blocks) == (1, 1, 9)
+    assert (row.parked_blocks, row.parked_rows, row.discarded_blocks) == (1, 10, 1)
+    assert (row.oldest, row.oldest_seconds) == (blocks[1].id, 40.0), "the claimed one"
+    assert found.positions == (PositionRow(0, 4, 3, 9), PositionRow(1, None, None, 0))
+    shown = json.loads(json.dumps(standing.as_json(found)))
+    assert shown["parked"][0]["reason"] == "there is no table"
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets"),
+    [
+        ('v1\n{"batch":1}\n{"journal": "J", "0": 7, "1": 0}', {0: 7, 1: 0}),
+        ('v1\n{"batch":1}\n{"journal": "other", "0": 7}', None),
+        ("", None),
+        ("v1\n-", None),
+        ("v1\n[]", None),
+        ('v1\n{"journal": "J", "x": 7}', None),
+    ],
+)
+def test_sparks_offset_log(text: str, offsets: dict[int, int] | None) -> None:
+    """The position of this journal, or nothing."""
+    assert standing.checkpointed(text, "J") == offsets

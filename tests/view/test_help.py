@@ -1,0 +1,42 @@
+"""Who asks for help is shown how it is typed, and what is wrong is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from loader.cli import loader
+from relay.cli import cli
+
+PROGRAMS: dict[str, click.Group] = {"relay": cli, "loader": loader}
+COMMANDS = [
+    "relay status",
+    "relay blocks ls",
+    "relay blocks show",
+    "relay journal tail",
+    "loader status",
+    "loader parked ls",
+    "loader parked resolve",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_itself_in_use(command: str) -> None:
+    """`--help` holds a line that begins as the command does."""
+    program, *words = command.split()
+    done = CliRunner().invoke(PROGRAMS[program], [*words, "--help"])
+    assert done.exit_code == 0
+    lines = [line.strip() for line in done.output.splitlines()]
+    assert any(line.startswith(f"{command} relay.toml") for line in lines)
+
+
+def test_a_resolve_without_a_word_is_no_resolve(tmp_path: Path) -> None:
+    """Before any server is asked."""
+    done = CliRunner().invoke(
+        loader, ["parked", "resolve", str(tmp_path / "x.toml"), "a:b.c:0:0:1"]
+    )
+    assert done.exit_code == 2
+    assert "--discard" in done.output
