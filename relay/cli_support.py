@@ -38,6 +38,7 @@ Exit status:
   5   a server refused: rights, missing topic or table
   6   recorded and found state disagree; a human decides
   7   another process runs under this identity
+  8   warnings and no error (`relay doctor`)
   70  a bug (RELAY_TRACEBACK=1 shows where)
   130 interrupted
 """

@@ -15,10 +15,14 @@ COMMANDS = {
     "demo": Lazy("relay.cli.demo:demo", "Show the whole way on this machine, with real data."),
     "dev": Lazy("relay.cli.dev:dev", "A Kafka broker and a ClickHouse engine for development."),
     "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
+    "doctor": Lazy("relay.cli.doctor:doctor", "What about the servers would lose or hold up rows."),
     "schema": Lazy("relay.cli.schema:schema", "Row messages of the tables, for producers."),
     "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
     "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
     "dead": Lazy("relay.cli.dead:dead", "Messages that could not become rows; send them again."),
+    "status": Lazy("relay.cli.status:status", "One screen: what waits where, what went wrong."),
+    "blocks": Lazy("relay.cli.blocks:blocks", "Sealed blocks, and the whole story of one."),
+    "journal": Lazy("relay.cli.journal:journal", "The last records that the relays committed."),
     "verify": Lazy("relay.cli.verify:verify", "Prove from the journal that nothing is lost."),
 }
 """In the order in which a newcomer needs them."""

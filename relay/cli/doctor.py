@@ -1,0 +1,106 @@
+"""`relay doctor`: what about the servers would lose, double or hold up rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from relay import config
+from relay.cli.deadoptions import TABLE
+from relay.cli.options import config_argument
+from relay.doctor import run
+from relay.doctor.findings import Severity, exit_status
+from relay.doctor.run import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay.doctor.findings import Finding
+
+_HOUR = 3600.0
+_WIDTH = 140  # columns, where there is no terminal to ask
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+
+
+@click.command()
+@config_argument
+@click.option(
+    "--outage-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    default=72.0,
+    show_default=True,
+    help="How long an outage of relay or loader may last: topics, offsets and deduplication "
+    "windows are held against it.",
+)
+@click.option(
+    "--table",
+    "tables",
+    type=TABLE,
+    multiple=True,
+    help="A target table (database.table) beside those that have a block topic; repeatable.",
+)
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="Also read the brokers' clock: makes topic APP.doctor, writes to it, deletes it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON lines, totals last.")
+def doctor(
+    config_file: Path, outage_hours: float, tables: tuple[str, ...], *, probe: bool, as_json: bool
+) -> int:
+    """Look at Kafka and ClickHouse for what would lose, double or hold up rows.
+
+    Before the first start and at any time. Each finding says what was found, why it matters, and
+    the command that mends it. Changes nothing, but that transactional id APP.relay.#doctor becomes
+    known to the brokers; rights are those of the user in the configuration.
+
+    \b
+    Example: relay doctor relay.toml
+             relay doctor relay.toml --table shop.orders --outage-hours 24 --json
+    Exit status: 0 nothing, or notes · 8 warnings, no error · 1 errors · 2 wrong
+    configuration · 4 a server was away · 5 a server refused user or password.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # findings say what clients would log
+    settings = config.load(config_file)
+    findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe))
+    if as_json:
+        _print_json(findings)
+    else:
+        _print(findings)
+    return exit_status(findings)
+
+
+def _counts(findings: Sequence[Finding]) -> dict[str, int]:
+    return {
+        f"{severity}s": sum(finding.severity is severity for finding in findings)
+        for severity in Severity
+    }
+
+
+def _print_json(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        click.echo(json.dumps({"finding": finding.as_json()}, ensure_ascii=False))
+    click.echo(json.dumps({**_counts(findings), "status": exit_status(findings)}))
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    if findings:
+        table = Table("severity", "finding", "what, why, how to mend it", show_lines=True)
+        table.columns[0].no_wrap = table.columns[1].no_wrap = True
+        for finding in findings:
+            lines = [finding.what, f"why: {finding.why}"]
+            lines += [f"mend: {finding.mend}"] if finding.mend else []
+            style = _STYLES[finding.severity]
+            table.add_row(f"[{style}]{finding.severity}[/]", finding.code, escape("\n".join(lines)))
+        console.print(table)
+    console.print(", ".join(f"{count} {name}" for name, count in _counts(findings).items()))

@@ -1,0 +1,1 @@
+"""`relay doctor`: what about the servers would lose, double or hold up rows, before it does."""

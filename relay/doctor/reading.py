@@ -1,0 +1,120 @@
+"""Asks the brokers what the doctor looks at; what they do not tell is said with the reason.
+
+Receives the app's settings and a client, gives facts.Kafka but for the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in __all__
+
+from relay import names
+from relay.doctor.asking import SECONDS
+from relay.doctor.commands import grant
+from relay.doctor.facts import Kafka, Topic
+from relay.doctor.facts import Settings as Values
+from relay.doctor.standing import Standing, operations
+from relay.failures import answered
+
+if TYPE_CHECKING:
+    from relay.doctor.asking import Asker
+    from relay.settings import Settings
+
+_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
+
+
+class Brokers:
+    """Questions to the brokers, through one client.
+
+    Raises (every method):
+        Unavailable: no broker answered.
+        Refused: the connection was refused, for its credentials.
+    """
+
+    def __init__(self, settings: Settings, asker: Asker) -> None:
+        self._settings = settings
+        self._asker = asker
+
+    def look(self) -> Kafka:
+        """All facts but the clock."""
+        asker, standing = self._asker, Standing(self._settings, self._asker)
+        cluster = asker.answer(
+            "describe the cluster", lambda: asker.admin.describe_cluster(request_timeout=SECONDS)
+        )
+        brokers = self._broker_settings([node.id for node in cluster.nodes])
+        if not asker.apis:
+            asker.cannot("which requests the brokers take", "librdkafka's log does not say")
+        topics = self._topics()
+        return Kafka(
+            brokers=brokers,
+            topics=topics,
+            apis=asker.apis or None,
+            group_granted=standing.group_granted(),
+            transactions=standing.transactions(),
+            creation=standing.creation(),
+            heads=standing.heads(topics),
+            unasked=tuple(asker.unasked),
+        )
+
+    def _broker_settings(self, brokers: Collection[int]) -> dict[int, Values | None]:
+        found: dict[int, Values | None] = {}
+        mend = grant(self._settings.kafka, "DescribeConfigs", "cluster", "")
+        for broker in brokers:
+            name = str(broker)
+            found[broker] = self._settings_of(ConfigResource.Type.BROKER, name, "broker", mend)
+        return found
+
+    def _settings_of(self, kind: Any, name: str, called: str, mend: str) -> Values | None:
+        asked = ConfigResource(kind, name)
+        try:
+            entries = self._asker.answer(
+                f"describe the settings of {called} {name}",
+                lambda: self._asker.admin.describe_configs([asked], request_timeout=SECONDS)[asked],
+            )
+        except KafkaException as error:
+            self._asker.cannot(f"settings of {called} {name}", error.args[0], mend)
+            return None
+        return {key: str(entry.value) for key, entry in entries.items() if entry.value is not None}
+
+    def _topics(self) -> dict[str, Topic]:
+        """The source and the app's own, as far as they are there; the source first."""
+        app, source = self._settings.app, self._settings.source.topic
+        # Asked for by name: of a topic that this user may not see, the brokers say just that.
+        always = [names.journal_topic(app), names.dead_topic(app), names.schemas_topic(app)]
+        try:
+            listed = self._asker.admin.list_topics(timeout=SECONDS).topics
+        except KafkaException as error:
+            raise answered("list the topics", error.args[0], "") from error
+        blocks, replayed = names.blocks_topic(app, ""), names.replayed_topic(app)
+        listed_too = sorted(name for name in listed if name == replayed or name.startswith(blocks))
+        found = {name: self._topic(name) for name in (source, *always, *listed_too)}
+        return {name: topic for name, topic in found.items() if topic is not None}
+
+    def _topic(self, name: str) -> Topic | None:
+        try:
+            described = self._asker.answer(
+                f"describe topic {name}",
+                lambda: self._asker.admin.describe_topics(
+                    TopicCollection([name]),
+                    request_timeout=SECONDS,
+                    include_authorized_operations=True,
+                )[name],
+            )
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return Topic(0, 0, 0, None, frozenset())
+            if code not in _ABSENT:
+                self._asker.cannot(f"topic {name}", error.args[0])
+            return None
+        mend = grant(self._settings.kafka, "DescribeConfigs", "topic", name)
+        return Topic(
+            partitions=len(described.partitions),
+            replicas=min(len(partition.replicas) for partition in described.partitions),
+            in_sync=min(len(partition.isr) for partition in described.partitions),
+            settings=self._settings_of(ConfigResource.Type.TOPIC, name, "topic", mend),
+            granted=operations(described),
+        )

@@ -1,0 +1,83 @@
+"""Judges replicated tables: quorum, replicas that are away, and a ledger that is not; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from relay.doctor.commands import quoted
+from relay.doctor.findings import found
+
+if TYPE_CHECKING:
+    from relay.doctor.facts import ClickHouse, Table
+    from relay.doctor.findings import Finding
+    from relay.settings import Settings
+
+_REPLICATED = ("Replicated", "Shared")
+
+
+def judge_quorum(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding]:
+    """Every finding about a table's replicas."""
+    replica = table.replica
+    if replica is None:
+        return
+    if replica.readonly:
+        yield found(
+            "replica-readonly",
+            f"{name}: this replica is read-only",
+            f"SYSTEM RESTORE REPLICA {quoted(name)}; or mend its connection to Keeper",
+        )
+    if replica.replicas < 2:  # nothing to acknowledge it besides itself
+        return
+    asked = facts.settings.get("insert_quorum")
+    if asked is None:
+        return
+    quorum = _quorum(asked.value, replica.replicas)
+    if quorum < 2:
+        yield found(
+            "quorum-one",
+            f"{name}: {replica.replicas} replicas, and insert_quorum = {asked.value}",
+            f"ALTER USER {facts.user} SETTINGS insert_quorum = 2",
+        )
+        return
+    if quorum > replica.active:
+        yield found(
+            "quorum-unreachable",
+            f"{name}: insert_quorum = {asked.value} of {replica.replicas} replicas, and "
+            f"{replica.active} are active",
+            f"start the others, or ALTER USER {facts.user} SETTINGS insert_quorum = "
+            f"{replica.active}",
+        )
+    parallel = facts.settings.get("insert_quorum_parallel")
+    if parallel is not None and parallel.value == "0":
+        yield found(
+            "quorum-serial",
+            f"{name}: insert_quorum = {asked.value} with insert_quorum_parallel = 0",
+            f"ALTER USER {facts.user} SETTINGS insert_quorum_parallel = 1",
+        )
+
+
+def _quorum(value: str, replicas: int) -> int:
+    """`auto` is a majority; text that is no number counts as no quorum."""
+    if value == "auto":
+        return replicas // 2 + 1
+    return int(value) if value.isdigit() else 0
+
+
+def judge_ledger(settings: Settings, facts: ClickHouse) -> Iterator[Finding]:
+    """A ledger on one server beside tables on many."""
+    replicated = [
+        name
+        for name, table in facts.tables.items()
+        if table is not None and table.engine.startswith(_REPLICATED)
+    ]
+    ledger = facts.ledger
+    if ledger is not None and replicated and not ledger.engine.startswith(_REPLICATED):
+        place = f"{quoted(settings.loader.database)}.ledger"
+        yield found(
+            "ledger-local",
+            f"{place}: engine {ledger.engine}, and {replicated[0]} is replicated",
+            f"with the loader stopped: RENAME TABLE {place} TO {place}_local; CREATE TABLE "  # noqa: S608 - text for people
+            f"{place} AS {place}_local ENGINE = ReplicatedMergeTree ORDER BY (app, table, block); "
+            f"INSERT INTO {place} SELECT * FROM {place}_local",
+        )

@@ -1,0 +1,99 @@
+"""One examination: ask Kafka and ClickHouse, judge, and give all findings, the worst first.
+
+Receives the app's settings; a server that is away or refuses is a finding, and the other is
+looked at all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.doctor import clickhouse, kafka, probe, rights, topics
+from relay.doctor.asking import Asker
+from relay.doctor.findings import found, worst_first
+from relay.doctor.reading import Brokers
+from relay.doctor.tables import Server
+from relay.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from relay.doctor.facts import Kafka, Unasked
+    from relay.doctor.findings import Finding
+    from relay.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be looked at.
+
+    Attributes:
+        outage_seconds: how long an outage of relay or loader may last.
+        tables: target tables beside those of the app's block topics.
+        probe: whether a record may be written, in a topic of its own, to read a clock.
+    """
+
+    outage_seconds: float
+    tables: Collection[str] = ()
+    probe: bool = False
+
+
+def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
+    """Every finding, the worst first."""
+    findings: list[Finding] = []
+    targets = {*wanted.tables, *settings.block.tables}
+    try:
+        facts = _ask_kafka(settings, wanted)
+    except (Unavailable, Refused) as error:
+        findings.append(no_answer("kafka", error))
+    else:
+        findings += judge_kafka(settings, facts, wanted.outage_seconds)
+        targets |= _tables_of(settings.app, facts)
+    try:
+        with contextlib.closing(Server(settings)) as server:
+            seen = server.look(sorted(targets))
+    except (Unavailable, Refused) as error:
+        findings.append(no_answer("clickhouse", error))
+    else:
+        findings += clickhouse.judge(settings, seen, wanted.outage_seconds)
+        findings += rights.judge_clickhouse(seen)
+        findings += unasked(seen.unasked)
+    return worst_first(findings)
+
+
+def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
+    """Every finding about Kafka."""
+    yield from kafka.judge(settings, facts, outage_seconds)
+    yield from topics.judge(settings, facts, outage_seconds)
+    yield from rights.judge_kafka(settings, facts)
+    yield from unasked(facts.unasked)
+
+
+def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
+    """A finding for each question without an answer."""
+    for question in questions:
+        yield found("unasked", f"{question.what}: {question.reason}", question.mend)
+
+
+def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
+    asker = Asker(settings.kafka)
+    facts = Brokers(settings, asker).look()
+    if not wanted.probe:
+        return replace(facts, unasked=(*facts.unasked, probe.unprobed(settings.app)))
+    clock = probe.broker_clock(settings, asker)
+    return replace(facts, clock=clock, unasked=tuple(asker.unasked))
+
+
+def _tables_of(app: str, facts: Kafka) -> set[str]:
+    """Tables that have a block topic."""
+    prefix = names.blocks_topic(app, "")
+    named = {name.removeprefix(prefix) for name in facts.topics if name.startswith(prefix)}
+    return {name for name in named if names.is_table_name(name)}
+
+
+def no_answer(server: str, error: Unavailable | Refused) -> Finding:
+    """The finding where `server` (kafka, clickhouse) gave no answer to anything."""
+    kind = "away" if isinstance(error, Unavailable) else "refused"
+    return found(f"{server}-{kind}", error.message, error.next_step)

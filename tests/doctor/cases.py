@@ -1,0 +1,352 @@
+"""For each kind of finding, facts that cause it: what it has to show, and how it is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from relay.doctor import run
+from relay.doctor.facts import Clock, Head, Replica, Setting, Topic, Trial, Unasked, View
+from relay.doctor.findings import Finding
+from relay.errors import Refused, Unavailable
+from tests.doctor.healthy import (
+    BLOCKS,
+    BROKER,
+    TABLE,
+    clickhouse,
+    kafka,
+    of_clickhouse,
+    of_kafka,
+    settings,
+    table,
+    topic,
+    topics,
+)
+
+HEAD = Head(10, '{"n":1,"journal":5}', 5, 10, 5)
+FOREIGN = Head(10, "moved", None, 10, 5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Findings, of which one shows this and is mended by that."""
+
+    findings: Callable[[], list[Finding]]
+    shows: str
+    mended_by: str
+    beside: frozenset[str] = frozenset()
+    """Other kinds that the same facts cause."""
+
+
+def broker(name: str, value: str, shows: str, mended_by: str) -> Case:
+    brokers = {number: {**BROKER, name: value} for number in (1, 2, 3)}
+    return Case(lambda: of_kafka(kafka(brokers=brokers)), shows, mended_by)
+
+
+def changed_topic(name: str, mended_by: str, beside: str = "", **values: str) -> Case:
+    """Where `name` has other settings than it should; the last of them is what is shown."""
+    spoilt = topics()
+    before = spoilt[name]
+    dotted = {key.replace("_", "."): value for key, value in values.items()}
+    spoilt[name] = replace(before, settings={**(before.settings or {}), **dotted})
+    shows = f"{list(dotted)[-1]} = {list(dotted.values())[-1]}"
+    return Case(lambda: of_kafka(kafka(topics=spoilt)), shows, mended_by, frozenset(beside.split()))
+
+
+def other_topic(name: str, shows: str, mended_by: str, **changed: Any) -> Case:
+    spoilt = topics()
+    spoilt[name] = replace(spoilt[name], **changed)
+    return Case(lambda: of_kafka(kafka(topics=spoilt)), shows, mended_by)
+
+
+def told(shows: str, mended_by: str, **changed: Any) -> Case:
+    return Case(lambda: of_kafka(kafka(**changed)), shows, mended_by)
+
+
+def configured(shows: str, mended_by: str, **sections: dict[str, Any]) -> Case:
+    return Case(lambda: of_kafka(kafka(), settings(**sections)), shows, mended_by)
+
+
+def a_table(shows: str, mended_by: str, beside: str = "", **changed: Any) -> Case:
+    facts = clickhouse(table(**changed))
+    return Case(lambda: of_clickhouse(facts), shows, mended_by, frozenset(beside.split()))
+
+
+def a_setting(name: str, setting: Setting, shows: str, mended_by: str, **changed: Any) -> Case:
+    facts = clickhouse(table(**changed))
+    facts = replace(facts, settings={**facts.settings, name: setting})
+    return Case(lambda: of_clickhouse(facts), shows, mended_by)
+
+
+def a_server(shows: str, mended_by: str, **changed: Any) -> Case:
+    return Case(lambda: of_clickhouse(clickhouse(**changed)), shows, mended_by)
+
+
+REPLICATED = {
+    "engine": "ReplicatedMergeTree",
+    "engine_full": "ReplicatedMergeTree ORDER BY id",
+}
+SHARED_LEDGER = table(**REPLICATED)
+
+
+def replicated(
+    shows: str, mended_by: str, replica: Replica, beside: str = "", **values: str
+) -> Case:
+    facts = clickhouse(table(**REPLICATED, replica=replica), ledger=SHARED_LEDGER)
+    facts = replace(
+        facts,
+        settings={**facts.settings, **{name: Setting(value) for name, value in values.items()}},
+    )
+    return Case(lambda: of_clickhouse(facts), shows, mended_by, frozenset(beside.split()))
+
+
+def view(select: str = "SELECT id FROM shop.orders", **into: Any) -> View:
+    return View("shop.v", select, table(**into), "shop.sums")
+
+
+def without_topic(name: str) -> dict[str, Topic]:
+    return {key: value for key, value in topics().items() if key != name}
+
+
+NO_WINDOW = "MergeTree ORDER BY id"
+NO_COLUMN = {"id": ("Int64", "")}
+DENIED = "AUTHORIZATION_FAILED"
+
+KAFKA: dict[str, Case] = {
+    "kafka-away": Case(
+        lambda: [run.no_answer("kafka", Unavailable("no broker", "start it"))], "no br", "start it"
+    ),
+    "kafka-refused": Case(
+        lambda: [run.no_answer("kafka", Refused("password", "mend it"))], "password", "mend it"
+    ),
+    "kafka-old": told(
+        "TxnOffsetCommit up to version 2",
+        "2.5",
+        apis={"TxnOffsetCommit": 2, "OffsetFetch": 9, "Metadata": 13},
+    ),
+    "replication-impossible": told(
+        "replication = 3, and 1 broker", "kafka.replication = 1", brokers={1: BROKER}
+    ),
+    "replication-low": configured(
+        "kafka.replication = 2", "kafka.replication = 3", kafka={"replication": 2}
+    ),
+    "transaction-timeout": broker(
+        "transaction.max.timeout.ms", "30000", "= 30000", "transaction.max.timeout.ms=40000"
+    ),
+    "session-timeout": broker(
+        "group.max.session.timeout.ms", "30000", "6000 to 30000", "session_timeout_seconds"
+    ),
+    "offsets-retention": broker(
+        "offsets.retention.minutes", "60", "= 60 (1 h)", "offsets.retention.minutes=4320"
+    ),
+    "offset-metadata": broker(
+        "offset.metadata.max.bytes", "10", "= 10", "offset.metadata.max.bytes=4096"
+    ),
+    "state-replication": broker(
+        "offsets.topic.replication.factor",
+        "1",
+        "factor = 1",
+        "offsets.topic.replication.factor=3 in",
+    ),
+    "auto-create": broker("auto.create.topics.enable", "true", "= true", "=false"),
+    "broker-clock": told("10 s ahead of ours", "NTP", clock=Clock(10.0, 0.1)),
+    "broker-clock-refuses": Case(
+        lambda: of_kafka(kafka(clock=Clock(-3700.0, 0.1))),
+        "1 h behind ours",
+        "NTP",
+        frozenset({"broker-clock"}),
+    ),
+    "source-missing": told(
+        "rows is not there", "--create --topic rows", topics=without_topic("rows")
+    ),
+    "partitions-more": other_topic(
+        "app.journal", "13 partitions, the source 12", "app name", partitions=13
+    ),
+    "topic-unwritable": other_topic(
+        BLOCKS, "1 of 3 replica(s) in sync", "bring the brokers back", in_sync=1
+    ),
+    "topic-replication": other_topic(
+        BLOCKS, "2 replica(s)", "kafka-reassign-partitions", replicas=2, in_sync=2
+    ),
+    "topic-in-sync": changed_topic("app.journal", "min.insync.replicas=2", min_insync_replicas="1"),
+    "unclean-election": changed_topic(
+        "rows", "leader.election.enable=false", unclean_leader_election_enable="true"
+    ),
+    "topic-retention": changed_topic("rows", "retention.ms=259200000", retention_ms="3600000"),
+    "topic-bytes": changed_topic("rows", "retention.bytes=-1", retention_bytes="1000"),
+    "topic-compacted": changed_topic(
+        BLOCKS, "cleanup.policy=delete", cleanup_policy="compact,delete"
+    ),
+    "journal-keepalive": changed_topic(
+        "app.journal",
+        "retention.ms=-1",
+        "journal-retention topic-retention",
+        retention_ms="3600000",
+    ),
+    "journal-retention": Case(
+        lambda: of_kafka(kafka(topics={**topics(), "app.journal": topic()})),
+        "for 7 d",
+        "--entity-name app.journal --add-config retention.ms=-1",
+    ),
+    "dead-retention": changed_topic("app.dead", "retention.ms=259200000", retention_ms="3600000"),
+    "registry-deleted": Case(
+        lambda: of_kafka(kafka(topics={**topics(), "app.schemas": replace(topic(), partitions=1)})),
+        "cleanup.policy = delete",
+        "cleanup.policy=compact",
+    ),
+    "topic-message-bytes": changed_topic(
+        BLOCKS, "max.message.bytes=16777216", max_message_bytes="500000"
+    ),
+    "dead-message-bytes": changed_topic(
+        "app.dead", "max.message.bytes=1068588", max_message_bytes="1000000"
+    ),
+    "journal-passed": told(
+        "begins at 6", "retention.ms=-1", heads={0: replace(HEAD, journal_start=6)}
+    ),
+    "source-passed": told(
+        "3 offset(s) were never read", "retention.ms=-1", heads={0: replace(HEAD, source_start=13)}
+    ),
+    "offset-foreign": told("'moved'", "restore the offset", heads={0: FOREIGN}),
+    "right-topic": other_topic(
+        BLOCKS,
+        "may not Write, and relay must",
+        "--operation Write --topic app. --resource-pattern-type prefixed",
+        granted=frozenset({"READ", "DESCRIBE"}),
+    ),
+    "right-group": told(
+        "group app.relay", "--operation Read --group app.relay", group_granted=frozenset()
+    ),
+    "right-transactional-id": told(
+        "begin with app.relay.",
+        "--operation Write --transactional-id app.relay. --resource-pattern-type prefixed",
+        transactions=Trial(f"TRANSACTIONAL_ID_{DENIED}", "no"),
+    ),
+    "right-create": told(
+        "begin with app.",
+        "--operation Create --topic app. --resource-pattern-type prefixed",
+        creation=Trial(f"TOPIC_{DENIED}", "no"),
+    ),
+    "creation-refused": told(
+        "POLICY_VIOLATION", "policy", creation=Trial("POLICY_VIOLATION", "names")
+    ),
+    "transactions-refused": told(
+        "CLUSTER_DOWN", "__transaction_state", transactions=Trial("CLUSTER_DOWN", "down")
+    ),
+    "unasked": told(
+        "settings of broker 1: no right",
+        "ask",
+        unasked=(Unasked("settings of broker 1", "no right", "ask"),),
+    ),
+}
+
+CLICKHOUSE: dict[str, Case] = {
+    "clickhouse-away": Case(
+        lambda: [run.no_answer("clickhouse", Unavailable("nobody", "start it"))], "nobody", "start"
+    ),
+    "clickhouse-refused": Case(
+        lambda: [run.no_answer("clickhouse", Refused("password", "mend"))], "password", "mend"
+    ),
+    "clickhouse-old": a_server(
+        "insert_deduplication_token",
+        "22.3",
+        settings={
+            name: value
+            for name, value in clickhouse().settings.items()
+            if name != "insert_deduplication_token"
+        },
+    ),
+    "clickhouse-clock": a_server("10 s behind ours", "NTP", clock=Clock(-10.0, 0.1)),
+    "setting-fixed": a_setting(
+        "async_insert", Setting("1", fixed=True), "async_insert = 1", "async_insert = 0 WRITABLE"
+    ),
+    "async-insert": a_setting(
+        "async_insert", Setting("1"), "async_insert = 1", "SETTINGS async_insert = 0"
+    ),
+    "no-targets": a_server("no block topic yet", "--table", tables={}),
+    "table-missing": a_server(TABLE, "CREATE TABLE", tables={TABLE: None}),
+    "engine-unfit": a_table("engine Distributed", "own MergeTree", engine="Distributed"),
+    "engine-merges": a_table("ReplacingMergeTree", "", engine="ReplacingMergeTree"),
+    "window-zero": a_table(
+        "non_replicated_deduplication_window = 0",
+        "ALTER TABLE shop.orders MODIFY SETTING non_replicated_deduplication_window = 10000",
+        "block-column-missing",
+        engine_full=NO_WINDOW,
+        columns=NO_COLUMN,
+    ),
+    "window-zero-stamped": a_table(
+        "non_replicated_deduplication_window = 0",
+        "ALTER TABLE shop.orders MODIFY SETTING non_replicated_deduplication_window = 10000",
+        engine_full=NO_WINDOW,
+    ),
+    "window-short": a_table(
+        "non_replicated_deduplication_window = 7",
+        "window = 10000",
+        "block-column-missing",
+        engine_full=f"{NO_WINDOW} SETTINGS non_replicated_deduplication_window = 7",
+        columns=NO_COLUMN,
+    ),
+    "block-column-missing": a_table(
+        "no column _block", "ADD COLUMN _block String", columns=NO_COLUMN
+    ),
+    "block-column-type": a_table(
+        "_block is UInt64",
+        "MODIFY COLUMN _block String",
+        columns={**NO_COLUMN, "_block": ("UInt64", "")},
+    ),
+    "ttl": a_table(
+        "TTL d + toIntervalYear(1)",
+        "expire",
+        engine_full="MergeTree ORDER BY id TTL d + "
+        "toIntervalYear(1) SETTINGS non_replicated_deduplication_window = 10000",
+    ),
+    "partitions-per-block": a_table(
+        "101 partitions (PARTITION BY id)",
+        "max_partitions_per_insert_block = 202",
+        partitions=101,
+        partition_key="id",
+    ),
+    "replica-readonly": replicated(
+        "read-only",
+        "SYSTEM RESTORE REPLICA shop.orders",
+        Replica(readonly=True, replicas=3, active=3),
+    ),
+    "quorum-one": replicated(
+        "insert_quorum = 0",
+        "insert_quorum = 2",
+        Replica(readonly=False, replicas=3, active=3),
+        insert_quorum="0",
+    ),
+    "quorum-unreachable": replicated(
+        "insert_quorum = auto of 3 replicas, and 1 are active",
+        "insert_quorum = 1",
+        Replica(readonly=False, replicas=3, active=1),
+        insert_quorum="auto",
+    ),
+    "quorum-serial": replicated(
+        "insert_quorum_parallel = 0",
+        "insert_quorum_parallel = 1",
+        Replica(readonly=False, replicas=3, active=3),
+        insert_quorum_parallel="0",
+    ),
+    "ledger-local": a_server(
+        "engine MergeTree, and shop.orders is replicated",
+        "ReplicatedMergeTree",
+        tables={TABLE: table(**REPLICATED)},
+    ),
+    "view-window": a_table(
+        "writes to shop.sums: non_replicated_deduplication_window = 0",
+        "ALTER TABLE shop.sums MODIFY SETTING non_replicated_deduplication_window = 10000",
+        views=(view(engine_full=NO_WINDOW),),
+    ),
+    "view-varies": a_table(
+        "uses now(), JOIN",
+        "MODIFY QUERY",
+        views=(view("SELECT id, now() AS at FROM shop.orders JOIN x USING id"),),
+    ),
+    "right-table": a_table(
+        "no INSERT on shop.orders", "GRANT INSERT ON shop.orders TO loader", missing=("INSERT",)
+    ),
+}
+
+CASES: dict[str, Case] = {**KAFKA, **CLICKHOUSE}

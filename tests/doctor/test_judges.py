@@ -1,0 +1,202 @@
+"""What judges pass over, and how they tell cases apart; beside tests/doctor/cases.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loader import insert
+from loader.window import window as loaders_window
+from relay.doctor import run
+from relay.doctor.clickhouse import INSERTED_WITH
+from relay.doctor.commands import grant, principal, quoted, set_topic, span
+from relay.doctor.facts import Clock, Replica, Setting, Topic, Trial
+from relay.doctor.window import merges_rows, window
+from relay.records_pb2 import Block
+from relay.settings import Kafka
+from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
+from tests.doctor.healthy import (
+    BROKER,
+    OUTAGE,
+    TABLE,
+    clickhouse,
+    codes,
+    kafka,
+    of_clickhouse,
+    of_kafka,
+    settings,
+    table,
+    topics,
+)
+
+WINDOW = "non_replicated_deduplication_window = 10000"
+DEFAULTS = {
+    "merge_tree_settings": {"non_replicated_deduplication_window": "5"},
+    "replicated_merge_tree_settings": {
+        "replicated_deduplication_window": "6",
+        "replicated_deduplication_window_seconds": "7",
+    },
+}
+
+
+def test_what_could_not_be_asked_is_no_reason_for_other_findings() -> None:
+    """No settings, no rights, no clock: nothing is made up."""
+    blind = {name: replace(t, settings=None, granted=None) for name, t in topics().items()}
+    nothing = kafka(
+        brokers={1: None, 2: None, 3: None},
+        topics=blind,
+        apis=None,
+        group_granted=None,
+        transactions=None,
+        creation=None,
+        heads={},
+        clock=None,
+    )
+    assert of_kafka(nothing) == []
+    dark = clickhouse(table(partitions=None), settings={}, clock=None, ledger=None)
+    assert of_clickhouse(dark) == []
+
+
+def test_a_topic_that_may_not_be_looked_at_is_a_missing_right_only() -> None:
+    """Negative control: its zero partitions and replicas are no findings of their own."""
+    hidden = {**topics(), "rows": Topic(0, 0, 0, None, frozenset())}
+    assert codes(of_kafka(kafka(topics=hidden))) == {"right-topic"}
+
+
+def test_before_the_first_start_only_the_source_is_there() -> None:
+    assert of_kafka(kafka(topics={"rows": topics()["rows"]}, heads={})) == []
+
+
+def test_brokers_that_are_alike_are_named_together() -> None:
+    """And one that differs, by itself."""
+    short = {**BROKER, "offsets.retention.minutes": "60"}
+    found = of_kafka(kafka(brokers={1: short, 2: BROKER, 3: short}))
+    assert [f.what.partition(":")[0] for f in found] == ["broker 1, 3"]
+
+
+def test_a_transaction_that_is_too_long_is_told_once() -> None:
+    """By the brokers' setting where that could be asked, else by the trial."""
+    refused = Trial("INVALID_TRANSACTION_TIMEOUT", "too long")
+    short = {1: {**BROKER, "transaction.max.timeout.ms": "1000"}}
+    alone = settings(kafka={"replication": 1})
+    told = of_kafka(kafka(brokers=short, transactions=refused), alone)
+    assert codes(told) == {"transaction-timeout", "replication-low"}
+    told = of_kafka(kafka(brokers={1: None}, transactions=refused), alone)
+    assert codes(told) == {"transactions-refused", "replication-low"}
+
+
+def test_clocks_differ_beyond_what_measuring_may_be_off() -> None:
+    assert of_kafka(kafka(clock=Clock(-9.0, 4.5))) == []
+    assert codes(of_kafka(kafka(clock=Clock(-9.0, 3.5)))) == {"broker-clock"}
+
+
+def test_a_journal_that_is_gone_is_told_of() -> None:
+    head = replace(kafka().heads[0], journal_start=None)
+    (found,) = of_kafka(kafka(heads={0: head}))
+    assert found.code == "journal-passed"
+    assert "app.journal[0] is not there" in found.what
+
+
+def test_retention_is_held_against_the_outage_that_was_named() -> None:
+    assert "offsets-retention" in codes(run.judge_kafka(settings(), kafka(), 8 * 86_400.0))
+    assert "offsets-retention" not in codes(run.judge_kafka(settings(), kafka(), OUTAGE))
+
+
+@pytest.mark.parametrize(
+    ("engine", "full", "kept"),
+    [
+        ("MergeTree", NO_WINDOW, ("non_replicated_deduplication_window", 5, None)),
+        (
+            "MergeTree",
+            f"{NO_WINDOW} SETTINGS a_b = 8192, non_replicated_deduplication_window = 9, c = 'd'",
+            ("non_replicated_deduplication_window", 9, None),
+        ),
+        ("ReplicatedMergeTree", "x", ("replicated_deduplication_window", 6, 7)),
+        (
+            "SharedReplacingMergeTree",
+            "x SETTINGS replicated_deduplication_window_seconds = 0",
+            ("replicated_deduplication_window", 6, 0),
+        ),
+        ("Distributed", "Distributed(c, d, t)", None),
+        ("Null", "Null", None),
+    ],
+)
+def test_windows_as_the_loader_sees_them(
+    engine: str, full: str, kept: tuple[str, int, int | None] | None
+) -> None:
+    """The doctor judges apart from the loader; here the two are held against each other."""
+    found = window(table(engine=engine, engine_full=full), DEFAULTS)
+    assert found == kept
+    defaults = {name: int(value) for of in DEFAULTS.values() for name, value in of.items()}
+    loaders = loaders_window(engine, full, defaults)
+    assert loaders.parts == (kept[1] if kept else 0)
+    assert loaders.seconds == (kept[2] if kept else None)
+    assert merges_rows(table(engine=engine)) == (kept is not None and not loaders.countable)
+
+
+def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
+    used = insert.settings(Block(id="b", rows=1))
+    assert {name: str(used[name]) for name in INSERTED_WITH} == INSERTED_WITH
+
+
+def test_a_fixed_setting_of_the_right_value_is_fine() -> None:
+    facts = clickhouse()
+    fixed = {**facts.settings, "async_insert": Setting("0", fixed=True)}
+    assert of_clickhouse(replace(facts, settings=fixed)) == []
+
+
+def test_a_readonly_user_cannot_insert() -> None:
+    facts = clickhouse()
+    told = of_clickhouse(replace(facts, settings={**facts.settings, "readonly": Setting("1")}))
+    assert [f.what for f in told] == ["readonly = 1, and user loader may not change it"]
+
+
+def test_a_window_that_ends_by_time_is_held_against_the_outage() -> None:
+    """With a block column, no window is needed to decide about an interrupted block."""
+    seconds = (
+        "ReplicatedMergeTree ORDER BY id SETTINGS replicated_deduplication_window_seconds = 3600"
+    )
+    one = {**REPLICATED, "engine_full": seconds, "replica": Replica(False, 1, 1)}
+    facts = clickhouse(table(**one, columns=NO_COLUMN), ledger=table(**REPLICATED))
+    assert codes(of_clickhouse(facts)) == {"window-short", "block-column-missing"}
+    assert of_clickhouse(clickhouse(table(**one), ledger=table(**REPLICATED))) == []
+
+
+@pytest.mark.parametrize("does", ["TO DISK 'cold'", "TO VOLUME 'v'", "RECOMPRESS CODEC(ZSTD(9))"])
+def test_rows_that_only_move_do_not_expire(does: str) -> None:
+    """Negative control of the finding about TTL: such rows can still be counted."""
+    full = f"{NO_WINDOW} TTL d + toIntervalYear(1) {does} SETTINGS {WINDOW}"
+    assert of_clickhouse(clickhouse(table(engine_full=full))) == []
+
+
+def test_a_view_that_does_not_vary() -> None:
+    """Negative control: names in texts, quoted columns and longer names are no functions."""
+    select = "SELECT 'now()', `now`, knowing(id), \"rand()\", nowhere(1) FROM shop.orders"
+    assert of_clickhouse(clickhouse(table(views=(view(select),)))) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(604_800, "7 d"), (5400, "1.5 h"), (90, "1.5 min"), (0.25, "0.25 s"), (-7200, "-2 h")],
+)
+def test_times_as_people_read_them(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_commands_are_what_a_shell_takes() -> None:
+    """Names that a shell would read otherwise are quoted."""
+    plain = Kafka(bootstrap="b:1")
+    assert set_topic(plain, "t", retention_ms=-1) == (
+        "kafka-configs --bootstrap-server b:1 --alter --entity-type topics --entity-name t "
+        "--add-config retention.ms=-1"
+    )
+    assert grant(plain, "DescribeConfigs", "cluster", "") == (
+        "kafka-acls --bootstrap-server b:1 --add --allow-principal User:ANONYMOUS "
+        "--operation DescribeConfigs --cluster"
+    )
+    named = Kafka(bootstrap="b:1", client={"sasl.username": "the relay"})
+    assert "--allow-principal 'User:the relay' " in grant(named, "Read", "topic", "t")
+    secure = Kafka(bootstrap="b:1", client={"security.protocol": "ssl"})
+    assert principal(secure) == "User:<this client's>"
+    assert quoted(f"shop.inner`{TABLE}") == f"shop.`inner``{TABLE}`"

@@ -1,0 +1,294 @@
+"""`relay doctor` beside a real broker and engine: quiet where all is well, and only there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from relay import config as settings_file
+from relay.doctor import rights, run
+from relay.doctor.run import Wanted
+from relay.doctor.tables import Server
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.broker.pipeline import Pipeline, wait_until
+from tests.doctor.healthy import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clickhouse_connect.driver.client import Client
+
+RELAY = Path(sys.executable).parent / "relay"
+SMALL = frozenset({"replication-low", "state-replication", "topic-replication"})
+"""What is true of every stack of one broker."""
+ALWAYS = frozenset({"journal-retention", "async-insert"})
+
+
+def relay_doctor(config: Path, *options: str) -> tuple[int, str]:
+    """Exit status and output."""
+    done = subprocess.run(
+        [RELAY, "doctor", config, *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "RELAY_TRACEBACK": "1"},
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+Found = dict[str, list[dict[str, str]]]
+
+
+def examined(config: Path, *options: str) -> tuple[int, Found]:
+    """Exit status, and the findings by their kind."""
+    status, output = relay_doctor(config, "--json", *options)
+    *lines, totals = map(json.loads, output.splitlines())
+    found: Found = {}
+    for line in lines:
+        found.setdefault(line["finding"]["code"], []).append(line["finding"])
+    assert totals["errors"] + totals["warnings"] + totals["notes"] == len(lines)
+    assert totals["status"] == status
+    return status, found
+
+
+def whats(found: Found, code: str) -> list[str]:
+    return [finding["what"] for finding in found[code]]
+
+
+def ran(pipeline: Pipeline, **relay: float) -> Path:  # noqa: F811
+    """A relay that moved rows and stopped as asked; its configuration."""
+    config = pipeline.config(**relay)
+    process = pipeline.start("a", config)
+    pipeline.send(range(10))
+    pipeline.exactly_once()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    return config
+
+
+def set_topic(pipeline: Pipeline, topic: str, **values: str) -> None:  # noqa: F811
+    """As Kafka's own tool does, and wait until the broker says so; `_` stands for a dot."""
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    dotted = {name.replace("_", "."): value for name, value in values.items()}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in dotted.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def done() -> bool:
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        now = admin.describe_configs([asked])[asked].result(30)
+        return all(now[name].value == value for name, value in dotted.items())
+
+    wait_until(done, f"settings of {topic}")
+
+
+def delete_records(pipeline: Pipeline, topic: str) -> None:  # noqa: F811
+    """All of partition 0, as retention does."""
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
+        future.result(30)
+
+
+def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
+    """Before the first start and after it; what is left is that there is but one broker."""
+    client.command(
+        f"ALTER TABLE {pipeline.table} MODIFY SETTING non_replicated_deduplication_window = 10000"
+    )
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
+
+    status, found = examined(pipeline.config(), "--table", pipeline.table)
+    assert found.keys() == {*SMALL, "async-insert", "unasked"}
+    assert whats(found, "unasked") == ["the brokers' clock: no request tells it"]
+    assert status == 8
+
+    config = ran(pipeline)
+    status, found = examined(config, "--probe")
+    assert found.keys() == SMALL | ALWAYS
+    assert status == 8
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    wait_until(
+        lambda: f"{pipeline.app}.doctor" not in admin.list_topics(timeout=10).topics,
+        "the end of the probe's topic",
+    )
+    # Negative control: the table was looked at, found by its block topic.
+    client.command(
+        f"ALTER TABLE {pipeline.table} MODIFY SETTING non_replicated_deduplication_window = 0"
+    )
+    assert "window-zero-stamped" in examined(config)[1]
+    # And no relay was disturbed: the next one starts under the same identity.
+    process = pipeline.start("a", config)
+    pipeline.send(range(10, 20))
+    pipeline.exactly_once()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
+    """Window 0, a view that doubles, what topics refuse and delete; ALTERs that mend do mend."""
+    config = ran(pipeline, journal_keepalive_seconds=7200.0)
+    app, table = pipeline.app, pipeline.table
+    client.command(f"CREATE TABLE {table}_sums (n UInt64) ENGINE = SummingMergeTree ORDER BY n")
+    client.command(
+        f"CREATE MATERIALIZED VIEW {table}_v TO {table}_sums AS SELECT rand() AS n FROM {table}"
+    )
+    pipeline.send(range(10, 20))
+    delete_records(pipeline, pipeline.source)
+    delete_records(pipeline, f"{app}.journal")
+    set_topic(pipeline, f"{app}.blocks.{table}", max_message_bytes="1000")
+    set_topic(pipeline, pipeline.source, retention_ms="3600000")
+    set_topic(pipeline, f"{app}.journal", retention_ms="3600000", cleanup_policy="compact,delete")
+    set_topic(pipeline, f"{app}.schemas", cleanup_policy="delete")
+
+    status, found = examined(config, "--table", f"{table}_gone")
+
+    assert status == 1
+    errors = {
+        "window-zero",
+        "view-window",
+        "table-missing",
+        "topic-message-bytes",
+        "topic-retention",
+        "topic-compacted",
+        "journal-keepalive",
+        "registry-deleted",
+        "journal-passed",
+        "source-passed",
+    }
+    beside = {"view-varies", "block-column-missing", "unasked"}
+    assert found.keys() == SMALL | ALWAYS | errors | beside
+    assert whats(found, "window-zero") == [f"{table}: non_replicated_deduplication_window = 0"]
+    assert [what.partition(":")[0] for what in whats(found, "topic-retention")] == [
+        pipeline.source,
+        f"{app}.journal",
+    ]
+    assert "max.message.bytes = 1000" in found["topic-message-bytes"][0]["what"]
+    status, shown = relay_doctor(config)
+    assert status == 1
+    assert f"mend: ALTER TABLE {table} MODIFY SETTING" in shown
+    assert shown.splitlines()[-1].startswith("10 errors, ")
+
+    mended = ("window-zero", "view-window", "block-column-missing")
+    for finding in (finding for code in mended for finding in found[code]):
+        client.command(finding["mend"])
+    assert not set(mended) & examined(config)[1].keys()
+
+
+def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
+    """Status 4; the one that is there is looked at all the same."""
+    config = pipeline.config()
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace(pipeline.bootstrap, "127.0.0.1:1"), encoding="utf-8")
+    status, found = examined(config, "--table", pipeline.table)
+    assert status == 4
+    assert {"kafka-away", "window-zero"} <= found.keys()
+
+    config.write_text(text.replace(pipeline.clickhouse_url, "http://127.0.0.1:1"), encoding="utf-8")
+    status, found = examined(config)
+    assert status == 4
+    assert {"clickhouse-away", "replication-low"} <= found.keys()
+
+
+@pytest.fixture
+def server(pipeline: Pipeline) -> Iterator[Server]:  # noqa: F811
+    made = Server(settings_file.load(pipeline.config()))
+    yield made
+    made.close()
+
+
+def answering(server: Server, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
+    """A server that gives these answers to commands that end so; the others it answers itself."""
+    command = server._client.command
+
+    def answer(sql: str, **arguments: Any) -> Any:
+        for ending, value in answers.items():
+            if sql.endswith(ending):
+                if isinstance(value, Exception):
+                    raise value
+                return value
+        return command(sql, **arguments)
+
+    monkeypatch.setattr(server._client, "command", answer)
+
+
+def test_missing_rights_in_clickhouse(
+    pipeline: Pipeline,  # noqa: F811
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine of the tests knows no users, so its answers to CHECK GRANT are replaced."""
+    answers = {f"INSERT ON {pipeline.table}": 0, "SELECT ON system.parts": 0, "TABLE ON relay.*": 0}
+    answering(server, monkeypatch, answers)
+    found = list(rights.judge_clickhouse(server.look([pipeline.table])))
+    assert [finding.mend for finding in found] == [
+        f"GRANT INSERT ON {pipeline.table} TO default",
+        "GRANT SELECT ON system.parts TO default",
+        "GRANT CREATE TABLE ON relay.* TO default",
+    ]
+
+
+def test_a_server_that_cannot_say_which_rights(
+    pipeline: Pipeline,  # noqa: F811
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A note with its reason, once; no finding about rights, and no end."""
+    answering(server, monkeypatch, {f"ON {pipeline.table}": DatabaseError("Code: 62. no CHECK")})
+    facts = server.look([pipeline.table])
+    assert list(rights.judge_clickhouse(facts)) == []
+    (note,) = run.unasked(facts.unasked)
+    assert "Code: 62. no CHECK" in note.what
+
+
+def test_system_tables_that_may_not_be_read(
+    pipeline: Pipeline,  # noqa: F811
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is a note with its reason and the right to grant; what is left is judged."""
+    query = server._client.query
+
+    def denied(sql: str, **arguments: Any) -> Any:
+        if "FROM system.parts" in sql or "FROM system.settings" in sql:
+            error = DatabaseError("Code: 497. Not enough privileges")
+            error.code = 497
+            raise error
+        return query(sql, **arguments)
+
+    monkeypatch.setattr(server._client, "query", denied)
+    facts = server.look([pipeline.table])
+    notes = list(run.unasked(facts.unasked))
+    assert [note.mend for note in notes] == [
+        "GRANT SELECT ON system.settings TO default",
+        "GRANT SELECT ON system.parts TO default",
+    ]
+    assert all("Not enough privileges" in note.what for note in notes)
+    table = facts.tables[pipeline.table]
+    assert table is not None
+    assert table.partitions is None
+    assert table.columns["id"] == ("Int64", "")
+
+
+def test_tables_of_the_configuration_are_looked_at(pipeline: Pipeline) -> None:  # noqa: F811
+    config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 9.0 }}')
+    found = run.examine(settings_file.load(config), Wanted(3600.0))
+    assert "window-zero" in codes(found)
