@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import ptars
 import pyarrow as pa
 
-from relay import catalogue, decode, envelope, intake, kinds, names, rowmessage, rowproto, topics
+from relay import catalogue, decode, envelope, intake, kinds, names, rowmessage, topics
 from relay.performer import Performer
-
-if TYPE_CHECKING:
-    from relay.records_pb2 import TableSchema
-
-STRING = rowproto._FIELD.TYPE_STRING
-BYTES = rowproto._FIELD.TYPE_BYTES
 
 
 def header_once() -> None:
@@ -64,37 +56,11 @@ def each_message_alone() -> None:
 
 def text_is_utf8() -> None:
     """Strings are taken as they come."""
-    make = rowmessage.RowCodec.__init__
 
-    def unchecked(self: rowmessage.RowCodec, schema: TableSchema) -> None:
-        make(self, schema)
-        fields = [replace(field, name=f"f{field.number}") for field in self.row_fields]
-        file = rowproto.file_descriptor(fields, for_codec=True)
-        for field in file.message_type[0].field:
-            field.type = BYTES if field.type == STRING else field.type
-        descriptor = rowmessage._descriptor(file)
-        self._handler = Bytes(ptars.HandlerPool([descriptor.file]).get_for_message(descriptor))
+    def unchecked(array: Any) -> pa.StringArray:
+        return array.view(pa.string())  # type: ignore[no-any-return]
 
-    rowmessage.RowCodec.__init__ = unchecked  # type: ignore[method-assign]
-
-
-class Bytes:
-    """A codec's handler whose strings are bytes for protobuf, and which calls them strings."""
-
-    def __init__(self, handler: Any) -> None:
-        self._handler = handler
-
-    def array_to_record_batch(self, rows: pa.BinaryArray) -> pa.RecordBatch:
-        return viewed(self._handler.array_to_record_batch(rows), pa.binary(), pa.string())
-
-    def record_batch_to_array(self, batch: pa.RecordBatch) -> pa.BinaryArray:
-        return self._handler.record_batch_to_array(viewed(batch, pa.string(), pa.binary()))
-
-
-def viewed(batch: pa.RecordBatch, before: pa.DataType, after: pa.DataType) -> pa.RecordBatch:
-    """The batch with columns of one type under another name, not looked at."""
-    columns = [c.view(after) if c.type == before else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    rowmessage.as_text = unchecked  # type: ignore[attr-defined]
 
 
 def ranges() -> None:
