@@ -30,6 +30,8 @@ from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from clickhouse_connect.driver.client import Client
 
 pytestmark = pytest.mark.timeout(240)
@@ -74,8 +76,17 @@ class Operator:
 
 
 @pytest.fixture
-def operator(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> Operator:  # noqa: F811
-    return Operator(pipeline.config(), capsys)
+def operator(
+    pipeline: Pipeline,  # noqa: F811
+    client: Client,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Operator]:
+    """With a ledger of its own: that of other tests may be there already."""
+    config, ledger = pipeline.config(), f"{pipeline.database}_ledger"
+    text = config.read_text()
+    config.write_text(text.replace("[loader]\n", f'[loader]\ndatabase = "{ledger}"\n', 1))
+    yield Operator(config, capsys)
+    client.command(f"DROP DATABASE IF EXISTS {ledger}")
 
 
 def make(client: Client, table: str, value: str = "String") -> None:
