@@ -51,7 +51,7 @@ def waited(settings: Settings, call: Callable[[], T]) -> T:
             if limit and time.monotonic() - begun > limit:
                 raise
             say(f"waiting, next try in {pause:.1f} s: {error.message}")
-        time.sleep(pause)
+        time.sleep(pause)  # the back-off itself; `call` is the condition
         pause = min(pause * 2, 10.0)
 
 

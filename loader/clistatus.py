@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +17,7 @@ from loader.begin import ledger_of, start
 from loader.clioptions import CONFIG
 from loader.standing import Facts, PositionRow, Standing, TableRow
 from relay import config, names
+from relay.console import console_of
 from relay.records_pb2 import Block
 from relay.topics import READ, Topics
 
@@ -47,9 +48,7 @@ def status(path: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(standing.as_json(found), ensure_ascii=False))
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    console = console_of(WIDTH)
     for part in _shown(found):
         console.print(part)
 
@@ -61,9 +60,9 @@ def _facts(settings: Settings) -> Facts:
     parked = ledger.waiting() if there else []
     now_ms = time.time_ns() // 1_000_000
     topic = names.journal_topic(settings.app)
-    if Topics(settings).describe(topic, (READ,)) is None:
-        return Facts(now_ms, ledger=there, counts=counts, parked=parked)
-    return _journal(settings, ledger, Facts(now_ms, True, there, counts=counts, parked=parked))
+    journal = Topics(settings).describe(topic, (READ,)) is not None
+    facts = Facts(now_ms, journal, there, counts=counts, parked=parked)
+    return _journal(settings, ledger, facts) if journal else facts
 
 
 def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
@@ -76,14 +75,10 @@ def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
     ends = reader.ends()
     rows = reader.readBetweenOffsets(reader.initialOffset(), ends)
     sealed = [Block.FromString(row[2]) for row in rows if row[2] is not None]
-    return Facts(
-        now_ms=facts.now_ms,
-        journal=True,
-        ledger=facts.ledger,
+    return replace(
+        facts,
         sealed=sealed,
         entries=ledger.entries(sealed) if facts.ledger else {},
-        counts=facts.counts,
-        parked=facts.parked,
         positions=begun.positions,
         ends={int(p): end for p, end in ends.items() if p != JOURNAL},
         checkpoint=_checkpoint(settings.loader.checkpoint, begun.journal),

@@ -91,12 +91,11 @@ class RowCodec:
         renamed = [replace(field, name=f"f{field.number}") for field in self.row_fields]
         self._codec_names = [field.name for field in renamed]
         self._encoder = _handler(renamed)
-        # ptars keeps the lower half of a number too wide for its field, without a word.
-        wide = [replace(field, shape=widened(field.shape)) for field in renamed]
         self._text = [is_text(field.shape) for field in renamed]
+        # ptars keeps the lower half of a number too wide for its field, without a word.
         raw = [
-            replace(field, shape=replace(field.shape, scalar="bytes")) if text else field
-            for field, text in zip(wide, self._text, strict=True)
+            replace(one, shape=replace(one.shape, scalar="bytes") if text else widened(one.shape))
+            for one, text in zip(renamed, self._text, strict=True)
         ]
         self._handler = self._encoder if raw == renamed else _handler(raw)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.nested import list_lengths
+from relay.texts import offsets_of
 from relay.wirescan import WIDTHS, Stranger, scan
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def find_strangers(rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec) 
         wire: what `codec.decode_all` made of them.
         codec: of the table.
     """
-    total = int(np.diff(_offsets(rows)[[0, -1]])[0])
+    total = int(np.diff(offsets_of(rows)[[0, -1]])[0])
     if total == _explained(wire, codec):
         return []
     again = codec.encode_all(wire)
@@ -86,7 +87,7 @@ def _explained(wire: pa.RecordBatch, codec: RowCodec) -> int | None:
         tag = 1 + sum(field.number >= 1 << bits for bits in (4, 11, 18, 25))
         total += given * tag + size
     if parts:
-        total += int(np.diff(_offsets(codec.encode_all(wire, parts))[[0, -1]])[0])
+        total += int(np.diff(offsets_of(codec.encode_all(wire, parts))[[0, -1]])[0])
     return total
 
 
@@ -114,7 +115,7 @@ def _values_size(column: Any, scalar: str) -> int | None:
     if scalar in _FIXED:
         return given * _FIXED[scalar]
     if scalar in {"string", "bytes"}:
-        offsets = _offsets(column)
+        offsets = offsets_of(column)
         lengths = np.diff(offsets)
         size = given + int(offsets[-1] - offsets[0])
         most = int(lengths.max())
@@ -148,10 +149,3 @@ def _varint_extra(values: Any, least: int, most: int) -> int:
             break
         extra += len(values) if least >= 1 << bits else int(np.count_nonzero(values >= 1 << bits))
     return extra
-
-
-def _offsets(array: Any) -> Any:
-    """Where the values begin, and the end of the last; of the array, not of its buffer."""
-    if not len(array):
-        return np.zeros(1, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]

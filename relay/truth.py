@@ -10,7 +10,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     OffsetSpec,
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from relay.settings import Settings
     from relay.topics import Topics
 
-NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
 _GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
 
 
@@ -99,7 +105,7 @@ class TruthReader:
                 f"committed offset of partition {entry.partition}: {entry.error}",
                 "check the brokers' group coordinators",
             )
-        if entry.offset == NEVER:
+        if entry.offset == OFFSET_INVALID:
             return None
         committed = journal.parse_committed(entry.offset, entry.metadata)
         if committed is None:

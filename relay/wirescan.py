@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from relay.texts import offsets_of
 from relay.wirefields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
 
 if TYPE_CHECKING:
@@ -117,9 +118,8 @@ def scan(rows: pa.BinaryArray, fields: Sequence[Field], gone: Sequence[int]) -> 
 
 def _flat(rows: Any) -> tuple[Bytes, Integers]:
     """The bytes of all rows, padded, and where each begins, with the end of the last."""
-    _, offsets, values = rows.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[rows.offset :][: len(rows) + 1].astype(np.int64)
-    data = np.frombuffer(values or b"", np.uint8)[bounds[0] : bounds[-1]]
+    bounds = offsets_of(rows).astype(np.int64)
+    data = np.frombuffer(rows.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
     return np.concatenate([data, np.zeros(_PADDING, np.uint8)]), bounds - bounds[0]
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from relay import config
 from relay.cli import blockstext
-from relay.cli.deadoptions import INSTANT, TABLE
 from relay.cli.options import config_argument
+from relay.cli.parsed import INSTANT, TABLE
+from relay.console import console_of
 from relay.errors import NotExactlyOnce, Refused, Unavailable
 from relay.settings import Settings
 from relay.verify.reading import from_the_start
@@ -80,7 +80,7 @@ def list_blocks(
         click.echo("no such blocks in the journal that is retained", err=True)
         return
     shown = found[-limit:] if limit else found
-    _console().print(blockstext.table(shown))
+    console_of(_RECORDS_WIDTH).print(blockstext.table(shown))
     if len(found) > len(shown):
         click.echo(f"the latest {len(shown)} of {len(found):,}; --limit 0 shows all", err=True)
 
@@ -119,8 +119,3 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
             found.chunks.problems[0],
             "keep source and block topic from retention; `relay verify --deep` looks at all blocks",
         )
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_RECORDS_WIDTH)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from relay import config
 from relay.cli import deadtext
-from relay.cli.deadoptions import PLACE, TABLE, selecting
+from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option
+from relay.cli.parsed import TABLE
+from relay.console import console_of
 from relay.dead import look, plan
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Message, Tally
@@ -71,7 +72,7 @@ def list_dead(
             if as_json:
                 _lines(map(deadtext.group_as_json, groups))
             else:
-                _console().print(deadtext.group_table(groups))
+                console_of(_RECORDS_WIDTH).print(deadtext.group_table(groups))
         elif as_json:
             _lines(deadtext.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
@@ -97,7 +98,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
     if not shown:
         click.echo("no dead letters", err=True)
         return
-    _console().print(deadtext.letter_table(shown, marks))
+    console_of(_RECORDS_WIDTH).print(deadtext.letter_table(shown, marks))
     if counted > len(shown):
         click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
 
@@ -218,11 +219,6 @@ def _reader(settings: Settings) -> Iterator[DeadReader]:
         yield reader
     finally:
         reader.close()
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_RECORDS_WIDTH)
 
 
 def _lines(objects: Iterator[dict[str, Any]]) -> None:

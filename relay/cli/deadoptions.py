@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
-from typing import Any
 
 import click
 
-from relay import names
+from relay.cli.parsed import INSTANT, Parsed
 from relay.dead.letter import Place
-from relay.dead.selection import instant_ms
 
-
-class _Parsed(click.ParamType[Any]):
-    """An argument in a form of its own; what is wrong with it is said as click says it."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return self._parse(value) if isinstance(value, str) else value
-        except (ValueError, re.error) as problem:
-            self.fail(str(problem), param, ctx)
-
-
-def _table(text: str) -> str:
-    if not names.is_table_name(text):
-        raise ValueError(f"not a table name: {text!r}")
-    return text
-
-
-PLACE = _Parsed("partition:offset", Place.parse)
-TABLE = _Parsed("database.table", _table)
-INSTANT = _Parsed("time", lambda text: instant_ms(text, time.time_ns() // 1_000_000))
+PLACE = Parsed("partition:offset", Place.parse)
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,7 +25,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
             help="Dead since then: ISO 8601 (UTC where it names no zone), or an age as 2h, 7d.",
         ),
         click.option(
-            "--reason", type=_Parsed("regex", re.compile), help="Whose reason contains this."
+            "--reason", type=Parsed("regex", re.compile), help="Whose reason contains this."
         ),
         click.option("--table", help='database.table as the header named it; "" for none.'),
     ):

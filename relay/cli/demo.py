@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from relay.console import console_of
 from relay.demo.run import Options, run
 
 PIPE_WIDTH = 110  # columns, where there is no terminal to ask
@@ -41,9 +41,7 @@ def demo(
     130 interrupted.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
+    console = console_of(PIPE_WIDTH)
     chosen = directory or Path(tempfile.mkdtemp(prefix="relay-demo-"))
     arrived = False
     try:

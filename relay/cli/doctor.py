@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from relay import config
-from relay.cli.deadoptions import TABLE
 from relay.cli.options import config_argument
+from relay.cli.parsed import TABLE
+from relay.console import console_of
 from relay.doctor import run
 from relay.doctor.findings import Severity, exit_status
 from relay.doctor.run import Wanted
@@ -91,9 +91,7 @@ def _print_json(findings: Sequence[Finding]) -> None:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
+    console = console_of(_WIDTH)
     if findings:
         table = Table("severity", "finding", "what, why, how to mend it", show_lines=True)
         table.columns[0].no_wrap = table.columns[1].no_wrap = True

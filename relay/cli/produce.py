@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from relay import config
+from relay.cli.options import config_argument
 from relay.produce import Cut, total_bytes
 from relay.produce import produce as send_files
 from relay.readers import SUFFIXES, Source
 
 
 @click.command()
-@click.argument("config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@config_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--table", required=True, help="database.table, as ClickHouse has it.")
 @click.option(

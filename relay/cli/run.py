@@ -10,10 +10,11 @@ import click
 from relay import config, log
 from relay import processes as several
 from relay import run as relay_run
+from relay.cli.options import config_argument
 
 
 @click.command()
-@click.argument("config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@config_argument
 @click.option("--member", help="Identity of this process; overrides relay.member.")
 @click.option(
     "--start",

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 from google.protobuf.descriptor import Descriptor
-from rich.console import Console
 from rich.table import Table
 
 from relay import config, names
@@ -16,6 +15,7 @@ from relay.cli.options import config_option
 from relay.cli.registered import described_schema, read_registry, version_of
 from relay.codecs import table_codecs
 from relay.compatible import Finding, findings
+from relay.console import console_of
 from relay.errors import ConfigError
 from relay.protofile import row_message
 from relay.records_pb2 import TableSchema
@@ -113,7 +113,7 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
     for column in described["columns"]:
         state = "dropped or changed: reserved" if column["dropped"] else column["default_kind"]
         shown.add_row(str(column["number"]), column["name"], column["type"], state)
-    _console().print(shown)
+    console_of(_WIDTH).print(shown)
     for problem in described["problems"]:
         click.echo(f"! {problem}")
 
@@ -214,8 +214,3 @@ def _findings(written: Descriptor, current: TableSchema) -> list[Finding]:
 def _as_json(finding: Finding) -> dict[str, Any]:
     fields = ("kind", "field", "number", "what")
     return {name: getattr(finding, name) for name in fields}
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)

@@ -13,6 +13,7 @@ from relay import config
 from relay.cli import statustext
 from relay.cli.options import config_argument
 from relay.cli.stopping import stopped_by_signal
+from relay.console import console_of
 from relay.errors import Unavailable
 from relay.view import look, screen
 
@@ -50,9 +51,7 @@ def status(config_file: Path, watch: float | None, records: int, *, as_json: boo
     relay status relay.toml --json | jq '.tables[] | {table, lag_seconds}'
     """
     settings = config.load(config_file)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    console = console_of(WIDTH)
     with contextlib.closing(look.Look(settings, records)) as looking:
         if watch is None:
             _show(console, looking.screen(), as_json=as_json)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay import config, log
+from relay.cli.options import config_argument
 from relay.cli.stopping import stopped_by_signal
 from relay.errors import NotExactlyOnce
 from relay.verify import run
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@config_argument
 @click.option("--once", "mode", flag_value="once", help="Audit all that is retained, and end.")
 @click.option("--follow", "mode", flag_value="follow", help="Go on beside the relay until SIGTERM.")
 @click.option(

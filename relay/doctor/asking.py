@@ -86,7 +86,7 @@ class Asker:
                     raise answered(what, self._unconnected or cause, "") from error
                 if cause.code() not in PASSING or time.monotonic() > deadline:
                     raise
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_LOOK_SECONDS)  # nothing tells when it has moved but asking again
                 future = request()
             else:
                 self.admin.poll(0)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -29,7 +30,6 @@ from relay.topics import MAX_MESSAGE_BYTES
 if TYPE_CHECKING:
     from relay.settings import Settings
 
-NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
 NO_MEMBER = "#doctor"
 """In the place of a member's name, of which it can be none: no relay is fenced."""
 NO_TABLE = "doctor.trial"
@@ -122,7 +122,7 @@ class Standing:
                 )[group],
             )
             committed = found.topic_partitions
-            read = [p for p in committed if p.offset != NEVER and p.error is None]
+            read = [p for p in committed if p.offset != OFFSET_INVALID and p.error is None]
             width = topics[record].partitions if record in topics else 0
             wanted = [TopicPartition(source, place.partition) for place in read]
             wanted += [TopicPartition(record, p.partition) for p in read if p.partition < width]

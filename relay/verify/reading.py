@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -34,7 +35,6 @@ SECONDS = 30.0
 """For one request."""
 AT_ONCE = 5_000
 POLL_SECONDS = 0.05
-NEVER = -1001  # librdkafka's OFFSET_INVALID: the group has no offset for the partition
 
 Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 """The offset to begin at in a journal partition, between log start and last stable offset."""
@@ -132,7 +132,9 @@ class Reader:
         )[group]
         found: Any = _asked(future.result)
         return {
-            place.partition: None if place.offset == NEVER else (place.offset, place.metadata)
+            place.partition: None
+            if place.offset == OFFSET_INVALID
+            else (place.offset, place.metadata)
             for place in found.topic_partitions
         }
 

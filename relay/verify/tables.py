@@ -15,14 +15,18 @@ from relay.catalogue import connect, translated
 if TYPE_CHECKING:
     from relay.settings import Settings
 
-_STATES = """
-SELECT block, multiIf(countIf(state = 'loaded') > 0, 'loaded',
-                      countIf(state = 'discarded') > 0, 'discarded',
-                      argMax(state, (attempt, state != 'prepared', claim)))
+STATE = """multiIf(
+    countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
+    argMax(state, (attempt, state != 'prepared', claim)))"""
+"""A block's state, of its rows in the ledger; their rank is the loader's (loader.plan)."""
+_STATES = (
+    f"SELECT block, {STATE}"  # noqa: S608 - a constant
+    """
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
 GROUP BY block
 """
+)
 _DISCARDED = """
 SELECT block, argMax(reason, at) FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROUP BY block

@@ -11,15 +11,13 @@ from collections.abc import Iterable
 from relay import names
 from relay.errors import Refused
 from relay.httppool import in_urls
-from relay.verify.tables import LandedRows
+from relay.verify.tables import STATE, LandedRows
 from relay.view.facts import LedgerFacts, Parked
 from relay.view.story import Change, Landed, Part
 
-# A block's rank among its changes is the loader's (loader.plan); loaded and discarded are final.
-_NOW = """
-SELECT table, block,
-       multiIf(countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0,
-               'discarded', argMax(state, (attempt, state != 'prepared', claim))) AS now,
+_NOW = (
+    f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant
+    """
        any(rows) AS n, argMaxIf(reason, (attempt, claim), state = 'parked') AS why,
        toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since,
        countIf(state = 'parked') > 0 AS once_parked
@@ -27,6 +25,7 @@ FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND state != 'position' {some}
 GROUP BY table, block
 """
+)
 _COUNTS = (
     f"SELECT table, now, count(), sum(n) FROM ({_NOW}) "  # noqa: S608 - constants
     "GROUP BY table, now ORDER BY 1, 2"
