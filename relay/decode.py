@@ -3,9 +3,6 @@
 Receives the values of a buffer, gives the rows of the good messages in order as
 columns of block types, and for each bad message its index and reason. A message
 is good or bad as a whole. Never keeps part of a message, never mends a value.
-
-All messages are converted at once; only where that raises, parts are tried until
-the bad messages stand alone (relay.isolate).
 """
 
 from __future__ import annotations
@@ -16,19 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.envelope import BadMessage, Opened, open_messages
+from relay import wirerows
+from relay.envelope import BadMessage, open_messages
 from relay.flattened import align
-from relay.isolate import Suspects, isolate, isolate_joined, ranges_of
-from relay.strangers import find_outdated, find_strangers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay.envelope import Integers
-    from relay.isolate import Ranges
     from relay.rowmessage import RowCodec
     from relay.types import ColumnType
-    from relay.wirescan import Stranger
 
 __all__ = ["BadMessage", "Decoded", "count_rows", "decode"]
 
@@ -69,79 +63,28 @@ def decode(
     Raises:
         ValueError: another framing. What is wrong with a message is in `bad`.
     """
-    opened = open_messages(values, framing)
-    wire, good, bad = _parse(opened, codec)
-    strangers = _strangers(opened, good, wire, codec)
-    refused = [one for one in strangers if one.kind == "wrong" or unknown_fields == "dead"]
-    batch, misfits = _narrow(wire, codec)
+    rows = wirerows.read(values, codec, framing)
+    refused = [one for one in rows.strangers if one.kind == "wrong" or unknown_fields == "dead"]
+    batch, misfits = _narrow(rows.columns, codec)
     misfits += [_Misfit(-1, one.rows, partial(_said, one.reason)) for one in refused]
-    unknown = {}
-    if misfits or strangers:
-        # Row number to message: only needed to blame somebody.
-        owner = np.repeat(good, opened.counts[good])
-        unknown = {
-            one.field: len(np.unique(owner[one.rows])) for one in strangers if one.kind == "unknown"
-        }
-        firsts = _first_misfits(misfits, owner)
-        for message, (row, misfit) in firsts.items():
-            within = row - int(np.searchsorted(owner, message)) + 1
-            column = f", column {codec.column_names[misfit.column]}" if misfit.column >= 0 else ""
-            reason = f"row {within}{column}: {misfit.why(row)}"
-            bad.append(BadMessage(int(opened.index[message]), reason))
-        blamed = np.fromiter(firsts, np.int64)
-        batch = batch.filter(pa.array(~np.isin(owner, blamed)))
-        good = np.setdiff1d(good, blamed)
-    return Decoded(batch, len(good), sorted([*opened.bad, *bad]), unknown)
-
-
-def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:
-    """All rows that parse, which of the opened messages they belong to, and the others."""
-    starts = np.concatenate([[0], np.cumsum(opened.counts)])
-
-    def rows_of(ranges: Ranges) -> pa.RecordBatch:
-        bounds = [(int(starts[low]), int(starts[high])) for low, high in ranges]
-        return codec.decode_all(ranges_of(opened.rows, bounds))
-
-    suspects = Suspects(codec.message_class, opened.rows, starts)
-    batches, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
-    bad = []
-    for at, _ in unreadable:
-        first, end = int(starts[at]), int(starts[at + 1])
-        guesses = [row - first for row in suspects.parts(first, end)]
-        reason = _first_unreadable(opened.rows.slice(first, end - first), codec, guesses)
-        bad.append(BadMessage(int(opened.index[at]), reason))
-    good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
-    if len(batches) != 1:
-        empty = codec.decode_all(pa.array([], pa.binary()))
-        batches = [pa.concat_batches([empty, *batches])]  # type: ignore[attr-defined]
-    return batches[0], good, bad
-
-
-def _first_unreadable(rows: pa.BinaryArray, codec: RowCodec, guesses: list[int]) -> str:
-    """Which row of a message does not parse, and why; it is probably one of `guesses`."""
-
-    def attempt(low: int, high: int) -> None:
-        codec.decode_all(rows.slice(low, high - low))
-
-    for row in guesses:
-        try:
-            attempt(row, row + 1)
-        except ValueError as error:
-            return f"row {row + 1}: {error}"
-    _, failed = isolate(attempt, len(rows))
-    row, reason = failed[0]
-    return f"row {row + 1}: {reason}"
-
-
-def _strangers(
-    opened: Opened, good: Integers, wire: pa.RecordBatch, codec: RowCodec
-) -> list[Stranger]:
-    """What the row message does not explain in the rows that parsed."""
-    rows = opened.rows
-    if len(good) != len(opened.index):
-        parsed = np.isin(np.arange(len(opened.index)), good)
-        rows = rows.filter(pa.array(np.repeat(parsed, opened.counts)))
-    return [*find_strangers(rows, wire, codec), *find_outdated(wire, codec)]
+    if not misfits and not rows.strangers:
+        return Decoded(batch, len(rows.index), sorted(rows.bad), {})
+    # Row number to message: only needed to blame somebody.
+    owner = rows.owner()
+    bad = list(rows.bad)
+    firsts = _first_misfits(misfits, owner)
+    for message, (row, misfit) in firsts.items():
+        within = row - int(np.searchsorted(owner, message)) + 1
+        column = f", column {codec.column_names[misfit.column]}" if misfit.column >= 0 else ""
+        bad.append(BadMessage(message, f"row {within}{column}: {misfit.why(row)}"))
+    blamed = np.fromiter(firsts, np.int64)
+    batch = batch.filter(pa.array(~np.isin(owner, blamed)))
+    unknown = {
+        one.field: len(np.unique(owner[one.rows]))
+        for one in rows.strangers
+        if one.kind == "unknown"
+    }
+    return Decoded(batch, len(rows.index) - len(blamed), sorted(bad), unknown)
 
 
 class _Misfit(NamedTuple):
@@ -154,9 +97,9 @@ class _Misfit(NamedTuple):
     """What is wrong in one of the rows."""
 
 
-def _narrow(wire: pa.RecordBatch, codec: RowCodec) -> tuple[pa.RecordBatch, list[_Misfit]]:
+def _narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch, list[_Misfit]]:
     arrays, misfits = [], []
-    columns, uneven = align(codec.wire_columns(wire), codec.flattened)
+    columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
         misfits.append(_Misfit(at, rows, partial(_said, "not as long as the others of its Nested")))
     for at, kind in enumerate(codec.types):

@@ -59,12 +59,7 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
     Args:
         values: message values, null where Kafka's value is null.
         framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
-
-    Raises:
-        ValueError: another framing.
     """
-    if framing not in {"batch", "row"}:
-        raise ValueError(f"framing is 'batch' or 'row', not {framing!r}")
     index: Integers = np.arange(len(values))
     bad = []
     if values.null_count:

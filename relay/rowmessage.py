@@ -16,6 +16,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from relay import rowproto
+from relay.flatrows import FlatRows
 from relay.flattened import groups
 from relay.nested import list_of
 from relay.panics import decoded
@@ -83,6 +84,8 @@ class RowCodec:
         """Of these the ones whose column is there with another type, so that a value is lost."""
         self.row_fields = [*live, *_gone_fields(gone)]
         """Of the row message with what is gone, as far as it can be decoded; live ones first."""
+        self.flat = FlatRows.of(live, self.types)
+        """The compiled decoder; None where a column is nested."""
         self.message_class: type[Message] = message_factory.GetMessageClass(
             _descriptor(rowproto.file_descriptor(live, for_codec=False))
         )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from relay import wirerows
 from tests.schema.engine import Engine
 
 if TYPE_CHECKING:
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
 
 # python -m pytest tests/schema --hypothesis-profile=long (as tests/model, whose profile it is)
 settings.register_profile("long", max_examples=1_000, stateful_step_count=100, deadline=None)
+
+
+@pytest.fixture(scope="module", params=["compiled", "general"])
+def decoder(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Which decoder reads flat rows, however few they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        least = 0 if request.param == "compiled" else 1 << 60
+        patch.setattr(wirerows, "COMPILED_FROM_BYTES", least)
+        yield request.param
 
 
 @pytest.fixture(scope="package")

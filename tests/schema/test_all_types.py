@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loader import insert as loader_insert
-from relay import chunks
+from relay import chunks, wirerows
 from relay.forming import form
 from relay.records_pb2 import Block
 from relay.rowmessage import RowCodec
@@ -43,6 +43,8 @@ class Example(NamedTuple):
     """Values by number of the column, from 1; None or missing: left out."""
     bad: list[tuple[int, dict[int, Any]]]
     """Rows with a value that its column cannot hold: which column, and the row."""
+    compiled: bool
+    """Whether the compiled decoder reads them, where the columns are flat."""
 
 
 @st.composite
@@ -54,7 +56,7 @@ def examples(draw: st.DrawFn) -> Example:
     for at, kind in enumerate(kinds, 1):
         if kind.bad is not None:
             bad += [(at, {at: value}) for value in draw(st.lists(kind.bad, max_size=2))]
-    return Example(kinds, rows, bad)
+    return Example(kinds, rows, bad, draw(st.booleans()))
 
 
 def create(engine: Engine, kinds: list[Drawn]) -> list[ColumnDef]:
@@ -123,7 +125,9 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
         row_batch([sent[0], fill(row(), values).SerializeToString(), sent[0]])
         for _, values in example.bad
     ]
-    formed = form(list(range(len(messages))), binary(messages), codec, "batch", 100_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
+        formed = form(list(range(len(messages))), binary(messages), codec, "batch", 100_000)
     assert not formed.unknown
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     names = ", ".join(column.name for column in columns[:-1])

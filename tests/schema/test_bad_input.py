@@ -17,6 +17,8 @@ from tests.schema.rows import binary, codec_of, row, row_batch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.usefixtures("decoder")
+
 CODEC = codec_of({
     "id": "Int64",
     "name": "Nullable(String)",

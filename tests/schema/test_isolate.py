@@ -11,6 +11,8 @@ from relay.decode import decode
 from relay.isolate import BLOCK, Suspects, isolate, isolate_joined
 from tests.schema.rows import binary, codec_of, row, row_batch
 
+pytestmark = pytest.mark.usefixtures("decoder")
+
 CODEC = codec_of({"id": "Int64", "name": "String"})
 GOOD = row(CODEC, id=1, name="n")
 BAD = b"\x08\x01\x12\x09"

@@ -16,6 +16,8 @@ from relay.wirescan import scan
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
 from tests.schema.values import fill
 
+pytestmark = pytest.mark.usefixtures("decoder")
+
 CODEC = codec_of({
     "id": "Int64",
     "small": "Int8",

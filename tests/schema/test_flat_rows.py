@@ -1,0 +1,190 @@
+"""The compiled decoder takes what the general one takes, and makes the same of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay import wirerows
+from relay.decode import Decoded, decode
+from relay.flatkernel import BYTES, TEXT, WHOLE64
+from tests.schema.rows import binary, codec_of, row, row_batch
+from tests.schema.test_mutations import SIMPLE, SIMPLE_ROW, mutated
+from tests.schema.values import fill
+
+if TYPE_CHECKING:
+    from relay.rowmessage import RowCodec
+
+CODEC = codec_of({**SIMPLE, "wide": "UInt64", "part": "Float32", "small": "UInt16", "day": "Date"})
+ROW = {**SIMPLE_ROW, 10: 2**64 - 1, 11: 1.5, 12: 65_535, 13: 1}
+GOOD = fill(CODEC.message_class(), ROW).SerializeToString()
+MESSAGES = 4_000
+
+
+def messages(random: np.random.Generator) -> list[bytes | None]:
+    """Mutated ones, in a row or in the envelope, between good ones and null values."""
+    made: list[bytes | None] = []
+    for at in range(MESSAGES):
+        if at % 4 == 0:
+            made.append(row_batch([mutated(GOOD, random), GOOD]))
+        elif at % 4 == 1:
+            made.append(mutated(row_batch([GOOD, GOOD]), random))
+        else:
+            made.append(None if at % 50 == 2 else row_batch([GOOD] * (at % 3 + 1)))
+    return made
+
+
+def by(compiled: bool, values: pa.BinaryArray, codec: RowCodec, **how: str) -> Decoded:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if compiled else 1 << 60)
+        return decode(values, codec, how.get("framing", "batch"), how.get("unknown", "dead"))
+
+
+def differences(values: pa.BinaryArray, codec: RowCodec, **how: str) -> list[str]:
+    """In what the two decoders disagree."""
+    one, other = by(True, values, codec, **how), by(False, values, codec, **how)
+    found = [
+        name
+        for name in ("messages", "bad", "unknown")
+        if getattr(one, name) != getattr(other, name)
+    ]
+    return found + [
+        f"column {column}"
+        for column in codec.column_names
+        if not one.batch.column(column).equals(other.batch.column(column))
+        and not both_are_floats_of_equal_bits(one.batch.column(column), other.batch.column(column))
+    ]
+
+
+def both_are_floats_of_equal_bits(one: Any, other: Any) -> bool:
+    """NaN is not equal to itself."""
+    if not pa.types.is_floating(one.type) or one.is_null() != other.is_null():
+        return False
+    return one.fill_null(0).to_numpy().tobytes() == other.fill_null(0).to_numpy().tobytes()
+
+
+@pytest.mark.parametrize("unknown", ["dead", "ignore"])
+@pytest.mark.parametrize("framing", ["batch", "row"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_two_decoders_agree_on_mutated_messages(seed: int, framing: str, unknown: str) -> None:
+    random = np.random.default_rng(seed)
+    made = messages(random)
+    if framing == "row":
+        made = [mutated(GOOD, random) if at % 2 else GOOD for at in range(MESSAGES)]
+    assert differences(binary(made), CODEC, framing=framing, unknown=unknown) == []
+    assert CODEC.flat is not None
+    taken = CODEC.flat.read(binary(made), framing).rows
+    assert 0 < (taken < 0).sum() < MESSAGES
+
+
+@pytest.mark.parametrize("guard", ["text", "width", "number"])
+def test_control_a_decoder_without_a_guard_is_found(
+    guard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts not looked at, numbers of any width, another field number for a column."""
+    assert CODEC.flat is not None
+    kinds = CODEC.flat._kinds
+    unguarded = kinds.copy()
+    if guard == "text":
+        unguarded[kinds == TEXT] = BYTES
+    elif guard == "width":
+        unguarded[kinds < BYTES] = np.where(kinds < 4, WHOLE64, kinds)[kinds < BYTES]
+    else:
+        unguarded[-2:] = -1
+        unguarded = np.append(unguarded, kinds[-1])
+        monkeypatch.setattr(CODEC.flat, "_columns", np.append(CODEC.flat._columns, 12))
+    monkeypatch.setattr(CODEC.flat, "_kinds", unguarded)
+    wide = row_batch([b"\x10" + b"\x80\x80\x80\x80\x10", GOOD])  # 2^32 in an int32
+    text = row_batch([b"\x22\x02\xff\xfe"])
+    other = row_batch([b"\x70\x01"])  # field 14, which the table does not have
+    assert differences(binary([row_batch([GOOD]), wide, text, other]), CODEC)
+
+
+def test_plain_messages_are_all_taken() -> None:
+    """What protobuf itself writes never needs the general decoder, left out fields or none."""
+    rows = [GOOD, b"", row(CODEC, id=-1), row(CODEC, name="", tiny=-128, part=-0.0)]
+    values = binary([row_batch(rows), row_batch(rows * 50)])
+    assert CODEC.flat is not None
+    assert CODEC.flat.read(values, "batch").rows.tolist() == [4, 200]
+    assert differences(values, CODEC) == []
+    batch = by(True, values, CODEC).batch
+    assert batch.column("id").to_pylist()[:4] == [2**40, None, -1, None]
+    batch.validate(full=True)
+
+
+def test_rows_keep_their_order_when_both_decoders_take_some() -> None:
+    """A longer varint than need be is good, and not plain."""
+    padded = b"\x08\x85\x00"
+    values = binary([row_batch([row(CODEC, id=at)]) for at in range(3)] + [row_batch([padded])] * 2)
+    shuffled = values.take(pa.array([3, 0, 4, 1, 2]))
+    assert by(True, shuffled, CODEC).batch.column("id").to_pylist() == [5, 0, 5, 1, 2]
+    assert differences(shuffled, CODEC) == []
+
+
+def test_a_part_of_an_array_is_read_as_that_part() -> None:
+    values = binary([row_batch([row(CODEC, id=at, name=f"n{at}")]) for at in range(40)])
+    batch = by(True, values.slice(7, 20), CODEC).batch
+    assert batch.column("id").to_pylist() == list(range(7, 27))
+    assert batch.column("name").to_pylist() == [f"n{at}" for at in range(7, 27)]
+
+
+def test_more_columns_than_a_word_has_bits() -> None:
+    codec = codec_of({f"c{at}": "Nullable(Int32)" for at in range(130)})
+    sent = [row(codec, **{f"c{at}": at for at in range(first, 130, 3)}) for first in range(3)]
+    values = binary([row_batch(sent)])
+    assert codec.flat is not None
+    assert codec.flat.read(values, "batch").rows.tolist() == [3]
+    assert differences(values, codec) == []
+    assert by(True, values, codec).batch.column("c127").to_pylist() == [None, 127, None]
+
+
+def test_texts_of_every_length() -> None:
+    """Of 0 to 40 bytes, at the end of the buffer too, with and without a letter beyond ASCII."""
+    codec = codec_of({"a": "String", "b": "String"})
+    texts = ["x" * size for size in range(41)] + ["ü" + "y" * size for size in range(39)]
+    sent = [row(codec, a=text, b=text[::-1]) for text in texts]
+    batch = by(True, binary([row_batch([one]) for one in sent]), codec).batch
+    assert batch.column("a").to_pylist() == texts
+    assert batch.column("b").to_pylist() == [text[::-1] for text in texts]
+
+
+def test_nested_tables_have_no_compiled_decoder() -> None:
+    assert codec_of({"id": "Int64", "tags": "Array(String)"}).flat is None
+
+
+EDGES = st.sampled_from([0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
+                         0xE0, 0xED, 0xEE, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF])  # fmt: skip
+
+
+@given(st.lists(st.lists(EDGES, max_size=20).map(bytes) | st.binary(max_size=20), min_size=1))
+@settings(max_examples=500, deadline=None)
+def test_texts_are_utf8_where_python_says_so(texts: list[bytes]) -> None:
+    codec = codec_of({"t": "String"})
+    values = binary([row_batch([b"\x0a" + bytes([len(text)]) + text]) for text in texts])
+    assert codec.flat is not None
+    taken = codec.flat.read(values, "batch").rows >= 0
+    assert taken.tolist() == [is_utf8(text) for text in texts]
+
+
+def test_every_pair_and_every_first_three_of_bytes() -> None:
+    """Exhaustive where the rules of UTF-8 differ: lead byte and second byte, then a good tail."""
+    texts = [bytes([a, b]) + tail for a in range(256) for b in range(256)
+             for tail in (b"", b"\x80", b"\xbf\x80")]  # fmt: skip
+    codec = codec_of({"t": "String"})
+    values = binary([row_batch([b"\x0a" + bytes([len(text)]) + text]) for text in texts])
+    assert codec.flat is not None
+    taken = codec.flat.read(values, "batch").rows >= 0
+    assert taken.tolist() == [is_utf8(text) for text in texts]
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
