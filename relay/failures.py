@@ -7,7 +7,7 @@ orders them, then the codes whose flag is missing or too weak.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from confluent_kafka import Producer
+
+Raised = TypeVar("Raised", bound=BaseException)
 
 FENCED: Mapping[int, str] = {
     KafkaError._FENCED: "a newer producer holds the transactional id",  # noqa: SLF001
@@ -171,6 +173,19 @@ def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
         cause: KafkaError = error.args[0]
         return symptom if cause.code() in SYMPTOMS else cause
     return symptom
+
+
+def without_frames(error: Raised) -> Raised:
+    """The exception without where it was raised, and what caused it likewise.
+
+    The binding (2.16) never frees the exception of a fatal error. Its frames would keep the
+    client with it, whose threads then look for brokers until the process ends.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
 
 
 def describe(call: str, error: KafkaError) -> str:

@@ -7,6 +7,7 @@ an error: relay.failures classifies, relay.core.step decides.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from relay.failures import (
     behind,
     classify,
     describe,
+    without_frames,
 )
 from relay.watchdog import armed, within
 
@@ -112,18 +114,17 @@ class TransactionalProducer:
         deadline = time.monotonic() + self._deadline_seconds
         while True:
             try:
-                producer.produce(
-                    place.topic, value, key, place.partition, on_delivery, headers=headers
-                )
-            except BufferError:  # the queue is full: the broker is slow, so wait for it
-                if time.monotonic() > deadline:
-                    raise _unknown("produce: queue stays full") from None
-                self.serve(QUEUE_FULL_SECONDS)
+                with suppress(BufferError):  # the queue is full: the broker is slow, so wait for it
+                    producer.produce(
+                        place.topic, value, key, place.partition, on_delivery, headers=headers
+                    )
+                    self._unacknowledged += 1
+                    return
             except KafkaException as error:
-                raise self._failed("produce", error.args[0]) from error
-            else:
-                self._unacknowledged += 1
-                return
+                raise self._failed("produce", without_frames(error).args[0]) from error
+            if time.monotonic() > deadline:
+                raise _unknown("produce: queue stays full")
+            self.serve(QUEUE_FULL_SECONDS)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged: a commit counts on it, and we count too."""
@@ -188,7 +189,7 @@ class TransactionalProducer:
         try:
             self._open().poll(wait_seconds)
         except KafkaException as error:  # a fatal one: the next call answers with it
-            self._fatal = error.args[0]
+            self._fatal = without_frames(error).args[0]
 
     def close(self) -> None:
         """Let go of the producer; what it left open is ended by its successor or by timeout.
@@ -214,7 +215,7 @@ class TransactionalProducer:
                 try:
                     call()
                 except KafkaException as error:
-                    cause = error.args[0]
+                    cause = without_frames(error).args[0]
                     if cause.code() in TRANSPORT:
                         self._evidence.suspect(describe(name, cause))
                     self.serve()  # wrong credentials are told to error_cb; calls only time out
@@ -225,6 +226,7 @@ class TransactionalProducer:
                 except TimeoutError as error:
                     raise _unknown(f"{name}: {error}") from error
                 except SystemError as error:  # the binding (2.16) lost a fatal error's exception
+                    without_frames(error)
                     unsaid = KafkaError(KafkaError._STATE, "failed without saying why")  # noqa: SLF001
                     raise self._failed(name, unsaid) from error
                 else:

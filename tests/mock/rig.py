@@ -39,13 +39,9 @@ QUICK: dict[str, str | int | float | bool] = {
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 100,
     "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 60_000,
+    "reconnect.backoff.max.ms": 100,
 }
-"""Passed through as a user could: repetitions need not take as long as in production.
-
-The binding (2.16) never lets go of a client with a fatal error. What is left of it would
-look for its ended cluster again and again, and take the processors from the tests after it.
-"""
+"""Passed through as a user could: repetitions need not take as long as in production."""
 
 
 @dataclass
