@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import catalogue, decode, envelope, intake, kinds, names, rowmessage, topics
+from relay import catalogue, envelope, intake, kinds, names, rowmessage, topics, wirerows
 from relay.performer import Performer
 
 
@@ -51,7 +51,7 @@ def each_message_alone() -> None:
         counts[-1] = len(rows)
         return envelope.Opened(np.arange(len(values)), counts, rows, [])
 
-    decode.open_messages = joined  # type: ignore[attr-defined]
+    wirerows.open_messages = joined  # type: ignore[attr-defined]
 
 
 def text_is_utf8() -> None:
