@@ -5,7 +5,7 @@ Receives answers, gives the next effect; knows no client.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loader import plan
@@ -18,6 +18,28 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 
+@dataclass(slots=True)
+class Figures:
+    """What one attempt at one block cost: plain numbers, as they travel through Spark.
+
+    Attributes:
+        fetch_seconds: to read its chunks.
+        insert_seconds: until ClickHouse answered.
+        inserts: statements sent; `failures` of them without success.
+        repeats: of them under a token that an earlier claim may have used.
+        found: 1 where the table had all of its rows already.
+        queryable_ms: Unix milliseconds when an INSERT of it succeeded; 0: none did.
+    """
+
+    fetch_seconds: float = 0.0
+    insert_seconds: float = 0.0
+    inserts: int = 0
+    failures: int = 0
+    repeats: int = 0
+    found: int = 0
+    queryable_ms: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a block: a settled state of loader.plan, or "retry"."""
@@ -26,6 +48,7 @@ class Outcome:
     outcome: str
     rows: int
     reason: str
+    figures: Figures = field(default_factory=Figures)
 
 
 @dataclass(slots=True)
@@ -38,6 +61,8 @@ class Attempt:
     target: Target | None
     ahead: Block | None  # probably inserted next
     inserted: bool = False
+    asked: bool = False
+    figures: Figures = field(default_factory=Figures)
 
     def answer(self, answer: plan.Answer) -> None:
         """On to the next effect."""
@@ -69,4 +94,7 @@ def outcome(attempt: Attempt) -> Outcome:
     """Of an attempt that is over."""
     done = attempt.effect
     assert isinstance(done, plan.Done)
-    return Outcome(attempt.block.id, done.outcome, attempt.block.rows, done.reason)
+    asked = attempt.asked and not attempt.inserted
+    attempt.figures.found = int(asked and done.outcome == plan.LOADED)
+    block = attempt.block
+    return Outcome(block.id, done.outcome, block.rows, done.reason, attempt.figures)

@@ -7,32 +7,30 @@ position behind the batch into the ledger. Decides about no block itself.
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark import SparkConf, SparkContext
 from pyspark.errors import StreamingQueryException
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
 
 from loader import journal_source
+from loader.metrics.listener import Listener
+from loader.metrics.observer import NOTHING, Observer
 from loader.plan import LOADED, PARKED, settled
+from loader.session import AT_THE_END, STREAMING, hush
 from loader.task import REFUSED, attempt
-from relay import failpoints
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from loader.clioptions import Say
     from loader.ledger import Ledger
     from relay.settings import Settings
 
@@ -42,11 +40,6 @@ _STARTS = 10
 _SLOW = "Python worker failed to connect back."
 """Spark's words when the data source's process has not started within ten seconds, which are
 fixed; a machine busy with other things passes."""
-_STREAMING = "org.apache.spark.sql.execution.streaming"
-_AT_WORK = (f"{_STREAMING}.runtime.ProcessingTimeExecutor",)
-"""Warns of every batch longer than the trigger's interval, which is a least pause here."""
-_AT_THE_END = ("org.apache.spark.scheduler.DAGScheduler", "org.apache.hadoop.util.Shell")
-"""Warn that no job was to be cancelled, and of the interrupt that ends the query."""
 T = TypeVar("T")
 
 
@@ -54,56 +47,23 @@ class Stopped(Exception):
     """The loader was told to end; the batch is left to the next start."""
 
 
-def session(settings: Settings, master: str | None) -> SparkSession:
-    """Spark, quiet and without its web server."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers import nothing
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ[failpoints.DRIVER] = str(os.getpid())
-    where = master or settings.loader.master
-    options = {
-        "spark.app.name": f"block-relay loader of {settings.app}",
-        "spark.master": where,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "WARN",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Tasks may run twice (each makes its own claim), but not for nothing. How often a
-        # failed task is tried is left at Spark's default for the same reason.
-        "spark.speculation": "false",
-        "spark.python.worker.reuse": "true",  # keeps consumer and HTTP client
-        "spark.python.daemon.module": "loader.task",  # whose workers end without a word
-        "spark.sql.shuffle.partitions": "1",  # nothing is shuffled
-        "spark.sql.adaptive.enabled": "false",  # else every start warns that streams cannot
-        "spark.sql.streaming.numRecentProgressUpdates": "1",
-    }
-    if where.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
-        # No row passes through this JVM: compiling further costs more than all its work.
-        options["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    conf = SparkConf().setAll(list(options.items()))
-    # A signal to the whole group is for this process to act upon; the JVM ends with it.
-    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
-    SparkContext(conf=conf, gateway=gateway)
-    spark = SparkSession.builder.getOrCreate()
-    _hush(spark, *_AT_WORK)
-    return spark
-
-
-def _hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
-    """From now on these log nothing below `level`."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
-    log4j = jvm.org.apache.logging.log4j
-    for logger in loggers:
-        log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
-
-
 class Job:
-    """One run of the loader."""
+    """One run of the loader.
 
-    def __init__(self, settings: Settings, ledger: Ledger, say: Callable[[str], None]) -> None:
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        say: a line for people; the keyword arguments are the same for machines.
+        observer: hears of every micro-batch.
+    """
+
+    def __init__(
+        self, settings: Settings, ledger: Ledger, say: Say, observer: Observer = NOTHING
+    ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._say = say
+        self._observer = observer
         self._stopping = threading.Event()
         self._busy = threading.Lock()
         self._total: Counter[str] = Counter()
@@ -125,6 +85,8 @@ class Job:
         """
         self._journal = start.journal
         spark.dataSource.register(journal_source.source(start))
+        if self._observer is not NOTHING:
+            spark.streams.addListener(Listener(self._observer))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}
         blocks = spark.readStream.format("journal").load().writeStream.foreachBatch(self._on_batch)
@@ -136,6 +98,7 @@ class Job:
                 if _SLOW not in str(error) or not left:
                     raise
                 self._say(f"{_SLOW} Starting again.")
+                self._observer.restarted()
             else:
                 return
 
@@ -161,7 +124,7 @@ class Job:
             if time.monotonic() > patience and not self._busy.locked():
                 break  # the journal's broker is away
             time.sleep(0.005)
-        _hush(spark, *_AT_THE_END)
+        hush(spark, *AT_THE_END)
         with self._busy:
             query.stop()
 
@@ -170,7 +133,7 @@ class Job:
             try:
                 self._settle(frame)
             except Stopped:
-                _hush(frame.sparkSession, _STREAMING, level="OFF")  # would report just this
+                hush(frame.sparkSession, STREAMING, level="OFF")  # would report just this
                 raise
             except Exception as error:
                 self.error = error
@@ -182,30 +145,34 @@ class Job:
         blocks = [Block.FromString(bytes(row.block)) for row in rows if row.block is not None]
         open_ = {block.id: block for block in self._unsettled(blocks)}
         count: Counter[str] = Counter(known=len(blocks) - len(open_))
+        self._observer.began(count["known"], list(open_.values()))
         pause, since = 0.2, begun
         while open_:
             if self._stopping.is_set():
                 raise Stopped
             reasons: set[str] = set()
-            for block, outcome, n, reason in attempt(
-                frame.sparkSession, self._settings, open_.values()
-            ):
-                if outcome == REFUSED:
-                    raise Refused(*reason.split("\n", 1))
-                if outcome == "retry":
-                    reasons.add(reason)
+            round_begun = time.monotonic()
+            outcomes = attempt(frame.sparkSession, self._settings, open_.values())
+            self._observer.attempted(outcomes, open_, time.monotonic() - round_begun)
+            for one in outcomes:
+                if one.outcome == REFUSED:
+                    raise Refused(*one.reason.split("\n", 1))
+                if one.outcome == "retry":
+                    reasons.add(one.reason)
                     continue
-                del open_[block]
-                count[outcome] += 1
-                count["rows"] += n if outcome == LOADED else 0
-                if outcome == PARKED:
-                    self._say(f"parked {block}: {reason}")
+                table = open_.pop(one.block).table
+                count[one.outcome] += 1
+                count["rows"] += one.rows if one.outcome == LOADED else 0
+                if one.outcome == PARKED:
+                    text = f"parked {one.block}: {one.reason}"
+                    self._say(text, block=one.block, table=table, why=one.reason)
                 pause, since = 0.2, time.monotonic()
             if open_:
                 self._wait(len(open_), reasons, pause, time.monotonic() - since)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         positions = {row.partition: row.offset + 1 for row in rows}
         self._retried(lambda: self._ledger.save_positions(self._journal, positions))
+        self._observer.settled(time.monotonic() - begun)
         self._report(count, time.monotonic() - begun)
 
     def _unsettled(self, blocks: Sequence[Block]) -> list[Block]:
@@ -217,11 +184,15 @@ class Job:
         """Calls until ClickHouse answers."""
         pause, since = 0.2, time.monotonic()
         while True:
+            begun = time.monotonic()
             try:
-                return call()
+                answer = call()
             except Unavailable as error:
                 self._wait(0, {error.message}, pause, time.monotonic() - since)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                self._observer.asked(time.monotonic() - begun)
+                return answer
 
     def _wait(self, blocks: int, reasons: set[str], pause: float, waited: float) -> None:
         """Says what is waited for, and waits; random, so that two loaders do not keep step."""
@@ -232,8 +203,9 @@ class Job:
                 f"waited {limit:g} s: {why}",
                 "Start what is away, or raise loader.wait_for_servers_seconds.",
             )
+        self._observer.waiting(why)
         what = f"{blocks} blocks wait" if blocks else "waiting"
-        self._say(f"{what}, next try in about {pause:.1f} s: {why}")
+        self._say(f"{what}, next try in about {pause:.1f} s: {why}", blocks=blocks, why=why)
         if self._stopping.wait(pause * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
             raise Stopped
 
@@ -245,5 +217,8 @@ class Job:
             f"{count['rows'] / max(seconds, 1e-3):,.0f} rows/s"
             + (f", {count['known']} known already" if count["known"] else "")
             + f" | all: {self._total[LOADED]} blocks, {self._total['rows']:,} rows, "
-            f"{self._total[PARKED]} parked"
+            f"{self._total[PARKED]} parked",
+            batch=self._batch,
+            seconds=round(seconds, 3),
+            **count,
         )

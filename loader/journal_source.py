@@ -12,7 +12,6 @@ the class, so that no secret becomes part of a query plan.
 from __future__ import annotations
 
 import functools
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from relay import kafka_settings, names
+from loader.clioptions import say
+from relay import kafka_settings, log, names
 from relay.errors import ContractBroken, Unavailable
 from relay.failures import answered
 from relay.reader import PartitionReader
@@ -89,6 +89,11 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """The journal's end as it is now."""
         return self._offsets({p: self._watermarks(p)[1] for p in self._partitions()})
 
+    def rest(self) -> None:
+        """Reads nothing until it is asked again: at its end a consumer asks all the time."""
+        self._consumer.unassign()
+        self._next = {}
+
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remembers the journal's end as it is now."""
         self._until = {p: self._watermarks(p)[1] for p in self._partitions()}
@@ -101,15 +106,9 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             Unavailable: with availableNow, the broker does not answer.
         """
         position = self._positions(start)
-        if self._until is None:
-            rows = self._poll(position, self._start.settings.loader.blocks_per_batch, 0.05, None)
-        else:
-            rows = self._poll(
-                position,
-                self._start.settings.loader.blocks_per_batch,
-                _ANSWER_SECONDS,
-                self._until,
-            )
+        blocks = self._start.settings.loader.blocks_per_batch
+        patience = 0.05 if self._until is None else _ANSWER_SECONDS
+        rows = self._poll(position, blocks, patience, self._until)
         return iter(rows), self._offsets(_behind(position, rows))
 
     def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[Row]:  # noqa: N802
@@ -229,7 +228,8 @@ def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
 
 def _say(error: KafkaError) -> None:
     """The consumer's own errors; it reconnects by itself."""
-    print(f"loader: journal: {error.str()}", file=sys.stderr)  # noqa: T201 - Spark's child
+    log.in_child()
+    say(f"journal: {error.str()}")
 
 
 def source(start: Start) -> type[DataSource]:

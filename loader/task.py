@@ -13,6 +13,7 @@ their end. It must have no threads, so nothing heavy is imported before the fork
 from __future__ import annotations
 
 import socket
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,22 +25,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from loader.attempt import Outcome
     from loader.work import Worker
     from relay.records_pb2 import Block
     from relay.settings import Settings
 
-OUTCOMES = "block string, outcome string, rows bigint, reason string"
+OUTCOMES = (
+    "block string, outcome string, rows bigint, reason string, fetch_seconds double, "
+    "insert_seconds double, inserts bigint, failures bigint, repeats bigint, found bigint, "
+    "queryable_ms bigint"
+)
+"""loader.attempt.Outcome, with its figures beside the rest."""
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason has the next step in its
 second line."""
 _worker: Worker | None = None
 
 
-def attempt(
-    spark: SparkSession, settings: Settings, blocks: Collection[Block]
-) -> list[tuple[str, str, int, str]]:
-    """OUTCOMES of one attempt at each block, in the worker processes."""
-    from loader.work import near  # noqa: PLC0415 - heavy, see above
+def attempt(spark: SparkSession, settings: Settings, blocks: Collection[Block]) -> list[Outcome]:
+    """Outcomes of one attempt at each block, in the worker processes."""
+    from loader.attempt import Figures, Outcome  # noqa: PLC0415 - heavy, see above
+    from loader.work import near  # noqa: PLC0415
 
     values = [block.SerializeToString() for block in near(blocks)]
     tasks = shares(len(values), spark.sparkContext.defaultParallelism)
@@ -47,7 +53,9 @@ def attempt(
     # pass through a second Python process for each task.
     numbers = spark.range(0, len(values), 1, tasks)
     done = numbers.mapInArrow(partial(load, settings, values), OUTCOMES).collect()
-    return [(row.block, row.outcome, row.rows, row.reason) for row in done]
+    return [
+        Outcome(row.block, row.outcome, row.rows, row.reason, Figures(*row[4:])) for row in done
+    ]
 
 
 def shares(blocks: int, workers: int) -> int:
@@ -69,11 +77,9 @@ def load(
 
     from relay.records_pb2 import Block  # noqa: PLC0415
 
+    arrow: dict[str, Any] = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64()}
     fields: list[pa.Field[Any]] = [
-        pa.field("block", pa.string()),
-        pa.field("outcome", pa.string()),
-        pa.field("rows", pa.int64()),
-        pa.field("reason", pa.string()),
+        pa.field(name, arrow[kind]) for name, kind in (one.split() for one in OUTCOMES.split(", "))
     ]
     for batch in batches:
         numbers: Any = batch.column("id").to_pylist()
@@ -83,14 +89,12 @@ def load(
 
 def _attempt(settings: Settings, blocks: list[Block]) -> list[dict[str, object]]:
     global _worker  # noqa: PLW0603 - one per process
-    from loader.work import Worker  # noqa: PLC0415 - heavy, see above
+    from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
+    from loader.work import Worker  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
 
     def all_of(outcome: str, reason: str) -> list[dict[str, object]]:
-        return [
-            {"block": block.id, "outcome": outcome, "rows": block.rows, "reason": reason}
-            for block in blocks
-        ]
+        return [_flat(Outcome(block.id, outcome, block.rows, reason)) for block in blocks]
 
     try:
         if _worker is None:
@@ -100,10 +104,14 @@ def _attempt(settings: Settings, blocks: list[Block]) -> list[dict[str, object]]
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
         return all_of(REFUSED, f"{error.message}\n{error.next_step}")
-    return [
-        {"block": one.block, "outcome": one.outcome, "rows": one.rows, "reason": one.reason}
-        for one in done
-    ]
+    return [_flat(one) for one in done]
+
+
+def _flat(one: Outcome) -> dict[str, object]:
+    """As one row of OUTCOMES."""
+    row: dict[str, object] = asdict(one)
+    del row["figures"]
+    return row | asdict(one.figures)
 
 
 def until_closed(

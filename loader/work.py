@@ -6,6 +6,7 @@ at once, which the plan is made for: claims are written here, not by the driver.
 
 from __future__ import annotations
 
+import time
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING
@@ -164,6 +165,7 @@ class Worker:
 
     def _one(self, attempt: Attempt) -> None:
         block, run, effect = attempt.block, attempt.run, attempt.effect
+        attempt.asked |= isinstance(effect, plan.Ask)
         match effect:
             case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
                 attempt.answer(plan.Facts(None, -1, -1, running=False))
@@ -181,10 +183,14 @@ class Worker:
     def _insert(self, attempt: Attempt, limit: int | None) -> plan.Answer:
         block, target = attempt.block, attempt.target
         assert target is not None
+        begun, figures = time.monotonic(), attempt.figures
         try:
             batch = self._fetcher.fetch(block, attempt.ahead)
         except Damaged as error:
             return plan.Impossible(str(error))
+        fetched = time.monotonic()
+        figures.inserts += 1
+        figures.repeats += attempt.asked
         answer = insert(
             self._client,
             self._ledger,
@@ -196,6 +202,11 @@ class Worker:
             limit=limit,
         )
         attempt.inserted = isinstance(answer, plan.Ok)
+        figures.fetch_seconds += fetched - begun
+        figures.insert_seconds += time.monotonic() - fetched
+        figures.failures += not attempt.inserted
+        if attempt.inserted:
+            figures.queryable_ms = time.time_ns() // 1_000_000
         reached("after_insert")
         return self._unless_altered(answer, block.table, target)
 

@@ -7,6 +7,7 @@ when asked to. Knows nothing of any command.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import select
 import sys
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from relay import log
 from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError
 
 TRACEBACK = "RELAY_TRACEBACK"
@@ -45,6 +47,17 @@ Exit status:
 """Epilogue of the help texts; the statuses are those of relay.errors."""
 
 
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    envvar=log.FORMAT,
+    help=f"json: one object per line, for machines. Also by {log.FORMAT}.",
+)
+"""Of the programs that run for long."""
+
+
 def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command line and turn whatever happens into an exit status.
 
@@ -70,7 +83,7 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
         return ConfigError.exit_code
     except RelayError as error:
         _show_trace()
-        click.echo(f"{prog_name}: {error}", err=True)
+        show_error(prog_name, error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"{prog_name}: interrupted", err=True)
@@ -78,6 +91,14 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
     except Exception as bug:  # noqa: BLE001 - the last place that can say something
         return _unforeseen(prog_name, bug)
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def show_error(prog_name: str, error: RelayError) -> None:
+    """Message and next step on stderr, as the program's log lines are."""
+    if log.is_json():
+        logging.getLogger(prog_name).error(error.message, extra={"next": error.next_step})
+    else:
+        click.echo(f"{prog_name}: {error}", err=True)
 
 
 def _unforeseen(prog_name: str, bug: Exception) -> int:

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import json as _json
 import logging
+import os
 import re
 import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+FORMAT = "RELAY_LOG_FORMAT"
+"""Environment variable: text or json; an option wins over it."""
+_ABOUT: ContextVar[Mapping[str, object]] = ContextVar("about", default={})  # noqa: B039 - never changed
 _LONGEST = 500
 """Characters of one value; a longer one is cut, since it is likely to be somebody's data."""
 
@@ -32,6 +38,22 @@ def setup(json: bool) -> None:  # noqa: FBT001 - its only argument; log.setup(js
     root.setLevel(logging.INFO)
     # Spark's gateway reports each call at INFO.
     logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def in_child() -> None:
+    """As `setup`, in a process that another program started: as FORMAT in its environment says."""
+    if not logging.getLogger().handlers:
+        setup(json=os.environ.get(FORMAT) == "json")
+
+
+def about(**fields: object) -> None:
+    """From now on each line of this thread carries these, and what `about` said before no more."""
+    _ABOUT.set(fields)
+
+
+def is_json() -> bool:
+    """Whether `setup` was told so."""
+    return any(isinstance(one.formatter, _Json) for one in logging.getLogger().handlers)
 
 
 def clients() -> logging.Logger:
@@ -94,7 +116,8 @@ def _time(record: logging.LogRecord) -> str:
 
 def _extras(record: logging.LogRecord) -> dict[str, object]:
     """What the caller gave as `extra`, and the exception if there is one."""
-    extras = {k: _shown(v) for k, v in vars(record).items() if k not in _OWN_ATTRIBUTES}
+    given = {k: v for k, v in vars(record).items() if k not in _OWN_ATTRIBUTES}
+    extras = {k: _shown(v) for k, v in {**given, **_ABOUT.get(), **given}.items()}
     if record.exc_info and record.exc_info[1] is not None:
         extras["error"] = _shown(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
         # Not cut: it names places in this program, and a half of it helps nobody.

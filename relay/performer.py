@@ -14,23 +14,26 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import chunks, journal, kafka_settings, names
+from relay import journal, kafka_settings, names
 from relay.buffers import Buffers, Held, RowDensity
+from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import SealedBlock, SealResult
 from relay.dead.letter import Place, headers_of
 from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.failpoints import reached
 from relay.failures import TransactionFailed
 from relay.forming import Formed, form
 from relay.intake import Poll
+from relay.metrics.observer import NOTHING, Observer
+from relay.sealed import sealed
 from relay.totals import Totals
 from relay.transactions import TransactionalProducer
 from relay.waiting import until_available
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
@@ -44,6 +47,9 @@ log = logging.getLogger(__name__)
 class Performer:
     """The effects of one relay process.
 
+    Args:
+        observer: hears of blocks formed and servers away.
+
     Attributes:
         deadline_seconds: for one client call with its repetitions; twice the transaction's
             timeout, after which the coordinator has ended it.
@@ -51,9 +57,15 @@ class Performer:
     """
 
     def __init__(
-        self, settings: Settings, tables: Tables, source: Source, stop: threading.Event
+        self,
+        settings: Settings,
+        tables: Tables,
+        source: Source,
+        stop: threading.Event,
+        observer: Observer = NOTHING,
     ) -> None:
         self._settings = settings
+        self._observer = observer
         self._tables = tables
         self._source = source
         self._stop = stop
@@ -62,9 +74,11 @@ class Performer:
         self._poll = Poll()
         self.density = RowDensity(settings.source.framing)
         self._written = Totals()
+        member = settings.relay.member
+        self._concerning = Concerning(names.transactional_id(settings.app, member))
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._producer = TransactionalProducer(
-            kafka_settings.producer(settings),
+            {**observer.settings("producer"), **kafka_settings.producer(settings)},
             self.deadline_seconds,
             names.group_id(settings.app),
         )
@@ -94,6 +108,7 @@ class Performer:
     def perform(self, effect: ef.Effect) -> ev.Event | None:
         """Perform one effect; the answer is an event, for those that have one."""
         name = _snake(type(effect).__name__)
+        self._concerning.before(effect)
         reached(f"before_{name}")
         try:
             answer = self._attempt(effect)
@@ -103,6 +118,7 @@ class Performer:
             )
             return ev.Failed(failed.kind, failed.why)
         reached(f"after_{name}")
+        self._concerning.after(effect)
         return answer
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
@@ -116,7 +132,7 @@ class Performer:
             case ef.Begin(tables):
                 # Before the wait: what is buffered was polled in this generation.
                 group = self._source.consumer.consumer_group_metadata()
-                until_available(lambda: self._tables.resolve(tables), self._stop)
+                self._wait(lambda: self._tables.resolve(tables))
                 self._producer.begin(group)
                 return ev.Begun()
             case ef.Produce(seals):
@@ -135,10 +151,13 @@ class Performer:
                 return ev.Aborted()
             case ef.Replace(why):
                 log.warning("replacing the producer", extra={"why": why})
-                until_available(self.start, self._stop)
+                self._wait(self.start)
                 return ev.Replaced()
             case _:
                 raise AssertionError(f"not an effect of this performer: {effect!r}")
+
+    def _wait(self, call: Callable[[], None]) -> None:
+        until_available(call, self._stop, away=self._observer.away)
 
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Chunks and dead letters of every seal; one flush for all of them."""
@@ -146,15 +165,20 @@ class Performer:
         formed: list[Formed] = []
         for seal in seals:
             held = self._buffers.take(seal.partition, seal.table)
+            begun = time.monotonic()
             result = self._form(seal.table, held)
+            self._observer.formed(seal, result, time.monotonic() - begun)
             formed.append(result)
             self.density.learn(seal.table, result.rows, seal.buffer.bytes)
             offsets.append(self._produce_chunks(seal, result))
             self._produce_dead(seal, result, held)
         reached("mid_produce")
         self._producer.flush()
-        results = zip(seals, formed, offsets, strict=True)
-        return ev.Produced(tuple(self._result(*result) for result in results))
+        results = []
+        for seal, result, places in zip(seals, formed, offsets, strict=True):
+            self._written.add(result, seal.table)
+            results.append(sealed(self._settings.app, seal, result, places))
+        return ev.Produced(tuple(results))
 
     def _form(self, table: str, held: Held) -> Formed:
         """The buffer's chunks and dead letters.
@@ -197,25 +221,6 @@ class Performer:
             source = Place(seal.partition, offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
             self._producer.produce(place, value, str(source).encode(), headers, lambda _: None)
-
-    def _result(self, seal: Seal, formed: Formed, offsets: list[int]) -> SealResult:
-        dead = len(formed.dead)
-        reason = formed.dead[0][2] if formed.dead else ""
-        self._written.add(formed, seal.table)
-        if not formed.chunks:
-            return SealResult(seal, None, dead, reason)
-        block = SealedBlock(
-            topic=names.blocks_topic(self._settings.app, seal.table),
-            first_offset=offsets[0],
-            next_offset=offsets[-1] + 1,
-            chunks=len(offsets),
-            messages=formed.messages,
-            rows=formed.rows,
-            row_bytes=formed.row_bytes,
-            crc32c=chunks.crc32c(value for value, _ in formed.chunks),
-            schema_version=formed.schema_version,
-        )
-        return SealResult(seal, block, dead, reason)
 
     def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
         topic = names.journal_topic(self._settings.app)

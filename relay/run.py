@@ -12,13 +12,13 @@ import logging
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from relay import intake, memory
 from relay.catalogue import Catalogue
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.state import Limits, Phase, RelayState
+from relay.core.state import Phase, RelayState
 from relay.core.step import step
 from relay.errors import (
     ConfigError,
@@ -28,18 +28,26 @@ from relay.errors import (
     RelayError,
     Unavailable,
 )
+from relay.limits import limits
+from relay.metrics.observer import NOTHING, Observer
+from relay.metrics.page import Watch
 from relay.performer import Performer
 from relay.registry import Registry
+from relay.serving import Serving
 from relay.source import Source
 from relay.tables import Tables
 from relay.topics import Topics
+from relay.transactiontimeout import with_both_numbers
 from relay.truth import TruthReader
 from relay.waiting import StoppedWaiting, until_available
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relay.settings import Settings
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
@@ -61,11 +69,15 @@ class Relay:
     Args:
         settings: of the app.
         stop: set by a signal; the process finishes or aborts its transaction and leaves.
+        observer: hears of every poll and step.
     """
 
-    def __init__(self, settings: Settings, stop: threading.Event) -> None:
+    def __init__(
+        self, settings: Settings, stop: threading.Event, observer: Observer = NOTHING
+    ) -> None:
         self._settings = settings
         self._stop = stop
+        self._observer = observer
         self._state = RelayState(limits=limits(settings), committed_at_ms=0)
         self._headers = intake.TableHeaders()
         self._assigning: dict[int, int] | None = None
@@ -80,8 +92,9 @@ class Relay:
             topics,
             settings.loader.block_column,
         )
-        self._source = Source(settings, self._assigned, self._revoked)
-        self._performer = Performer(settings, self._tables, self._source, stop)
+        watched = observer.settings("consumer")
+        self._source = Source(settings, self._assigned, self._revoked, watched)
+        self._performer = Performer(settings, self._tables, self._source, stop, observer)
         self._truth = TruthReader(settings, topics, self._performer.deadline_seconds)
 
     def run(self) -> None:
@@ -92,18 +105,30 @@ class Relay:
         """
         limit = self._settings.relay.wait_for_servers_seconds
         try:
-            until_available(self._topics.ensure_own, self._stop, limit)
-            until_available(self._performer.start, self._stop, limit)
+            self._wait(self._topics.ensure_own, limit)
+            self._wait(self._start, limit)
             self._source.join()
             log.info("joined", extra={"member": self._settings.relay.member})
             while self._state.phase is not Phase.STOPPED:
                 self._turn()
         except StoppedWaiting:
             log.info("stopped while a server was away")
+        except RelayError as error:
+            self._observer.ended(error)
+            raise
         finally:
             self._leave()
         if self._error is not None:
             raise self._error
+
+    def _start(self) -> None:
+        try:
+            self._performer.start()
+        except Refused as error:
+            raise with_both_numbers(error, self._settings) from error
+
+    def _wait(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
+        return until_available(call, self._stop, limit_seconds, self._observer.away)
 
     def _turn(self) -> None:
         if self._stop.is_set() and not self._state.stopping:
@@ -111,7 +136,9 @@ class Relay:
             return
         self._refresh_tables()
         polled = intake.Intake(self._headers, self._performer.density)
+        begun = time.monotonic()
         self._source.poll(polled.add)
+        seconds = time.monotonic() - begun
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
@@ -119,7 +146,9 @@ class Relay:
             for index, partition in self._state.partitions.items():
                 self._source.seek(index, partition.position)
         poll = polled.sorted()
-        self._source.learn_size(sum(map(len, poll.offsets.values())), poll.bytes)
+        messages = sum(map(len, poll.offsets.values()))
+        self._source.learn_size(messages, poll.bytes)
+        self._observer.polled(seconds, messages, poll.bytes)
         self._performer.polled(poll)
         if self._state.phase is not Phase.STOPPED:
             self._dispatch(ev.Polled(now_ms(), tuple(poll.arrivals), poll.offsets))
@@ -128,12 +157,14 @@ class Relay:
         """A changed row message: seal what was read under the old one, then use the new."""
         if time.monotonic() - self._refreshed_at < self._settings.relay.schema_refresh_seconds:
             return
-        self._refreshed_at = time.monotonic()
+        begun = self._refreshed_at = time.monotonic()
         try:
             changed = self._tables.refresh()
         except Unavailable as error:  # what is known stays valid; loading waits, not the relay
             log.warning("ClickHouse is away", extra={"why": error.message})
+            self._observer.refreshed(time.monotonic() - begun, 0, error.message)
             return
+        self._observer.refreshed(time.monotonic() - begun, len(changed), "")
         if changed:
             log.info("row messages changed", extra={"tables": ",".join(sorted(changed))})
             self._dispatch(ev.SchemaChanged(changed))
@@ -159,7 +190,9 @@ class Relay:
         """One event and whatever its effects answer."""
         pending: list[ev.Event] = [event]
         while pending:
-            self._state, effects = step(self._state, pending.pop(0))
+            before, now = self._state, pending.pop(0)
+            self._state, effects = step(before, now)
+            self._observer.stepped(before, now, self._state, effects)
             for effect in effects:
                 answer = self._perform(effect)
                 if answer is not None:
@@ -168,9 +201,7 @@ class Relay:
     def _perform(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
             case ef.ReadTruth(partitions):
-                found = until_available(
-                    lambda: self._truth.read(partitions, self._source.consumer), self._stop
-                )
+                found = self._wait(lambda: self._truth.read(partitions, self._source.consumer))
                 return ev.TruthRead(found, now_ms())
             case ef.Seek(partition, offset):
                 if self._assigning is not None:
@@ -182,6 +213,9 @@ class Relay:
                 if error is not None:
                     self._error = ERRORS[error.kind](error.message, error.next_step)
                 return None
+            case ef.Replace():
+                self._wait(self._topics.still_there)
+                return self._performer.perform(effect)
             case _:
                 return self._performer.perform(effect)
 
@@ -195,28 +229,21 @@ class Relay:
         log.info("left", extra={"member": self._settings.relay.member})
 
 
-def limits(settings: Settings) -> Limits:
-    """The core's limits, in its units."""
-    block, relay = settings.block, settings.relay
-    return Limits(
-        app=settings.app,
-        max_bytes=block.max_bytes,
-        max_rows=block.max_rows,
-        max_age_ms=round(block.max_age_seconds * 1000),
-        table_max_age_ms={t: round(b.max_age_seconds * 1000) for t, b in block.tables.items()},
-        max_per_second=block.max_per_second,
-        commit_interval_ms=round(relay.commit_interval_seconds * 1000),
-        max_buffer_bytes=relay.max_buffer_bytes,
-        max_reread=relay.max_reread,
-        flush_point_interval_ms=round(relay.flush_point_interval_seconds * 1000),
-        keepalive_ms=round(relay.journal_keepalive_seconds * 1000),
-    )
+def run(settings: Settings, listen: str = "") -> None:
+    """Run a relay until SIGTERM or SIGINT.
 
-
-def run(settings: Settings) -> None:
-    """Run a relay until SIGTERM or SIGINT."""
+    Args:
+        settings: of the app.
+        listen: HOST:PORT for metrics and health; empty: nobody watches.
+    """
     memory.prepare()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    Relay(settings, stop).run()
+    if not listen:
+        Relay(settings, stop).run()
+        return
+    watch = Watch(settings)
+    with Serving(listen, watch.routes()) as serving:
+        log.info("serving metrics and health", extra={"address": serving.address})
+        Relay(settings, stop, watch.observer).run()

@@ -8,7 +8,7 @@ transaction.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -17,7 +17,7 @@ from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailabl
 from relay.failures import FENCED, REFUSED, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from relay.settings import Settings
 
@@ -49,6 +49,7 @@ class Source:
     Args:
         on_assigned: gives the offset to begin at for each partition; called inside poll.
         on_revoked: called inside poll, before the group may give the partitions away.
+        watched: client settings of whoever watches; kafka.client wins over them.
 
     Attributes:
         rebalanced: one of the two was called in the last poll; its messages may be of before.
@@ -59,6 +60,7 @@ class Source:
         settings: Settings,
         on_assigned: Callable[[frozenset[int]], dict[int, int]],
         on_revoked: Callable[[frozenset[int]], None],
+        watched: Mapping[str, Any] | None = None,
     ) -> None:
         self._topic = settings.source.topic
         self._group = names.group_id(settings.app)
@@ -68,7 +70,8 @@ class Source:
         self._raised: RelayError | None = None
         self.rebalanced = False
         self._fatal: KafkaError | None = None
-        self.consumer = Consumer({**kafka_settings.consumer(settings), "error_cb": self._on_error})
+        client = {**(watched or {}), **kafka_settings.consumer(settings)}
+        self.consumer = Consumer({**client, "error_cb": self._on_error})
 
     def join(self) -> None:
         """Join the group; partitions come in a later poll."""
@@ -97,6 +100,9 @@ class Source:
             if self._fatal is not None:
                 raise self._as_error(self._fatal)
             if self.rebalanced:
+                # A fatal error is told once, and may come with the revocation that it caused.
+                for ended in filter(_ends_it, filter(None, map(Message.error, messages))):
+                    raise self._as_error(ended)
                 return
             good = messages
             if any(map(Message.error, messages)):  # in C: this runs for every message
@@ -168,12 +174,12 @@ class Source:
                 f"({error.str()})",
                 "the offset or the topic is gone; find out what removed it",
             )
-        if error.fatal() or error.code() in FENCED or error.code() in REFUSED:
+        if _ends_it(error):
             raise self._as_error(error)
         # The rest is transient: the client goes on by itself, and nothing was skipped.
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal() or error.code() in FENCED or error.code() in REFUSED:
+        if _ends_it(error):
             self._fatal = error
 
     def _as_error(self, error: KafkaError) -> RelayError:
@@ -181,3 +187,9 @@ class Source:
         if error.code() in REFUSED:
             return Refused(text, "grant the right or mend the credentials, then start again")
         return Fenced(text, "run one process per relay.member")
+
+
+def _ends_it(error: KafkaError) -> bool:
+    """Whether this consumer will never read on; a fatal error comes as a message that hides it."""
+    fatal = error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
+    return fatal or error.code() in FENCED or error.code() in REFUSED

@@ -23,8 +23,19 @@ class StoppedWaiting(Exception):
     """A stop was asked for while a server was away."""
 
 
-def until_available(call: Callable[[], T], stop: threading.Event, limit_seconds: float = 0) -> T:
+def until_available(
+    call: Callable[[], T],
+    stop: threading.Event,
+    limit_seconds: float = 0,
+    away: Callable[[str], None] = lambda _: None,
+) -> T:
     """What `call` gives, once the server is there; a limit of 0 waits for ever.
+
+    Args:
+        call: raises Unavailable while it is not.
+        stop: ends the waiting.
+        limit_seconds: of waiting.
+        away: told after each try why it was in vain.
 
     Raises:
         Unavailable: the last one, after `limit_seconds`.
@@ -42,6 +53,7 @@ def until_available(call: Callable[[], T], stop: threading.Event, limit_seconds:
                 "server is away, waiting",
                 extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
             )
+            away(error.message)
             if stop.wait(pause):
                 raise StoppedWaiting from error
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -11,6 +11,7 @@ from relay import config, log
 from relay import processes as several
 from relay import run as relay_run
 from relay.cli.options import config_argument
+from relay.cli_support import log_format_option
 
 
 @click.command()
@@ -28,9 +29,21 @@ from relay.cli.options import config_argument
     show_default=True,
     help="Relays to run, as members MEMBER-0, MEMBER-1, ...: one uses about one core.",
 )
-@click.option("--json-log", is_flag=True, help="One JSON object per log line, for machines.")
+@click.option(
+    "--http",
+    "listen",
+    metavar="HOST:PORT",
+    help="Serve /metrics, /healthz and /readyz there. With --processes, the first process "
+    "serves at PORT, the second at PORT+1, and so on.",
+)
+@log_format_option
 def run(
-    config_file: Path, member: str | None, start: str | None, processes: int, *, json_log: bool
+    config_file: Path,
+    member: str | None,
+    start: str | None,
+    processes: int,
+    listen: str | None,
+    log_format: str,
 ) -> None:
     """Form blocks from the source topic, in transactions, until SIGTERM or Ctrl-C.
 
@@ -40,13 +53,13 @@ def run(
     found state disagree, a human decides · 7 another process has this identity ·
     70 a bug.
     """
-    log.setup(json=json_log)
+    log.setup(json=log_format == "json")
     given = {"relay.member": member, "source.start": start}
     overrides = {key: value for key, value in given.items() if value is not None}
     settings = config.load(config_file, overrides)
     if processes == 1:
-        relay_run.run(settings)
+        relay_run.run(settings, listen or "")
         return
     arguments = [str(config_file), *(["--start", start] if start else [])]
-    arguments += ["--json-log"] if json_log else []
-    sys.exit(several.run(arguments, settings.relay.member, processes))
+    arguments += ["--log-format", log_format]
+    sys.exit(several.run(arguments, settings.relay.member, processes, listen))

@@ -1,0 +1,43 @@
+"""What the loader's driver tells whoever watches it. This observer hears all and does nothing.
+
+It is what a loader has without `--http`. Calls come once per micro-batch, round or try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loader.attempt import Outcome
+    from relay.records_pb2 import Block
+
+
+class Observer:
+    """Every method: what just happened; none raises."""
+
+    def began(self, known: int, blocks: Sequence[Block]) -> None:
+        """A micro-batch: `known` blocks are settled already, these are not."""
+
+    def attempted(
+        self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block], seconds: float
+    ) -> None:
+        """A round of attempts has come back; `blocks` by id."""
+
+    def asked(self, seconds: float) -> None:
+        """The ledger has answered the driver."""
+
+    def waiting(self, why: str) -> None:
+        """It is about to wait, then to try again. Once per try."""
+
+    def settled(self, seconds: float) -> None:
+        """The micro-batch has ended, each of its blocks settled."""
+
+    def restarted(self) -> None:
+        """Spark's query is begun anew."""
+
+    def heard(self, event: str, progress: Any = None) -> None:
+        """Spark's listener: "started", "progress" (with its figures), "idle" or "terminated"."""
+
+
+NOTHING = Observer()

@@ -1,0 +1,166 @@
+"""Counts what a loader does: the observer behind `loader run --http`.
+
+Receives outcomes with the workers' figures, and Spark's progress; gives counters and
+histograms, and the facts that loader.health judges. Called by the query's thread and by that of
+Spark's listener; each attribute is replaced whole.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry
+
+from loader.metrics.listed import RECORDED
+from loader.metrics.observer import Observer
+from loader.plan import DISCARDED, LOADED, PARKED
+from relay.metrics.metric import Bounded, made
+
+if TYPE_CHECKING:
+    from loader.attempt import Outcome
+    from relay.records_pb2 import Block
+
+REFUSED = "refused"
+"""loader.task.REFUSED, which imports Spark."""
+_CODE = re.compile(r"\b[Cc]ode:? (\d+)")
+_WHY = {
+    "another loader works": "another loader",
+    "still runs on the server": "still running",
+    "was altered meanwhile": "table altered",
+    "others inserted": "others inserted",
+}
+
+
+class Recorder(Observer):
+    """Of one loader.
+
+    Attributes:
+        heard_at: the last sign of life.
+        batch_since: when the open micro-batch began; None: none is open.
+        open_blocks: of it, not settled yet.
+        away: which server is waited for; empty: none.
+        started: whether the query runs.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._m = made(RECORDED, registry)
+        self._table = Bounded()
+        self.clock = clock
+        self.heard_at = clock()
+        self.batch_since: float | None = None
+        self.open_blocks = 0
+        self.away = ""
+        self.started = False
+        self._rows = 0
+
+    def began(self, known: int, blocks: Sequence[Block]) -> None:
+        """Of a micro-batch."""
+        self.heard_at = self.batch_since = self.clock()
+        self.open_blocks, self._rows = len(blocks), 0
+        self._m["loader_blocks_known_total"].inc(known)
+        self._m["loader_batch_blocks"].observe(known + len(blocks))
+
+    def attempted(
+        self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block], seconds: float
+    ) -> None:
+        """Of the workers."""
+        self.heard_at, self.away = self.clock(), ""
+        self._m["loader_round_seconds"].observe(seconds)
+        for one in outcomes:
+            self._attempt(one, blocks[one.block])
+
+    def _attempt(self, one: Outcome, block: Block) -> None:
+        m, figures = self._m, one.figures
+        m["loader_attempts_total"].inc()
+        m["loader_inserts_total"].inc(figures.inserts)
+        m["loader_insert_failures_total"].inc(figures.failures)
+        m["loader_inserts_repeated_total"].inc(figures.repeats)
+        m["loader_blocks_found_total"].inc(figures.found)
+        if figures.inserts:
+            m["loader_insert_seconds"].observe(figures.insert_seconds)
+            m["loader_fetch_seconds"].observe(figures.fetch_seconds)
+        table = self._table(block.table)
+        if one.outcome == LOADED:
+            self._loaded(one, block, table)
+        elif one.outcome == PARKED:
+            m["loader_blocks_parked_total"].labels(table).inc()
+        elif one.outcome == DISCARDED:
+            m["loader_blocks_discarded_total"].labels(table).inc()
+        elif one.outcome == REFUSED:
+            m["loader_refusals_total"].inc()
+        else:
+            m["loader_retries_total"].labels(why(one.reason)).inc()
+            return
+        self.open_blocks -= 1
+
+    def _loaded(self, one: Outcome, block: Block, table: str) -> None:
+        m = self._m
+        m["loader_blocks_loaded_total"].labels(table).inc()
+        m["loader_rows_loaded_total"].labels(table).inc(block.rows)
+        m["loader_row_bytes_loaded_total"].labels(table).inc(block.row_bytes)
+        self._rows += block.rows
+        queryable_ms = one.figures.queryable_ms
+        if queryable_ms:
+            for name, since_ms in (
+                ("loader_queryable_seconds", block.first_timestamp_ms),
+                ("loader_sealed_to_queryable_seconds", block.sealed_at_ms),
+            ):
+                # Another machine's clock may be ahead.
+                m[name].labels(table).observe(max(0, queryable_ms - since_ms) / 1000)
+
+    def asked(self, seconds: float) -> None:
+        """Of the ledger."""
+        self._m["loader_ledger_seconds"].observe(seconds)
+
+    def waiting(self, why: str) -> None:
+        """Of any server."""
+        self.heard_at, self.away = self.clock(), why
+        self._m["loader_server_waits_total"].inc()
+
+    def settled(self, seconds: float) -> None:
+        """Of a micro-batch."""
+        self.heard_at, self.batch_since, self.away = self.clock(), None, ""
+        self._m["loader_batches_total"].inc()
+        self._m["loader_batch_seconds"].observe(seconds)
+        self._m["loader_batch_rows"].observe(self._rows)
+
+    def restarted(self) -> None:
+        """Of the query."""
+        self._m["loader_query_restarts_total"].inc()
+
+    def heard(self, event: str, progress: Any = None) -> None:
+        """Of Spark's listener."""
+        if self.batch_since is None:  # inside one, only its own steps are signs of life
+            self.heard_at = self.clock()
+        self.started = event != "terminated"
+        if event == "idle":
+            self._m["loader_spark_idle_total"].inc()
+        if progress is None:
+            return
+        self._m["loader_spark_triggers_total"].inc()
+        self._m["loader_spark_records_total"].inc(max(0, progress.numInputRows))
+        self._m["loader_spark_batch_id"].set(progress.batchId)
+        self._m["loader_spark_input_rate"].set(_rate(progress.inputRowsPerSecond))
+        self._m["loader_spark_processed_rate"].set(_rate(progress.processedRowsPerSecond))
+        for step, milliseconds in progress.durationMs.items():
+            self._m["loader_spark_step_seconds"].labels(step).observe(milliseconds / 1000)
+
+
+def _rate(value: float) -> float:
+    """Spark's; not a number where no time went by."""
+    return value if value == value else 0.0  # noqa: PLR0124 - NaN differs from itself
+
+
+def why(reason: str) -> str:
+    """A retry's reason as one of few: ClickHouse's code of error, or what stands in the way."""
+    code = _CODE.search(reason)
+    if code is not None:
+        return f"code {code[1]}"
+    return next((short for text, short in _WHY.items() if text in reason), "server away")

@@ -1,0 +1,80 @@
+"""Spark's session: its settings, each with its reason, and what it is not to say."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from relay import failpoints
+
+if TYPE_CHECKING:
+    from relay.settings import Settings
+
+STREAMING = "org.apache.spark.sql.execution.streaming"
+_AT_WORK = (f"{STREAMING}.runtime.ProcessingTimeExecutor",)
+"""Warns of every batch longer than the trigger's interval, which is a least pause here."""
+AT_THE_END = ("org.apache.spark.scheduler.DAGScheduler", "org.apache.hadoop.util.Shell")
+"""Warn that no job was to be cancelled, and of the interrupt that ends the query."""
+
+TASK_TRIES = 4
+"""Spark's default on a cluster (spark.task.maxFailures)."""
+_LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
+
+
+def session(settings: Settings, master: str | None, *, json_log: bool = False) -> SparkSession:
+    """Spark, quiet and without its web server; `json_log`: its own lines as JSON, too."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers import nothing
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ[failpoints.DRIVER] = str(os.getpid())
+    where = with_retries(master or settings.loader.master)
+    options = {
+        "spark.app.name": f"block-relay loader of {settings.app}",
+        "spark.master": where,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Tasks may run twice (each makes its own claim), but not for nothing.
+        "spark.speculation": "false",
+        "spark.python.worker.reuse": "true",  # keeps consumer and HTTP client
+        "spark.python.daemon.module": "loader.task",  # whose workers end without a word
+        "spark.sql.shuffle.partitions": "1",  # nothing is shuffled
+        "spark.sql.adaptive.enabled": "false",  # else every start warns that streams cannot
+        "spark.sql.streaming.numRecentProgressUpdates": "1",
+    }
+    if json_log:
+        options["spark.log.structuredLogging.enabled"] = "true"
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
+        # No row passes through this JVM: compiling further costs more than all its work.
+        options["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = SparkConf().setAll(list(options.items()))
+    # A signal to the whole group is for this process to act upon; the JVM ends with it.
+    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
+    spark = SparkSession.builder.getOrCreate()
+    hush(spark, *_AT_WORK)
+    return spark
+
+
+def with_retries(master: str) -> str:
+    """The master, where a task whose worker process died is tried again as on any cluster.
+
+    Without a second number in local[N, FAILURES], Spark fails the whole job at the first.
+    """
+    threads = _LOCAL.fullmatch(master)
+    return f"local[{threads[1] or '1'},{TASK_TRIES}]" if threads else master
+
+
+def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
+    """From now on these log nothing below `level`."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
+    log4j = jvm.org.apache.logging.log4j
+    for logger in loggers:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))

@@ -1,0 +1,181 @@
+"""The one HTTP server of all programs: metrics, health and pages, read only.
+
+Receives where to listen and what answers each path; gives the address that is really bound.
+Serves in threads of its own, so that a reader who hangs holds up neither the program nor the
+other readers. Speaks plain HTTP: who may reach it is for the network to decide.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from socketserver import ThreadingMixIn
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qsl
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+Answer = tuple[int, str, bytes]
+"""HTTP status, content type, body."""
+
+Route = Callable[[Mapping[str, str]], Answer]
+"""Answers one path; receives the query's parameters, the last of a name that stands twice."""
+
+TEXT = "text/plain; charset=utf-8"
+
+_SILENT_SECONDS = 10.0
+"""A connection that sends nothing for so long is closed: its thread would stay for ever."""
+
+log = logging.getLogger(__name__)
+
+
+class Serving:
+    """Serves from its making until `close()`.
+
+    Args:
+        listen: `HOST:PORT`; port 0 takes a free one; an empty host is every address.
+            An IPv6 address stands in brackets.
+        routes: by path, `/metrics`; a slash at the end of what is asked makes no difference.
+            May be called by several threads at once.
+        headers: sent with every answer, beside the server's own.
+
+    Attributes:
+        address: `host:port` as really bound.
+
+    Raises:
+        ConfigError: `listen` is not of that form, or cannot be bound.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        routes: Mapping[str, Route],
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        host, port = parsed(listen)
+        try:
+            self._server = _server(host)((host, port), _Handler)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {listen}: {error.strerror or error}",
+                "choose a free port and an address of this machine",
+            ) from error
+        self._server.set_app(_application(routes, headers or {}))
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"{shown}:{self._server.server_port}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="http", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the server and frees the port; answers under way may be cut off."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def parsed(listen: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    host, colon, port = listen.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    whole = colon and port.isascii() and port.isdigit() and int(port) < 1 << 16
+    if not whole or (":" in host and not bracketed):
+        raise ConfigError(
+            f"not an address to listen on: {listen!r}", "write HOST:PORT, as in 127.0.0.1:9464"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _application(
+    routes: Mapping[str, Route], more: Mapping[str, str]
+) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    """The WSGI application over the routes."""
+
+    def application(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        status, kind, body = _answer(routes, environ)
+        phrase = HTTPStatus(status).phrase
+        headers = [
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *more.items(),
+        ]
+        start(f"{status} {phrase}", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    return application
+
+
+def _answer(routes: Mapping[str, Route], environ: WSGIEnvironment) -> Answer:
+    if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+        return 405, TEXT, b"only GET and HEAD\n"
+    path = str(environ.get("PATH_INFO", "")).rstrip("/") or "/"
+    route = routes.get(path)
+    if route is None:
+        return 404, TEXT, ("there is " + ", ".join(sorted(routes)) + "\n").encode()
+    query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
+    try:
+        return route(query)
+    except Exception:  # a fault of the page must not end the program that it tells about
+        log.exception("cannot answer", extra={"path": path})
+        return 500, TEXT, b"see the log\n"
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    block_on_close = False  # a reader who hangs must not hold up the program's end
+    request_queue_size = 64
+
+    def server_bind(self) -> None:
+        """Without a look for the host's name, which waits where no name server answers."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that went away is no event."""
+        del request
+        log.debug("a reader went away", extra={"client": str(client_address)})
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _server(host: str) -> type[_Server]:
+    return _Server6 if ":" in host else _Server
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _SILENT_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+        """Nothing: a probe every second is no news."""
+        del format, args

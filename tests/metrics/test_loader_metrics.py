@@ -1,0 +1,308 @@
+"""Every metric of the loader is moved by something that happens, to the value it should have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+
+import pytest
+
+from loader.attempt import Figures, Outcome
+from loader.health import Limits, liveness, readiness
+from loader.metrics.current import Current
+from loader.metrics.listed import CURRENT, RECORDED
+from loader.metrics.looking import Look, waiting
+from loader.metrics.recorder import Recorder, why
+from relay.metrics.metric import HISTOGRAM, Metric, registry
+from relay.records_pb2 import Block
+
+LIMITS = Limits(query_seconds=10, batch_seconds=20, partition_seconds=30)
+
+
+class Rig:
+    """A loader's metrics with clocks set by hand: `now`, seconds."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.registry = registry()
+        self.recorder = Recorder(self.registry, lambda: self.now)
+        self.look: Look | None = None
+        self.current = Current(
+            ("1.2.3", "shop", "4.3"),
+            self.recorder,
+            lambda: self.look,
+            lambda facts: (*liveness(facts, LIMITS), *readiness(facts)),
+            lambda: round(self.now * 1000),
+        )
+        self.registry.register(self.current)
+
+    def value(self, name: str, **labels: object) -> float | None:
+        return self.registry.get_sample_value(name, {k: str(v) for k, v in labels.items()})
+
+    def samples(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in self.registry.collect()
+            for sample in family.samples
+        }
+
+    def attempted(self, *outcomes: Outcome) -> None:
+        blocks = {one.block: block(one.block) for one in outcomes}
+        self.recorder.attempted(outcomes, blocks, 2.0)
+
+
+def block(name: str = "b") -> Block:
+    return Block(
+        id=name, table="d.a", rows=7, row_bytes=70, first_timestamp_ms=90_000, sealed_at_ms=95_000
+    )
+
+
+def a_micro_batch(rig: Rig) -> None:
+    """Blocks are loaded: how many, how large, how long each step took, when they could be read."""
+    rig.recorder.began(2, [block("b1"), block("b2")])
+    rig.now += 5
+    assert rig.value("loader_batch_open_seconds") == 5
+    assert rig.value("loader_batch_open_blocks") == 2
+    cost = Figures(fetch_seconds=0.25, insert_seconds=0.5, inserts=1, queryable_ms=99_000)
+    rig.attempted(Outcome("b1", "loaded", 7, "", cost))
+    assert rig.value("loader_batch_open_blocks") == 1
+    assert rig.value("loader_blocks_loaded_total", table="d.a") == 1
+    assert rig.value("loader_rows_loaded_total", table="d.a") == 7
+    assert rig.value("loader_row_bytes_loaded_total", table="d.a") == 70
+    assert rig.value("loader_queryable_seconds_sum", table="d.a") == 9
+    assert rig.value("loader_sealed_to_queryable_seconds_sum", table="d.a") == 4
+    assert rig.value("loader_fetch_seconds_sum") == 0.25
+    assert rig.value("loader_insert_seconds_sum") == 0.5
+    assert rig.value("loader_inserts_total") == rig.value("loader_attempts_total") == 1
+    assert rig.value("loader_round_seconds_sum") == 2
+    rig.recorder.settled(6.0)
+    assert rig.value("loader_batches_total") == 1
+    assert rig.value("loader_batch_seconds_sum") == 6
+    assert rig.value("loader_batch_blocks_sum") == 4
+    assert rig.value("loader_batch_rows_sum") == 7
+    assert rig.value("loader_blocks_known_total") == 2
+    assert rig.value("loader_batch_open_seconds") == 0
+    rig.now += 3
+    assert rig.value("loader_last_heard_seconds") == 3
+    rig.recorder.began(0, [block("b3")])
+    rig.now += 1
+
+
+def other_outcomes(rig: Rig) -> None:
+    """Parked, given up, tried again, found in the table, denied; each with what it cost."""
+    rig.recorder.began(0, [block(f"b{i}") for i in range(5)])
+    again = Figures(inserts=1, failures=1, repeats=1)
+    rig.attempted(
+        Outcome("b0", "parked", 7, "no table"),
+        Outcome("b1", "discarded", 7, ""),
+        Outcome("b2", "retry", 7, "INSERT: Code: 252. DB::Exception: Too many parts", again),
+        Outcome("b3", "loaded", 7, "", Figures(found=1)),
+        Outcome("b4", "refused", 7, "no right\ngrant it"),
+    )
+    assert rig.value("loader_blocks_parked_total", table="d.a") == 1
+    assert rig.value("loader_blocks_discarded_total", table="d.a") == 1
+    assert rig.value("loader_retries_total", why="code 252") == 1
+    assert rig.value("loader_insert_failures_total") == 1
+    assert rig.value("loader_inserts_repeated_total") == 1
+    assert rig.value("loader_blocks_found_total") == 1
+    assert rig.value("loader_queryable_seconds_count", table="d.a") is None
+    assert rig.value("loader_refusals_total") == 1
+
+
+def servers(rig: Rig) -> None:
+    """The ledger's time, and waiting for what is away; an answer ends it."""
+    rig.recorder.asked(0.5)
+    assert rig.value("loader_ledger_seconds_sum") == 0.5
+    rig.recorder.waiting("no ClickHouse")
+    assert rig.value("loader_server_waits_total") == 1
+    assert rig.value("loader_server_away") == 1
+    rig.attempted()
+    assert rig.value("loader_server_away") == 0
+    rig.recorder.waiting("no ClickHouse")
+    rig.recorder.restarted()
+    assert rig.value("loader_query_restarts_total") == 1
+
+
+def spark(rig: Rig) -> None:
+    """The listener's events; a rate over no time is none."""
+    rig.recorder.heard("started")
+    assert rig.value("loader_check", check="started") == 1
+    progress = SimpleNamespace(
+        numInputRows=3,
+        batchId=9,
+        inputRowsPerSecond=math.nan,
+        processedRowsPerSecond=4.0,
+        durationMs={"addBatch": 250, "walCommit": 500},
+    )
+    rig.recorder.heard("progress", progress)
+    rig.recorder.heard("idle")
+    assert rig.value("loader_spark_triggers_total") == 1
+    assert rig.value("loader_spark_idle_total") == 1
+    assert rig.value("loader_spark_records_total") == 3
+    assert rig.value("loader_spark_batch_id") == 9
+    assert rig.value("loader_spark_input_rate") == 0
+    assert rig.value("loader_spark_processed_rate") == 4
+    assert rig.value("loader_spark_step_seconds_sum", step="addBatch") == 0.25
+    progress.inputRowsPerSecond = 2.0
+    rig.recorder.heard("progress", progress)
+    assert rig.value("loader_spark_input_rate") == 2
+    rig.recorder.heard("terminated")
+    assert rig.value("loader_check", check="started") == 0
+
+
+def a_look(rig: Rig) -> None:
+    """States of the ledger, positions and ends of the journal, and what waits."""
+    assert rig.value("loader_check", check="ledger") == 0
+    rig.look = Look(
+        95.0,
+        [("d.a", "loaded", 4, 28), ("d.a", "parked", 1, 7)],
+        {0: 8, 1: 5},
+        {0: 12, 1: 6},
+        {0: 3},
+        {0: 60_000},
+    )
+    assert rig.value("loader_look_seconds") == 5
+    assert rig.value("loader_ledger_blocks", table="d.a", state="loaded") == 4
+    assert rig.value("loader_ledger_rows", table="d.a", state="parked") == 7
+    assert rig.value("loader_position", partition=0) == 8
+    assert rig.value("loader_journal_end", partition=1) == 6
+    assert rig.value("loader_waiting_blocks", partition=0) == 3
+    assert rig.value("loader_waiting_seconds", partition=0) == 40
+    assert rig.value("loader_waiting_seconds", partition=1) == 0
+    assert rig.value("loader_check", check="ledger") == 1
+
+
+SCENARIOS: tuple[Callable[[Rig], None], ...] = (
+    a_micro_batch,
+    other_outcomes,
+    servers,
+    spark,
+    a_look,
+)
+# Its labels say it all: it is there from the beginning.
+STEADY = {"loader_info"}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_what_happens_moves_its_metrics(scenario: Callable[[Rig], None]) -> None:
+    scenario(Rig())
+
+
+def unmoved(metrics: Iterable[Metric], scenarios: Iterable[Callable[[Rig], None]]) -> set[str]:
+    """Names of metrics that no scenario changed, nor brought into being."""
+    moved: set[str] = set()
+    for scenario in scenarios:
+        rig = Rig()
+        before = rig.samples()
+        scenario(rig)
+        moved |= {key[0] for key, value in rig.samples().items() if before.get(key) != value}
+    sample = {
+        one.name: f"{one.name}_count" if one.kind == HISTOGRAM else one.name for one in metrics
+    }
+    return {name for name, shown in sample.items() if shown not in moved}
+
+
+def test_every_metric_is_moved_by_a_scenario() -> None:
+    assert unmoved((*RECORDED, *CURRENT), SCENARIOS) == STEADY
+
+
+def test_a_metric_that_nothing_moves_is_found() -> None:
+    """Negative control."""
+    left = [one for one in SCENARIOS if one is not servers]
+    assert unmoved((*RECORDED, *CURRENT), left) - STEADY == {
+        "loader_ledger_seconds",
+        "loader_server_waits_total",
+        "loader_server_away",
+        "loader_query_restarts_total",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        ("INSERT: HTTPDriver for http://h:1 returned response code 404", "code 404"),
+        ("Code: 252. DB::Exception: Too many parts", "code 252"),
+        ("another loader works on this block", "another loader"),
+        ("an INSERT of this block still runs on the server", "still running"),
+        ("d.t was altered meanwhile", "table altered"),
+        ("others inserted into the table meanwhile", "others inserted"),
+        ("ledger relay.ledger: connection refused", "server away"),
+    ],
+)
+def test_reasons_to_try_again_are_few(reason: str, short: str) -> None:
+    """A label takes few values, whatever a server writes into its error."""
+    assert why(reason) == short
+
+
+def test_what_waits_in_the_journal_by_partition() -> None:
+    """The oldest sealed block of each; records without blocks do not wait."""
+    old, new = Block(sealed_at_ms=5), Block(sealed_at_ms=9)
+    rows = [(0, 1, new.SerializeToString()), (0, 2, old.SerializeToString()), (1, 7, None)]
+    assert waiting(rows) == ({0: 2}, {0: 5})
+
+
+# ---- health -------------------------------------------------------------------------------
+
+
+def failed(rig: Rig) -> list[str]:
+    facts = rig.current.facts()
+    return [one.check for one in (*liveness(facts, LIMITS), *readiness(facts)) if not one.ok]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """A loader at rest: its query runs, ledger and journal were looked at, nothing waits."""
+    made = Rig()
+    made.recorder.heard("started")
+    made.look = Look(100.0, ends={0: 5, 1: 5})
+    assert failed(made) == []
+    return made
+
+
+def test_a_query_that_says_nothing_any_more(rig: Rig) -> None:
+    rig.now += LIMITS.query_seconds
+    assert failed(rig) == []
+    rig.now += 0.1
+    assert failed(rig) == ["query"]
+    rig.recorder.heard("idle")
+    assert failed(rig) == []
+
+
+def test_a_micro_batch_that_comes_to_nothing(rig: Rig) -> None:
+    """Though Spark's listener is heard all the while; and each round counts anew."""
+    rig.recorder.began(0, [block()])
+    for _ in range(3):
+        rig.now += LIMITS.batch_seconds
+        rig.recorder.heard("idle")
+        assert failed(rig) == []
+        rig.attempted(Outcome("b", "retry", 7, "another loader works on this block"))
+    rig.now += LIMITS.batch_seconds + 0.1
+    rig.recorder.heard("idle")
+    assert failed(rig) == ["batch"]
+
+
+def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
+    rig.look = Look(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000})
+    rig.now += LIMITS.partition_seconds
+    rig.recorder.heard("progress")
+    assert failed(rig) == []
+    rig.now += 0.1
+    rig.recorder.heard("progress")
+    assert failed(rig) == ["partitions"]
+    (said,) = (one for one in liveness(rig.current.facts(), LIMITS) if not one.ok)
+    assert said.why == "blocks of journal partitions 1 wait for 30 s"
+
+
+def test_alive_and_not_ready_while_a_server_is_away(rig: Rig) -> None:
+    """For longer than any limit, with a micro-batch open and blocks that wait."""
+    rig.look = Look(100.0, ends={0: 5}, sealed_ms={0: 1_000}, failed="connection refused")
+    rig.recorder.began(0, [block()])
+    for _ in range(10):
+        rig.now += LIMITS.query_seconds
+        rig.recorder.waiting("no ClickHouse")
+        assert failed(rig) == ["servers", "ledger"]
+
+
+def test_not_ready_before_the_query_runs() -> None:
+    assert failed(Rig()) == ["started", "ledger"]

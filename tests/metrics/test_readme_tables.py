@@ -1,0 +1,178 @@
+"""README's tables of metrics are what the programs have; dashboard and rules name only those."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loader.metrics import listed as of_loader
+from relay.metrics import listed as of_relay
+from relay.metrics.clientlisted import CLIENTS
+from relay.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
+from relay.page.figures import METRICS as OF_VERIFIER
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TABLES: dict[str, tuple[Metric, ...]] = {
+    "relay": (*of_relay.RECORDED, *of_relay.CURRENT),
+    "clients": CLIENTS,
+    "loader": (*of_loader.RECORDED, *of_loader.CURRENT),
+    "process": of_relay.PROCESS,
+}
+EVERY = (*(one for table in TABLES.values() for one in table), *OF_VERIFIER)
+
+# Made by Prometheus itself, from what it scrapes.
+OWN = {"up"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_table_is_what_the_program_has(table: str) -> None:
+    """Row by row, in order."""
+    found = README.split(f"<!-- metrics: {table} -->")[1].strip().split("\n\n")[0]
+    assert found.splitlines()[2:] == rows(TABLES[table])
+
+
+def test_there_are_as_many_as_promised_and_each_has_one_name() -> None:
+    """At least a hundred, each with unit and question."""
+    names = [one.name for one in EVERY]
+    assert len(names) == len(set(names)) > 100
+    for one in EVERY:
+        assert one.question.endswith((".", "?")), one.name
+        assert one.name.endswith("_total") == (one.kind == COUNTER), one.name
+        assert one.kind in {COUNTER, GAUGE, HISTOGRAM}
+        if one.kind == HISTOGRAM or one.unit == "seconds":
+            assert one.name.endswith(("_seconds", "_seconds_total")) == (one.unit == "seconds")
+
+
+# ---- what Prometheus and Grafana are asked ------------------------------------------------
+
+
+def samples(metrics: Iterable[Metric]) -> dict[str, set[str]]:
+    """Names of time series as Prometheus stores them, with their labels."""
+    found: dict[str, set[str]] = {name: set() for name in OWN}
+    for one in metrics:
+        labels = set(one.labels)
+        if one.kind == HISTOGRAM:
+            found |= {f"{one.name}_{part}": labels for part in ("sum", "count")}
+            found[f"{one.name}_bucket"] = labels | {"le"}
+        else:
+            found[one.name] = labels
+    return found
+
+
+_WORD = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_LABELS = re.compile(r"\{([^}]*)\}")
+_GROUPING = re.compile(r"\b(?:by|on|ignoring|without|group_left|group_right)\s*\(([^)]*)\)")
+_LANGUAGE = {
+    *("sum", "max", "min", "avg", "count", "rate", "increase", "histogram_quantile", "time"),
+    *("clamp_min", "changes", "absent", "and", "or", "unless", "by", "on", "topk", "bool"),
+    *("ignoring", "without", "group_left", "group_right", "scalar", "vector", "delta", "deriv"),
+    *("max_over_time", "min_over_time", "label_replace"),
+}
+
+
+def series(expression: str) -> set[str]:
+    """The names of time series in a PromQL expression."""
+    bare = re.sub(r'"[^"]*"', "", expression)
+    bare = _GROUPING.sub("", _LABELS.sub("", bare))
+    bare = re.sub(r"\[[^\]]*\]|\$\w+|\b\d+(\.\d+)?(e\d+)?[smhd]?\b", "", bare)
+    return {word for word in _WORD.findall(bare) if word not in _LANGUAGE}
+
+
+def labels(expression: str) -> set[str]:
+    """The label names that it filters or groups by."""
+    within = [part.split("=")[0].rstrip("!~ ") for text in _LABELS.findall(expression)
+              for part in re.sub(r'"[^"]*"', '""', text).split(",")]  # fmt: skip
+    grouped = [part for text in _GROUPING.findall(expression) for part in text.split(",")]
+    return {part.strip() for part in (*within, *grouped) if part.strip()}
+
+
+def unknown(expressions: Iterable[str]) -> list[str]:
+    """Series and labels that no program has."""
+    known = samples(EVERY)
+    every = set().union(*known.values())
+    # Prometheus adds these to whatever it scrapes.
+    added = {"job", "instance", "pod", "namespace", "container", "service", "app"}
+    found = []
+    for expression in expressions:
+        found += [name for name in series(expression) if name not in known]
+        found += [name for name in labels(expression) if name not in every | added]
+    return sorted(found)
+
+
+def in_dashboard(node: Any) -> Iterator[str]:
+    """Every query of it, and of its variables."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in {"expr", "definition"}:
+                yield re.sub(r"^label_values\((.*), *\w+\)$", r"\1", value)
+            else:
+                yield from in_dashboard(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from in_dashboard(value)
+
+
+def dashboard() -> dict[str, Any]:
+    text = (ROOT / "k8s/base/grafana-dashboard.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    text = (ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8")
+    found = yaml.safe_load(text)
+    assert (found["kind"], found["apiVersion"]) == ("PrometheusRule", "monitoring.coreos.com/v1")
+    return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
+
+
+def test_the_dashboard_asks_only_for_what_there_is() -> None:
+    """Every query of every panel; panels have titles, units and places that do not overlap."""
+    found = dashboard()
+    expressions = list(in_dashboard(found))
+    assert len(expressions) >= 20
+    assert unknown(expressions) == []
+    panels = [panel for panel in found["panels"] if panel["type"] != "row"]
+    assert all(panel["title"] and panel["description"] for panel in panels)
+    assert len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in found["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+
+
+def test_the_rules_ask_only_for_what_there_is() -> None:
+    """Every alert has a severity, says what it means, and what to do."""
+    assert unknown(rule["expr"] for rule in rules()) == []
+    for rule in rules():
+        assert rule["labels"]["severity"] in {"page", "ticket"}, rule["alert"]
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"]
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names)) >= 10
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("sum by (table) (rate(relay_rows_committed_total[5m]))", []),
+        ("rate(relay_rows_comitted_total[5m]) > 3", ["relay_rows_comitted_total"]),
+        ('relay_check{chek="fenced"} == 0', ["chek"]),
+        ("sum by (tabel) (relay_buffer_bytes)", ["tabel"]),
+        ("relay_poll_seconds > 1", ["relay_poll_seconds"]),
+        ("histogram_quantile(0.9, sum by (le) (rate(relay_poll_seconds_bucket[5m])))", []),
+    ],
+)
+def test_a_name_that_is_not_there_is_found(expression: str, found: list[str]) -> None:
+    """Negative control: a typing error in a metric, in a label; a histogram without its part."""
+    assert unknown([expression]) == found
