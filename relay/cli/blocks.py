@@ -111,7 +111,7 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     """
     found = look.story_of(config.load(config_file), block)
     if as_json:
-        click.echo(json.dumps(blockstext.story_as_json(found), ensure_ascii=False))
+        click.echo(json.dumps(story.story_as_json(found), ensure_ascii=False))
     else:
         click.echo("\n".join(blockstext.whole(found)))
     if found.chunks is not None and found.chunks.problems:

@@ -1,17 +1,15 @@
-"""What `relay blocks` prints: a table of blocks, lines and objects of one block's story."""
+"""What `relay blocks` prints for people: a table of blocks, the lines of one block's story."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from relay.cli.statustext import clock
 from relay.view.seen import Listed
-from relay.view.story import BlockRow, Chunks, Landed, Part, Story, listed_as_json
+from relay.view.story import BlockRow, Chunks, Landed, Part, Story
 
 _CLAIM_CHARACTERS = 8
 _NOT_ASKED = "not known: ClickHouse did not answer"
@@ -116,15 +114,3 @@ def _parts(name: str, parts: Sequence[Part] | None, problem: str) -> Iterator[st
         yield f"{name:12} none"
     for part in parts:
         yield f"{name:12} {part.name}, {part.rows:,} rows, {part.at}"
-
-
-def story_as_json(story: Story) -> dict[str, Any]:
-    """For programs; times are Unix milliseconds, what is not known is null."""
-    return {
-        "id": story.id,
-        "state": story.state or None,
-        "sealed": None if story.listed is None else listed_as_json(story.listed),
-        "chunks": None if story.chunks is None else asdict(story.chunks),
-        "landed": None if story.landed is None else asdict(story.landed),
-        "problem": story.problem,
-    }

@@ -15,6 +15,7 @@ from relay.verify import committed as offsets
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.chain import Head, check
 from relay.verify.committed import NOTHING, Record
+from relay.verify.decided import Sealed, by_person, said
 from relay.verify.record import Place
 
 GRACE_SECONDS = 5.0
@@ -58,31 +59,71 @@ class Audit:
     def __init__(self, app: str, source_topic: str, stuck_seconds: float) -> None:
         self._app, self._source_topic = app, source_topic
         self._stuck_seconds = stuck_seconds
+        self._places: dict[int, Place] = {}
         self._heads: dict[int, Head] = {}
         self._before: dict[int, Record] = {}
+        self._highest: dict[int, Record] = {}
         self._recent: dict[int, dict[int, Record]] = {}
+        self._named: dict[int, int] | None = None
         self._ahead: dict[int, tuple[Record, float]] = {}
         self._said: dict[int, str] = {}
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
         self.totals = Totals()
         self.anomalies: list[Anomaly] = []
+        self.acknowledged: list[str] = []
+        """What a person recorded: rewinds and accepts."""
+        self._sealed: dict[int, Sealed] = {}
 
-    def begin_round(self) -> None:
-        """Offsets that are read from now on name a record from here on."""
-        for partition, recent in self._recent.items():
-            self._before[partition] = recent[max(recent)]
-            self._recent[partition] = {self._before[partition].n: self._before[partition]}
+    def begin_round(
+        self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
+    ) -> None:
+        """Offsets that are read from now on name a record from here on.
+
+        Args:
+            committed: the group's offsets, read after all records so far: of the records to come
+                only those that they name are kept to be compared. None: all of the round.
+        """
+        self._before = dict(self._highest)
+        self._recent = {}
+        self._named = None
+        if committed is not None:
+            named = {p: offsets.named(*entry) for p, entry in committed.items() if entry}
+            self._named = {p: record.n for p, record in named.items() if record is not None}
 
     def record(self, partition: int, offset: int, commit: Commit) -> list[Anomaly]:
         """The next visible record of a journal partition."""
-        place = Place(self._app, self._source_topic, partition)
+        place = self._places.get(partition)
+        if place is None:
+            place = self._places[partition] = Place(self._app, self._source_topic, partition)
         head, found = check(place, self._heads.get(partition), offset, commit)
         self._heads[partition] = head
+        if commit.blocks or commit.dead or by_person(commit):
+            found += self._decided(place, offset, commit)
         entry = Record(commit.n, commit.floor, offset)
-        self._recent.setdefault(partition, {})[commit.n] = entry
+        if self._named is None or self._named.get(partition) == commit.n:
+            self._recent.setdefault(partition, {})[commit.n] = entry
+        if commit.n >= self._highest.get(partition, NOTHING).n:
+            self._highest[partition] = entry
         self.totals.add(commit)
         self.anomalies += found
         return found
+
+    def _decided(self, place: Place, offset: int, commit: Commit) -> list[Anomaly]:
+        """What a person recorded, against the places of what was sealed."""
+        partition = place.partition
+        sealed = self._sealed.get(partition)
+        if sealed is None:
+            sealed = self._sealed[partition] = Sealed()
+        found = [
+            Anomaly(kind, partition, commit.n, offset, text) for kind, text in sealed.add(commit)
+        ]
+        if by_person(commit):
+            self.acknowledged.append(said(partition, commit))
+        return found
+
+    def unfinished(self) -> list[int]:
+        """Source partitions whose rewind was begun and has not ended: relays wait."""
+        return sorted(p for p, head in self._heads.items() if head.rewinding)
 
     def committed(
         self, read: Mapping[int, tuple[int, str | None] | None], now: float
@@ -100,11 +141,12 @@ class Audit:
         self, partition: int, entry: tuple[int, str | None] | None, now: float
     ) -> Anomaly | None:
         before = self._before.get(partition, NOTHING)
-        records = self._recent.get(partition, {})
+        highest = self._highest.get(partition, NOTHING)
+        records = {before.n: before, highest.n: highest, **self._recent.get(partition, {})}
         named = NOTHING if entry is None else offsets.named(*entry)
-        found = offsets.disagreement(partition, before, {before.n: before, **records}, named)
+        found = offsets.disagreement(partition, before, records, named)
         if found is None and named is not None:
-            found = self._overdue(partition, named, max(records, default=0), now)
+            found = self._overdue(partition, named, highest.n, now)
         text = "" if found is None else found.text
         if text == self._said.get(partition, ""):
             return None

@@ -8,9 +8,10 @@ anomaly the record found is believed, so that one fault is told once and not for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from relay.records_pb2 import Commit
+from relay.verify import decided
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.record import Finding, Place, alone, foreign, messages
 
@@ -29,6 +30,7 @@ class Head:
             hold them; None until a flush point is seen, where history was cut by retention.
         ends: per block topic, one past the last chunk.
         offset: of the last record in the journal.
+        rewinding: a rewind was begun and has not ended.
     """
 
     n: int
@@ -41,7 +43,8 @@ class Head:
     covered: int | None
     offset: int
     position: int
-    ends: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, int]
+    rewinding: bool = False
 
 
 def check(
@@ -49,49 +52,64 @@ def check(
 ) -> tuple[Head, list[Anomaly]]:
     """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
+    marks = {mark.table: mark.offset for mark in commit.marks}
+    told = messages(commit)
+    person = decided.by_person(commit)
+    anew = person and decided.counts_anew(commit)
     findings = [*foreign(place, commit)]
     if before is not None:
-        findings += _sequence(before, commit)
+        findings += _sequence(before, commit, person=person)
     findings += alone(commit)
     if before is not None:
-        findings += [*_marks(before, commit), *_chunks(before, commit), *_counts(before, commit)]
+        if before.rewinding or commit.rewound:
+            findings += decided.in_order(before, commit)
+        if person:
+            findings += decided.judge(before, commit, marks)
+        else:
+            findings += _marks(before, commit, marks)
+            findings += _chunks(before, commit)
+        if not anew:
+            findings += _counts(before, commit, told)
     anomalies = [Anomaly(kind, place.partition, commit.n, offset, text) for kind, text in findings]
-    return _next_head(before, offset, commit), anomalies
+    # Blocks that still count may hold messages that will be counted again.
+    covered = None if before is None or before.covered is None or anew else before.covered + told
+    return _next_head(before, offset, commit, marks, covered), anomalies
 
 
 def _before_first(commit: Commit) -> Head:
     """Nothing was read before the first record, so its counts can be checked in full."""
     start = commit.previous_floor
-    return Head(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start)
+    return Head(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
 
 
-def _next_head(before: Head | None, offset: int, commit: Commit) -> Head:
-    covered = None if before is None else before.covered
-    if covered is not None:
-        covered += messages(commit)
-    ends = dict(before.ends) if before is not None else {}
-    ends.update({block.topic: block.next_offset for block in commit.blocks})
+def _next_head(
+    before: Head | None, offset: int, commit: Commit, marks: Mapping[str, int], covered: int | None
+) -> Head:
+    ends = before.ends if before is not None else {}
+    if commit.blocks:
+        ends = {**ends, **{block.topic: block.next_offset for block in commit.blocks}}
     return Head(
         n=commit.n,
         epoch=commit.epoch,
         floor=commit.floor,
         topic_id=commit.source_topic_id,
-        marks={mark.table: mark.offset for mark in commit.marks},
+        marks=marks,
         reference=commit.floor if commit.flush_point else commit.reference,
         count=0 if commit.flush_point else commit.count,
         covered=0 if commit.flush_point else covered,
         offset=offset,
         position=commit.position,
         ends=ends,
+        rewinding=commit.HasField("rewind"),
     )
 
 
-def _sequence(head: Head, commit: Commit) -> Iterator[Finding]:
-    if commit.source_topic_id != head.topic_id:
+def _sequence(head: Head, commit: Commit, *, person: bool) -> Iterator[Finding]:
+    if commit.source_topic_id != head.topic_id and not person:
         yield Finding(
             Kind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
         )
-    if commit.epoch != head.epoch:
+    if commit.epoch != head.epoch and not person:
         kind = Kind.BACKWARD if commit.epoch < head.epoch else Kind.TORN
         yield Finding(kind, f"epoch {commit.epoch} after {head.epoch}")
     if commit.n != head.n + 1:
@@ -104,12 +122,11 @@ def _sequence(head: Head, commit: Commit) -> Iterator[Finding]:
         )
 
 
-def _marks(head: Head, commit: Commit) -> Iterator[Finding]:
+def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Finding]:
     """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
 
     A table's messages before max(mark, floor) are in blocks or dead letters already.
     """
-    now = {mark.table: mark.offset for mark in commit.marks}
     seals = {(b.table, b.first_source_offset, b.next_source_offset) for b in commit.blocks}
     seals |= {(d.table, d.first_source_offset, d.next_source_offset) for d in commit.dead}
     moved: dict[str, int] = {}
@@ -143,7 +160,7 @@ def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
             )
 
 
-def _counts(head: Head, commit: Commit) -> Iterator[Finding]:
+def _counts(head: Head, commit: Commit, told: int) -> Iterator[Finding]:
     """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
     if commit.reference != head.reference:
         kind = Kind.BACKWARD if commit.reference < head.reference else Kind.GAP
@@ -155,7 +172,7 @@ def _counts(head: Head, commit: Commit) -> Iterator[Finding]:
         yield Finding(Kind.TORN, f"count {head.count} became {commit.count}, the floor stayed")
     if head.covered is None:
         return
-    covered = head.covered + messages(commit)
+    covered = head.covered + told
     if commit.count > covered:
         yield Finding(
             Kind.GAP,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay.verify.anomaly import Anomaly
 from relay.verify.contents import BlockTopic, Sealed, given_up, landed, source_counts
+from relay.verify.decided import Superseded, by_person, replaced
 from relay.verify.record import Finding
 from relay.verify.tables import LandedRows
 from relay.verify.topic import TopicReader, header, table_of
@@ -38,7 +39,7 @@ class Deep:
         self.acknowledged: list[str] = []
         """What a person took note of; complete after `judge`."""
 
-    def keep(self, partition: int, commit: Commit) -> None:
+    def keep(self, partition: int, _offset: int, commit: Commit) -> None:
         """A journal record, in order."""
         self._commits[partition].append(commit)
 
@@ -83,18 +84,29 @@ class Deep:
         for block in blocks:
             by_table[block.table].append(block)
         rows = LandedRows(self._settings)
+        superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
+        old = {name for one in superseded.values() for name in one.kept | one.removed}
         for table, of_table in sorted(by_table.items()):
             counted, ledger = rows.counted(table), rows.ledger(table)
-            self.acknowledged += given_up(of_table, counted, rows.discarded(table))
+            for partition, of_partition in superseded.items():
+                mine = {b.id: b for b in of_table if b.id in old and b.partition == partition}
+                found = replaced(mine, of_partition, counted, ledger)
+                yield from _anomalies(partition, found)
+            live = [block for block in of_table if block.id not in old]
+            if counted is not None:
+                counted = {name: n for name, n in counted.items() if name not in old}
+            self.acknowledged += given_up(live, counted, rows.discarded(table))
             now_ms = time.time_ns() // 1_000_000
-            findings = landed(of_table, counted, ledger, now_ms, LATE_SECONDS)
+            findings = landed(live, counted, ledger, now_ms, LATE_SECONDS)
             yield from _anomalies(-1, findings)
 
     def _source(self, partition: int) -> Iterator[Finding]:
-        commits = self._commits[partition]
+        commits = Superseded(self._commits[partition]).live
         topic = self._settings.source.topic
         start, stable = self._topics.bounds(topic, partition)
         first = max(start, commits[0].previous_floor)
+        if by_person(commits[0]):  # what was sealed beyond its floor is told by none of these
+            first = max([start, commits[0].floor, *(mark.offset for mark in commits[0].marks)])
         offsets: dict[str, list[int]] = defaultdict(list)
         for message in self._topics.read(topic, partition, first, min(stable, commits[-1].floor)):
             self.records += 1

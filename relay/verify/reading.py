@@ -5,14 +5,16 @@ Receives settings, gives records and offsets as a read_committed reader sees the
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request."""
+UNSTABLE_SECONDS = 0.5
+"""A commit takes milliseconds; the transaction of a relay that died, until its timeout."""
 AT_ONCE = 5_000
 POLL_SECONDS = 0.05
 
@@ -62,6 +66,8 @@ class Reader:
         self._admin = AdminClient(kafka_settings.admin(settings.kafka))
         self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
+        self.behind: dict[int, int] = {}
+        """By partition: offsets that were visible when this was last looked at, and not read."""
 
     def grow(self) -> None:
         """Read partitions that were not there before, from where `begin` says.
@@ -93,7 +99,8 @@ class Reader:
         """
         stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
         deadline = time.monotonic() + SECONDS
-        while any(self._at[index] < end for (_, index), end in stable.items()):
+        self.behind = self._behind(stable)
+        while any(self.behind.values()):
             messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
             for message in messages:
                 yield self._read(message)
@@ -102,6 +109,7 @@ class Reader:
             for place in self._consumer.position([self._place(index) for index in self._at]):
                 moved |= place.offset > self._at[place.partition]
                 self._at[place.partition] = max(self._at[place.partition], place.offset)
+            self.behind = self._behind(stable)
             if moved:
                 deadline = time.monotonic() + SECONDS
             elif time.monotonic() > deadline:
@@ -110,6 +118,9 @@ class Reader:
                     f"{stable}",
                     "check the brokers that lead the journal",
                 )
+
+    def _behind(self, stable: Mapping[tuple[str, int], int]) -> dict[int, int]:
+        return {index: max(end - self._at[index], 0) for (_, index), end in stable.items()}
 
     def _read(self, message: Message) -> tuple[int, int, Commit]:
         if message.error() is not None:
@@ -123,20 +134,40 @@ class Reader:
         return TopicPartition(self._journal, index)
 
     def committed(self) -> dict[int, tuple[int, str | None] | None]:
-        """Floor and metadata of each source partition; waits for transactions being ended."""
+        """Floor and metadata of each source partition, None where the group has no offset.
+
+        A partition is left out while a transaction with an offset of it is open for longer than
+        UNSTABLE_SECONDS: nobody knows yet what its offset is.
+        """
+        deadline = time.monotonic() + UNSTABLE_SECONDS
+        while True:
+            found = self._offsets_of_group()
+            errors = {place.partition: place.error for place in found if place.error is not None}
+            for partition, error in errors.items():
+                if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+                    raise Unavailable(
+                        f"offset of partition {partition}: {error}", "check the group"
+                    )
+            if not errors or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)  # the brokers are asked again
+        return {
+            place.partition: None
+            if place.offset == OFFSET_INVALID
+            else (place.offset, place.metadata)
+            for place in found
+            if place.partition not in errors
+        }
+
+    def _offsets_of_group(self) -> list[TopicPartition]:
         group = names.group_id(self._settings.app)
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         future = self._admin.list_consumer_group_offsets(
             asked, require_stable=True, request_timeout=SECONDS
         )[group]
-        found: Any = _asked(future.result)
-        return {
-            place.partition: None
-            if place.offset == OFFSET_INVALID
-            else (place.offset, place.metadata)
-            for place in found.topic_partitions
-        }
+        found: list[TopicPartition] = _asked(future.result).topic_partitions
+        return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """(last stable offsets, ends) of journal, dead letters and block topics."""
@@ -169,10 +200,16 @@ class Reader:
         futures = self._admin.list_offsets(
             dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
         )
-        return {
-            (place.topic, place.partition): _asked(future.result).offset
-            for place, future in futures.items()
-        }
+        try:
+            return {
+                (place.topic, place.partition): _asked(future.result).offset
+                for place, future in futures.items()
+            }
+        except Unavailable:
+            # The next try learns of the leaders of now: see relay.truth.
+            with contextlib.suppress(KafkaException):
+                self._admin.list_topics(timeout=SECONDS)
+            raise
 
     def close(self) -> None:
         """Let go of the consumer."""

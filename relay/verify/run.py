@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Commit
     from relay.verify.anomaly import Anomaly
     from relay.verify.reading import Reader
+    from relay.verify.standing import Standing
+
+    Keep = Callable[[int, int, Commit], None]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ def once(
     reader: Reader,
     audit: Audit,
     say: Callable[[Anomaly], None],
-    keep: Callable[[int, Commit], None] = lambda *_: None,
+    keep: Keep = lambda *_: None,
 ) -> None:
     """All that is visible when it starts, and the committed offsets against it.
 
@@ -40,7 +43,7 @@ def once(
         reader: not started yet.
         audit: gets all of it.
         say: gets anomalies as they are found.
-        keep: gets partition and record, in order.
+        keep: gets partition, offset and record, in order.
 
     Raises:
         ConfigError, Unavailable: as the reader raises them.
@@ -54,13 +57,31 @@ def once(
 
 
 def follow(
-    reader: Reader, audit: Audit, say: Callable[[Anomaly], None], stop: threading.Event
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    stop: threading.Event,
+    standing: Standing,
+    keep: Keep = lambda *_: None,
 ) -> None:
     """Round after round until `stop` is set; servers that are away are waited for.
+
+    Args:
+        reader: not started yet.
+        audit: gets all of it.
+        say: gets anomalies as they are found.
+        stop: set from outside.
+        standing: is told how far this is.
+        keep: gets partition, offset and record, in order.
 
     Raises:
         ConfigError: the app has no journal.
     """
+
+    def kept(partition: int, offset: int, commit: Commit) -> None:
+        standing.record(partition, offset, commit, time.monotonic())
+        keep(partition, offset, commit)
+
     looked = float("-inf")
     while not stop.is_set():
         try:
@@ -68,9 +89,11 @@ def follow(
                 looked = time.monotonic()
                 reader.grow()
                 _tell(audit.ends(*reader.ends(), looked), say)
-            _round(reader, audit, say)
+            _round(reader, audit, say, kept)
+            standing.turned(time.monotonic(), time.time())
         except Unavailable as error:
             log.warning("waiting", extra={"why": error.message})
+            standing.turned(time.monotonic(), time.time(), error.message)
         stop.wait(ROUND_SECONDS)
 
 
@@ -78,13 +101,13 @@ def _round(
     reader: Reader,
     audit: Audit,
     say: Callable[[Anomaly], None],
-    keep: Callable[[int, Commit], None] = lambda *_: None,
+    keep: Keep = lambda *_: None,
 ) -> None:
     """Offsets first, then the journal up to where it is stable after that."""
-    audit.begin_round()
     committed = reader.committed()
+    audit.begin_round(committed)
     for partition, offset, commit in reader.records():
-        keep(partition, commit)
+        keep(partition, offset, commit)
         _tell(audit.record(partition, offset, commit), say)
     _tell(audit.committed(committed, time.monotonic()), say)
 

@@ -50,10 +50,10 @@ def since(when_ms: int) -> Begin:
     return begin
 
 
-def only(partition: int) -> Begin:
-    """All of one partition, nothing of the others."""
+def only(partition: int, offset: int = 0) -> Begin:
+    """One partition from there on, nothing of the others."""
 
     def begin(_consumer: PartitionReader, place: TopicPartition, low: int, high: int) -> int:
-        return low if place.partition == partition else high
+        return min(max(low, offset), high) if place.partition == partition else high
 
     return begin

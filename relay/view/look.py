@@ -95,8 +95,8 @@ class Look:
         reader.grow()
         there = self._topics.describe(self._settings.source.topic, (READ,)) is not None
         ends = reader.source_ends() if there else {}
-        self._audit.begin_round()
         committed = reader.committed()
+        self._audit.begin_round(committed)
         for partition, offset, commit in reader.records():
             self._seen.add(partition, offset, commit)
             self._audit.record(partition, offset, commit)
@@ -153,8 +153,13 @@ def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
     return {block: state for table in tables for block, state in landed.ledger(table).items()}
 
 
-def story_of(settings: Settings, text: str) -> Story:
+def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
     """All that is known of one block.
+
+    Args:
+        settings: of the app.
+        text: its id.
+        journal_offset: where to begin to look for its record.
 
     Raises:
         ConfigError: it is no block of this app, or nobody knows it.
@@ -168,7 +173,7 @@ def story_of(settings: Settings, text: str) -> Story:
         raise ConfigError(
             f"{text} is a block of app {name.app}", f"this configuration is of {settings.app}"
         )
-    with contextlib.closing(listed(settings, begin.only(name.partition))) as blocks:
+    with contextlib.closing(listed(settings, begin.only(name.partition, journal_offset))) as blocks:
         found = next((one for one in blocks if one.block.id == text), None)
     chunks = None if found is None else _chunks(settings, found)
     landed: Landed | None = None

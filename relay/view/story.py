@@ -6,7 +6,7 @@ Receives journal records and what block topic, ledger and table say, gives rows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from relay.verify.contents import BlockTopic
@@ -207,4 +207,16 @@ def listed_as_json(listed: Listed) -> dict[str, Any]:
             "next_offset": block.next_offset,
             "chunks": block.chunks,
         },
+    }
+
+
+def story_as_json(story: Story) -> dict[str, Any]:
+    """For programs; times are Unix milliseconds, what is not known is null."""
+    return {
+        "id": story.id,
+        "state": story.state or None,
+        "sealed": None if story.listed is None else listed_as_json(story.listed),
+        "chunks": None if story.chunks is None else asdict(story.chunks),
+        "landed": None if story.landed is None else asdict(story.landed),
+        "problem": story.problem,
     }

@@ -62,6 +62,8 @@ class Writer:
         self._records: dict[int, JournalRecord] = {}
         self._state = RelayState(limits=self._limits)
         self.journal: History = []
+        self.messages: list[tuple[int, str]] = []
+        """Offset and table of every source message there ever was."""
 
     def run(self, commits: int) -> History:
         """Until the journal holds so many records."""
@@ -84,6 +86,7 @@ class Writer:
                 self._end += self._rng.randrange(1, 4)  # markers and aborted messages
             weights = (8, 4, 2, 1, 1)
             self._source.append((self._end, self._rng.choices(TABLES, weights)[0]))
+            self.messages.append(self._source[-1])
             self._end += 1
         position = self._state.partitions[0].position
         new = [(offset, table) for offset, table in self._source if offset >= position]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relay.verify.anomaly import Kind
 from relay.verify.audit import GRACE_SECONDS, Audit
-from tests.verify.histories import APP, SOURCE, clean
+from tests.verify.histories import APP, SOURCE, History, clean
 
 HISTORY = clean(3, 50)
 
@@ -60,6 +64,68 @@ def test_a_moved_offset_is_found_once(moved: tuple[int, str | None] | None, kind
     assert audit.committed({0: moved}, 1.0) == []
     assert audit.committed({0: entry(19)}, 2.0) == []
     assert len(audit.committed({0: moved}, 3.0)) == 1, "moved once more"
+
+
+LONG = settings.get_current_profile_name() == "long"
+
+
+@cache
+def long_audit() -> tuple[History, Audit]:
+    """A history, and an audit that has read all but its last 50 records, in an earlier round."""
+    history = clean(4, 10_000 if LONG else 200)
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    for offset, commit in history[:-50]:
+        assert audit.record(0, offset, commit) == []
+    audit.begin_round()
+    for offset, commit in history[-50:]:
+        audit.record(0, offset, commit)
+    return history, audit
+
+
+@given(
+    at=st.integers(0, 50),
+    floor=st.integers(-9, 9),
+    n=st.integers(-60, 60),
+    journal=st.integers(-9, 9),
+)
+@settings(max_examples=20_000 if LONG else 200, deadline=None, derandomize=not LONG, database=None)
+def test_every_offset_but_those_of_the_round_is_found(
+    at: int, floor: int, n: int, journal: int
+) -> None:
+    """Moved by any tool: to another floor, another record, or another place in the journal."""
+    history, read = long_audit()
+    offset, commit = history[-51 + at]
+    moved = commit.floor + floor, metadata(commit.n + n, offset + journal)
+    right = {(c.floor, metadata(c.n, o)) for o, c in history[-51:]}
+    audit = copy.deepcopy(read)
+    found = audit.committed({0: moved}, 0.0)
+    if moved in right:
+        assert found == []
+    elif commit.n + n > history[-1][1].n:
+        assert found == [], "perhaps the journal is not read yet"
+        found = audit.committed({0: moved}, GRACE_SECONDS + 1)
+        assert [anomaly.kind for anomaly in found] == [Kind.GAP]
+    elif commit.n + n < history[-51][1].n:
+        assert [anomaly.kind for anomaly in found] == [Kind.BACKWARD]
+    else:
+        assert [anomaly.kind for anomaly in found] == [Kind.TORN]
+
+
+@pytest.mark.parametrize("at", [19, 22, 24, 27])
+def test_only_the_record_that_is_named_is_kept(at: int) -> None:
+    """An audit of all that is retained must not hold all of it."""
+    audit = audited(20)
+    audit.begin_round({0: entry(at)})
+    for offset, commit in HISTORY[20:25]:
+        audit.record(0, offset, commit)
+    assert sum(map(len, audit._recent.values())) <= 1
+    assert audit.committed({0: entry(at)}, 0.0) == []
+    assert audit.waits() == (at == 27)
+    audit.begin_round({0: entry(at, shift=1)})
+    found = audit.committed({0: entry(at, shift=1)}, 1.0)
+    assert [anomaly.kind for anomaly in found] == {
+        19: [Kind.BACKWARD], 22: [Kind.BACKWARD], 24: [Kind.TORN], 27: [],
+    }[at]  # fmt: skip
 
 
 def test_an_offset_ahead_of_the_journal_waits_for_it_and_no_longer() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import google_crc32c
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relay.records_pb2 import Block
 from relay.verify.anomaly import Kind
@@ -60,6 +62,34 @@ def test_what_the_journal_says_is_there() -> None:
 )
 def test_a_damaged_block_topic_is_found(chunks: list[Chunk], kinds: list[Kind]) -> None:
     assert judged(chunks)[: len(kinds)] == kinds
+
+
+LONG = settings.get_current_profile_name() == "long"
+
+
+@given(
+    chunk=st.integers(0, len(CHUNKS) - 1),
+    change=st.sampled_from(("bit", "rows", "lost", "twice", "renamed", "shifted")),
+    at=st.integers(0, 23),
+)
+@settings(max_examples=10_000 if LONG else 200, deadline=None, derandomize=not LONG, database=None)
+def test_every_change_of_a_chunk_is_found(chunk: int, change: str, at: int) -> None:
+    """A flipped bit, a wrong count of rows, a chunk that is lost, doubled, of another block; or
+    it and all after it lie further on."""
+    offset, name, rows, value = CHUNKS[chunk]
+    flipped = bytearray(value)
+    flipped[at // 8] ^= 1 << at % 8
+    instead = {
+        "bit": [(offset, name, rows, bytes(flipped))],
+        "rows": [(offset, name, rows + at + 1, value)],
+        "lost": [],
+        "twice": [CHUNKS[chunk], CHUNKS[chunk]],
+        "renamed": [(offset, f"{name}{at}", rows, value)],
+        "shifted": [(offset + at + 1, name, rows, value)],
+    }[change]
+    by = at + 1 if change == "shifted" else 0
+    after = [(place + by, *what) for place, *what in CHUNKS[chunk + 1 :]]
+    assert judged([*CHUNKS[:chunk], *instead, *after]) != []
 
 
 ROWS = {b.id: b.rows for b in BLOCKS}

@@ -20,6 +20,9 @@ COMMANDS = [
     "loader status",
     "loader parked ls",
     "loader parked resolve",
+    "loader supersede",
+    "relay rewind",
+    "relay accept",
 ]
 
 

@@ -104,7 +104,7 @@ def test_a_whole_story() -> None:
         "parts made   not available: no system.part_log",
     ):
         assert line in text
-    found = json.loads(json.dumps(blockstext.story_as_json(told)))
+    found = json.loads(json.dumps(story.story_as_json(told)))
     assert found["sealed"]["journal"]["offset"] == 17
     assert found["landed"]["ledger"][1]["reason"] == "there is no table"
 

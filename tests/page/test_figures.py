@@ -1,0 +1,73 @@
+"""The verifier's metrics and health, without servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from relay.metrics.metric import rows
+from relay.page.figures import METRICS, Figures, health
+from relay.verify.anomaly import Kind
+from relay.verify.standing import SILENT_SECONDS
+from relay.verify.webhook import Counts
+from tests.page.built import ANOMALY, Built, built
+
+NOW_MS = 1_700_000_000_000
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def samples(made: Built, webhook: Any = None) -> dict[tuple[str, str], float]:
+    """Values by name and label, as Prometheus reads them."""
+    reader: Any = SimpleNamespace(behind={0: 7, 1: 0})
+    status, _, body = Figures(made.standing, made.audit.totals, reader, webhook).shown()
+    assert status == 200
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def test_every_metric_is_there_and_says_what_is_known() -> None:
+    made = built(NOW_MS)
+    made.standing.anomaly(ANOMALY, NOW_MS)
+    made.standing.turned(1.0, 2.0, "the brokers did not answer")
+    webhook: Any = SimpleNamespace(counts=Counts(3, 2, 1, 9))
+    found = samples(made, webhook)
+    assert {one.name for one in METRICS} <= {name for name, *_ in found}
+    assert {kind: found["verifier_anomalies_total", kind.value] for kind in Kind} == {
+        **dict.fromkeys(Kind, 0),
+        Kind.GAP: 1,
+    }
+    assert found["verifier_audited_n", "0"] == 200
+    assert found["verifier_audited_floor", "0"] == 1_000
+    assert found["verifier_audited_commit_timestamp_seconds", "0"] == NOW_MS / 1_000 - 3
+    assert found["verifier_journal_lag_offsets", "0"] == 7
+    assert found[("verifier_records_total",)] == 200
+    assert found[("verifier_rounds_waiting_total",)] == 1
+    assert found["verifier_webhook_total", "dropped"] == 1
+    assert found[("process_open_fds",)] > 0
+
+
+def test_without_a_webhook_nothing_is_said_of_it() -> None:
+    assert not [name for name, *_ in samples(built(NOW_MS)) if "webhook" in name]
+
+
+def test_every_metric_stands_in_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert [row for row in rows(METRICS) if row not in text] == []
+
+
+def test_only_an_audit_that_hangs_is_ill() -> None:
+    """An anomaly, or a server that is away, is nothing that a restart mends."""
+    made = built(NOW_MS)
+    made.standing.anomaly(ANOMALY, NOW_MS)
+    made.standing.turned(500.0, 1.0, "the brokers did not answer")
+    status, _, body = health(made.standing, 500.0 + SILENT_SECONDS)
+    assert status == 200
+    assert "the brokers did not answer" in json.loads(body)["checks"][0]["why"]
+    assert health(made.standing, 501.0 + SILENT_SECONDS)[0] == 503
