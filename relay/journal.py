@@ -63,6 +63,7 @@ def decode(value: bytes) -> JournalRecord:
         reference=commit.reference,
         count=commit.count,
         flush_point=commit.flush_point,
+        rewinding=commit.HasField("rewind"),
     )
 
 

@@ -80,6 +80,11 @@ def replay_transactional_id(app: str) -> str:
     return f"{app}.dead-replay"
 
 
+def rewind_transactional_id(app: str) -> str:
+    """Of the app's one rewind or accept: a second one fences the first."""
+    return f"{app}.rewind"
+
+
 @dataclass(frozen=True, slots=True)
 class BlockId:
     """What a block id says: unique, readable, and the deduplication token."""

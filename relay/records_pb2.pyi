@@ -69,7 +69,7 @@ class Mark(_message.Message):
     def __init__(self, table: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("app", "source_topic", "source_topic_id", "partition", "epoch", "n", "previous_floor", "floor", "position", "marks", "blocks", "dead", "reference", "count", "member", "written_at_ms", "flush_point")
+    __slots__ = ("app", "source_topic", "source_topic_id", "partition", "epoch", "n", "previous_floor", "floor", "position", "marks", "blocks", "dead", "reference", "count", "member", "written_at_ms", "flush_point", "rewind", "rewound", "accept")
     APP_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,9 @@ class Commit(_message.Message):
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_AT_MS_FIELD_NUMBER: _ClassVar[int]
     FLUSH_POINT_FIELD_NUMBER: _ClassVar[int]
+    REWIND_FIELD_NUMBER: _ClassVar[int]
+    REWOUND_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_FIELD_NUMBER: _ClassVar[int]
     app: str
     source_topic: str
     source_topic_id: str
@@ -104,7 +107,30 @@ class Commit(_message.Message):
     member: str
     written_at_ms: int
     flush_point: bool
-    def __init__(self, app: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., n: _Optional[int] = ..., previous_floor: _Optional[int] = ..., floor: _Optional[int] = ..., position: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ..., dead: _Optional[_Iterable[_Union[DeadLetters, _Mapping]]] = ..., reference: _Optional[int] = ..., count: _Optional[int] = ..., member: _Optional[str] = ..., written_at_ms: _Optional[int] = ..., flush_point: _Optional[bool] = ...) -> None: ...
+    rewind: Rewind
+    rewound: bool
+    accept: Accept
+    def __init__(self, app: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., n: _Optional[int] = ..., previous_floor: _Optional[int] = ..., floor: _Optional[int] = ..., position: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ..., dead: _Optional[_Iterable[_Union[DeadLetters, _Mapping]]] = ..., reference: _Optional[int] = ..., count: _Optional[int] = ..., member: _Optional[str] = ..., written_at_ms: _Optional[int] = ..., flush_point: _Optional[bool] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., rewound: _Optional[bool] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ...) -> None: ...
+
+class Rewind(_message.Message):
+    __slots__ = ("starts", "kept", "why")
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    starts: _containers.RepeatedCompositeFieldContainer[Mark]
+    kept: _containers.RepeatedScalarFieldContainer[str]
+    why: str
+    def __init__(self, starts: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., kept: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ...) -> None: ...
+
+class Accept(_message.Message):
+    __slots__ = ("kinds", "found", "why")
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    found: str
+    why: str
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("name", "type", "number", "dropped", "default_kind")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from relay.core.records import CommittedOffset
+    from relay.core.records import Offsets
 
 SLICE_SECONDS = 5.0
 """One wait inside a call. Finite waits in a loop under our own deadline: an endless one was
@@ -142,13 +142,13 @@ class TransactionalProducer:
                 Failure.ABORT, f"{self._unacknowledged} records were never acknowledged"
             )
 
-    def send_offsets(self, topic: str, offsets: Mapping[int, CommittedOffset]) -> None:
-        """Floors into the transaction, under the metadata taken at begin."""
+    def send_offsets(self, topic: str, offsets: Offsets, group: Any = None) -> None:
+        """Floors into the transaction, under the metadata taken at begin or this of `group`."""
         places = [
             TopicPartition(topic, index, offset.floor, journal.metadata(offset))
             for index, offset in offsets.items()
         ]
-        producer, group = self._open(), self._group
+        producer, group = self._open(), self._group if group is None else group
         # With the group's coordinator gone it ignores its own timeout (librdkafka#5511).
         limit = min(HANGING_SECONDS, self._deadline_seconds)
         call = partial(producer.send_offsets_to_transaction, places, group, SLICE_SECONDS)

@@ -20,9 +20,12 @@ COMMANDS = {
     "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
     "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
     "dead": Lazy("relay.cli.dead:dead", "Messages that could not become rows; send them again."),
+    "retire": Lazy("relay.cli.retire:retire", "End what members that are gone have left open."),
     "status": Lazy("relay.cli.status:status", "One screen: what waits where, what went wrong."),
     "blocks": Lazy("relay.cli.blocks:blocks", "Sealed blocks, and the whole story of one."),
     "journal": Lazy("relay.cli.journal:journal", "The last records that the relays committed."),
+    "rewind": Lazy("relay.cli.rewind:rewind", "Read messages again; replace what became of them."),
+    "accept": Lazy("relay.cli.accept:accept", "Take note of what relays stop at: a gap, a topic."),
     "verify": Lazy("relay.cli.verify:verify", "Prove from the journal that nothing is lost."),
 }
 """In the order in which a newcomer needs them."""

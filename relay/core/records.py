@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.core.state import Seal
@@ -43,7 +43,11 @@ class SealResult:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """One source partition's part of a transaction; `Commit` in records.proto."""
+    """One source partition's part of a transaction; `Commit` in records.proto.
+
+    Attributes:
+        rewinding: a person began to rewind the partition, and the old rows are not dealt with yet.
+    """
 
     partition: int
     source_topic_id: str
@@ -57,6 +61,7 @@ class JournalRecord:
     reference: int
     count: int
     flush_point: bool
+    rewinding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,10 @@ class CommittedOffset:
     floor: int
     n: int
     journal_offset: int
+
+
+Offsets = Mapping[int, CommittedOffset]
+"""By source partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ def take_over(found: Found, now_ms: int) -> Partition | StopError:
     """The partition as its last committed transaction left it, with empty buffers."""
     if found.committed is None:
         return _first_start(found, now_ms)
-    problem = _disagreement(found, found.committed, found.record) or _out_of_bounds(
-        found, found.committed
+    problem = (
+        _disagreement(found, found.committed, found.record)
+        or _rewinding(found, found.record)
+        or _out_of_bounds(found, found.committed)
     )
     if problem is not None or found.record is None:
         return problem or _stop(found, "no journal record")
@@ -87,6 +89,18 @@ def _disagreement(
     return _made_anew(found, record)
 
 
+def _rewinding(found: Found, record: JournalRecord | None) -> StopError | None:
+    """Blocks formed now could be loaded beside the rows that they replace."""
+    if record is None or not record.rewinding:
+        return None
+    return StopError(
+        StopKind.CONTRACT_BROKEN,
+        f"source partition {found.partition}: a rewind to offset {record.floor} was begun and has "
+        "not ended: rows that it replaces may still be in ClickHouse",
+        "let `relay rewind CONFIG --run` finish it, then start again",
+    )
+
+
 def _made_anew(found: Found, record: JournalRecord) -> StopError | None:
     if record.source_topic_id == found.source_topic_id:
         return None
@@ -117,6 +131,6 @@ def _stop(found: Found, what: str) -> StopError:
     return StopError(
         StopKind.CONTRACT_BROKEN,
         f"source partition {found.partition}: {what}",
-        "find out what changed the topic or the group before starting again; "
-        "nothing was read or written",
+        "find out what changed the topic or the group, nothing was read or written; "
+        "`relay accept CONFIG` shows how to go on",
     )

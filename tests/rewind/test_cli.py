@@ -1,0 +1,135 @@
+"""What is wrong with the arguments is said before any server is asked; what is printed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from loader.clisupersede import supersede
+from relay.cli import cli, rewindtext
+from relay.cli_support import run_main
+from relay.records_pb2 import Block
+from relay.rewind import accepting
+from relay.rewind import run as steps
+from relay.rewind.removal import Told
+from relay.rewind.run import Wanted
+from tests.rewind.world import AUTHOR, World
+
+CONFIG = """
+app = "shop"
+[kafka]
+bootstrap = "127.0.0.1:1"
+[source]
+topic = "rows"
+[clickhouse]
+url = "http://127.0.0.1:1"
+[loader]
+checkpoint = "checkpoint"
+"""
+
+FOREIGN = base64.b64encode(Block(id="other:d.t:0:0:1", table="d.t").SerializeToString()).decode()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "relay.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("rewind CONFIG --to-offset 3", "say what"),
+        ("rewind CONFIG --partition 0", "say from where"),
+        ("rewind CONFIG --all --to-offset 3 --to-time 2h", "say from where"),
+        ("rewind CONFIG --all --partition 0 --to-offset 3", "--all is more"),
+        ("rewind CONFIG --all --to-offset soon", "neither an offset nor"),
+        ("rewind CONFIG --table orders --to-offset 3", "not a table name"),
+        ("accept CONFIG --from 3", "name it with --partition"),
+        ("accept CONFIG --run", "say why"),
+        ("accept CONFIG --run --why BLANK", "say why"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    command: str, said: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    means = {"CONFIG": str(config), "BLANK": "  "}
+    arguments = [means.get(word, word) for word in command.split()]
+
+    assert run_main(cli, "relay", arguments) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("no base64!", "not a block"),
+        (FOREIGN, "is no block of app shop"),
+    ],
+)
+def test_a_loader_settles_only_blocks_of_its_app(
+    line: str, said: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = tmp_path / "blocks"
+    blocks.write_text(f"{line}\n")
+
+    assert run_main(supersede, "loader", [str(config), "--blocks", str(blocks)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def made() -> World:
+    world = World(1)
+    world.relay(30)
+    world.load()
+    return world
+
+
+def test_a_dry_run_names_blocks_rows_and_relays() -> None:
+    world = made()
+    wanted = Wanted({0: 0}, None, Told())
+    places = world.look(wanted.offsets)
+    ready = steps.ready(world, places, wanted, "_block")
+
+    text = [str(line) for line in rewindtext.would(ready, places, ["a"], as_json=False)]
+    (row,) = rewindtext.would(ready, places, ["a"], as_json=True)
+
+    blocks = {block.id for block in world.blocks()}
+    assert isinstance(row, dict)
+    assert set(row["blocks"]) == blocks
+    assert row["rows"] == sum(world.rows.values())
+    assert f"in all {len(blocks):,} blocks" in "\n".join(text)
+    assert any("would be fenced" in line and line.endswith("a") for line in text)
+    assert "nothing was changed" in text[-1]
+
+
+def test_what_was_done_and_what_was_begun_are_said() -> None:
+    world = made()
+    done = steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
+
+    text = "\n".join(str(line) for line in rewindtext.done(done, as_json=False))
+    (row,) = rewindtext.done(done, as_json=True)
+
+    assert isinstance(row, dict)
+    assert row["partitions"] == {"0": done.partitions[0]}
+    assert f"{done.rows:,} of their rows were removed" in text
+    begun = world.journal[: [c.rewound for _, c in world.journal].index(True)]
+    world.journal = begun
+    (line,) = rewindtext.unfinished(steps.unfinished(world.look({0: 0})), as_json=False)
+    assert "--run finishes it" in str(line)
+
+
+def test_notes_say_both_values() -> None:
+    world = made()
+    world.named = (3, None)
+    notes = accepting.accept(world, {}, None, None)
+
+    text = "\n".join(str(line) for line in rewindtext.notes(notes, accepted=False, as_json=False))
+    (row,) = rewindtext.notes(notes, accepted=False, as_json=True)
+
+    assert "which no relay wrote" in text
+    assert f"floor {world.floor}" in text
+    assert json.loads(json.dumps(row))["kinds"] == ["offsets"]

@@ -1,0 +1,243 @@
+"""Rewinds and accepts on the real broker, the real loader's worker and ClickHouse's engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from loader.begin import ledger_of
+from loader.work import Worker
+from relay import chunks
+from relay.config import load as load_config
+from relay.verify.topic import TopicReader
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clickhouse_connect.driver.client import Client
+
+pytestmark = pytest.mark.timeout(240)
+
+RELAY = Path(sys.executable).parent / "relay"
+KILLED = -signal.SIGKILL
+
+
+@dataclass
+class Site:
+    """An app whose table has the block-id column, and a ledger of its own."""
+
+    pipeline: Pipeline
+    config: Path
+    client: Client
+
+    def person(self, *command: str, failpoint: str = "") -> tuple[int, str]:
+        """Exit status and all that a `relay` command printed."""
+        done = subprocess.run(
+            [RELAY, command[0], self.config, *command[1:]],
+            env={**os.environ, "RELAY_FAILPOINT": failpoint},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    def relayed(self) -> None:
+        """A relay seals all that was sent, beyond the rewinds before, and stops."""
+        relay = self.pipeline.start("a", self.config)
+        self.pipeline.until(lambda: "assigned" in self.pipeline.log(relay), "its partitions")
+        self.pipeline.until(self.all_sealed, "all messages before the floors")
+        self.pipeline.until(lambda: self.sealed() == self.pipeline.sent, "all rows in live blocks")
+        relay.send_signal(signal.SIGTERM)
+        assert relay.wait(30) == 0
+
+    def all_sealed(self) -> bool:
+        """Whether the floors are at the source's ends."""
+        settings = load_config(self.config)
+        with contextlib.closing(TopicReader(settings)) as reader:
+            ends = [reader.bounds(self.pipeline.source, p)[1] for p in range(PARTITIONS)]
+        return [place.offset for place in self.pipeline.committed()] == ends
+
+    def sealed(self) -> Counter[int]:
+        """Ids in blocks, those of the newest epoch where there are several of one message."""
+        found: dict[int, tuple[int, int]] = {}
+        topics: dict[str, Any] = {}
+        for commits in self.pipeline.journal().values():
+            for block in (block for commit in commits for block in commit.blocks):
+                epoch = int(block.id.split(":")[3])
+                values = self.pipeline.chunks_of(block, topics)
+                for number, times in ids_of(values).items():
+                    before, so_far = found.get(number, (-1, 0))
+                    found[number] = (epoch, times + (so_far if before == epoch else 0))
+        return Counter({number: times for number, (_, times) in found.items()})
+
+    def load(self) -> None:
+        """Every block of the journal, superseded ones too: a loader that lost its position."""
+        blocks = [b for cs in self.pipeline.journal().values() for c in cs for b in c.blocks]
+        settings = load_config(self.config)
+        ledger_of(settings, make=True)
+        with contextlib.closing(Worker(settings)) as worker:
+            worker.load(blocks)
+
+    def rows(self) -> Counter[int]:
+        """Ids in the table."""
+        found = self.client.query(f"SELECT id FROM {self.pipeline.table}").result_rows
+        return Counter(row[0] for row in found)
+
+    def verified(self) -> list[str]:
+        """What people took note of; no anomaly, however deep one looks."""
+        status, said = self.person("verify", "--deep", "--json")
+        assert status == 0, said
+        lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        return [line["acknowledged"] for line in lines if "acknowledged" in line]
+
+    def head(self) -> Any:
+        """The last record of partition 0."""
+        return self.pipeline.journal()[0][-1]
+
+
+def ids_of(values: list[bytes]) -> Counter[int]:
+    return Counter(chunks.decode(values).column("id").to_pylist())
+
+
+@pytest.fixture
+def site(pipeline: Pipeline, client: Client) -> Iterator[Site]:  # noqa: F811
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
+    config, ledger = pipeline.config(flush_point_interval_seconds=1.0), f"{pipeline.database}_l"
+    text = config.read_text()
+    config.write_text(text.replace("[loader]\n", f'[loader]\ndatabase = "{ledger}"\n', 1))
+    yield Site(pipeline, config, client)
+    client.command(f"DROP DATABASE IF EXISTS {ledger}")
+
+
+BEFORE = {"person_offsets_sent": KILLED}
+"""Killed there, nothing has happened; exit status."""
+BEGUN = {
+    "person_committed": KILLED,
+    "after_remove": 4,  # in the loader's process below it
+    "person_offsets_sent": KILLED,
+}
+"""Killed there, the rewind is begun; each goes on where the one before was killed."""
+
+
+def test_a_rewind_killed_at_each_step_ends_as_a_fresh_load(site: Site) -> None:
+    """Beside a running relay; the loader has loaded a part; then the other rewinds."""
+    running = site.pipeline.start("a", site.config)
+    for start in range(0, 120, 20):
+        site.pipeline.send(range(start, start + 20), partition=start // 20 % 2)
+        wanted = site.pipeline.sent.copy()
+        site.pipeline.until(lambda w=wanted: site.pipeline.rows() == w, "rows")
+        if start == 60:
+            site.load()
+    again = ("rewind", "--all", "--to-offset", "earliest", "--run", "--why", "a test")
+
+    for name, ended in BEFORE.items():
+        status, said = site.person(*again, failpoint=name)
+        assert status == ended, said
+        assert not site.head().HasField("rewind")
+    wait_until(lambda: running.poll() is not None, "the end of the fenced relay")
+    assert running.poll() == 7, site.pipeline.log(running)
+    for name, ended in BEGUN.items():
+        status, said = site.person(*again, failpoint=name)
+        assert status == ended, said
+        assert site.head().HasField("rewind")
+        if name == "person_committed":
+            stops(site, "a rewind to offset")
+    status, said = site.person("rewind", "--run")
+    assert status == 0, said
+    assert "is finished" in said
+    assert site.rows() == Counter()
+
+    site.relayed()
+    site.load()
+    assert site.rows() == site.pipeline.sent
+    other_rewinds(site)
+    negative_control(site)
+
+
+def other_rewinds(site: Site) -> None:
+    """By time and table; a dry run first."""
+    table = site.pipeline.table
+    by_table = ("rewind", "--table", table, "--to-time", "1h")
+    status, said = site.person(*by_table, "--json")
+    assert status == 0, said
+    assert {json.loads(line)["partition"] for line in said.splitlines()} == {0, 1}
+    assert site.rows() == site.pipeline.sent, "a dry run changes nothing"
+    status, said = site.person(*by_table, "--run")
+    assert status == 0, said
+    assert site.rows() == Counter()
+    site.relayed()
+    site.load()
+    assert site.rows() == site.pipeline.sent
+    said = site.verified()
+    assert [sum(why in text for text in said) for why in ("why: a test", "not said")] == [2, 2]
+
+
+def negative_control(site: Site) -> None:
+    """The judge sees doubled rows, and a rewind that would double them is refused unless told."""
+    column = f"ALTER TABLE {site.pipeline.table} DROP COLUMN _block"
+    site.client.command(column)
+    again = ("rewind", "--partition", "0", "--to-offset", "0", "--run")
+    status, said = site.person(*again)
+    assert status == 2
+    assert "has no column _block" in said
+    assert site.person(*again, "--keep-rows", site.pipeline.table)[0] == 0
+
+    site.relayed()
+    site.load()
+    assert site.rows() != site.pipeline.sent
+
+
+def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
+    """Retention that passed unread messages, then a topic made anew."""
+    site.pipeline.send(range(20))
+    site.relayed()
+    floor = site.pipeline.floor(0)
+    assert floor == 20
+    site.pipeline.send(range(100, 105))
+    admin = AdminClient({"bootstrap.servers": site.pipeline.bootstrap})
+    place = TopicPartition(site.pipeline.source, 0, floor + 3)
+    admin.delete_records([place])[place].result(30)
+    for gone in (100, 101, 102):
+        del site.pipeline.sent[gone]
+    stops(site, "were never read and are gone")
+    status, said = site.person("accept")
+    assert (status, f"starts at {floor + 3}" in said) == (0, True), said
+    assert site.person("accept", "--run")[0] == 2, "it wants a reason"
+    assert site.person("accept", "--run", "--why", "an outage")[0] == 0
+    site.pipeline.send(range(200, 210))
+    site.relayed()
+
+    site.pipeline.delete_source()
+    site.pipeline.create_source()
+    stops(site, "made anew")
+    assert site.person("accept", "--run", "--why", "moved house")[0] == 0
+    site.pipeline.send(range(300, 310))
+    site.relayed()
+    site.load()
+    assert site.rows() == site.pipeline.sent
+    said = site.verified()
+    kinds = [sum(f"accepted {kind}" in text for text in said) for kind in ("retention", "topic")]
+    assert kinds == [1, PARTITIONS]
+
+
+def stops(site: Site, why: str) -> None:
+    relay = site.pipeline.start("a", site.config)
+    wait_until(lambda: relay.poll() is not None, "the relay stops")
+    assert relay.poll() == 6, site.pipeline.log(relay)
+    assert why in site.pipeline.log(relay)

@@ -1,0 +1,255 @@
+"""Rewinds of real histories, killed at every step and run again: each message is there once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from relay.errors import ConfigError, ContractBroken
+from relay.rewind import run as steps
+from relay.rewind.removal import Target, Told
+from relay.rewind.run import Wanted
+from relay.verify.audit import Audit
+from tests.rewind.world import AUTHOR, Crash, World
+from tests.verify import histories
+
+SEEDS = range(12)
+
+
+def made(seed: int) -> World:
+    """An app that ran for a while, with some of its blocks loaded."""
+    world = World(seed)
+    world.relay(30)
+    world.load(random.Random(seed).randrange(40))
+    return world
+
+
+def wanted(world: World, seed: int, keep: frozenset[str] = frozenset()) -> Wanted:
+    """Somewhere in what was committed; every second time one table."""
+    rng = random.Random(seed)
+    table = rng.choice(("d.a", "d.d")) if seed % 2 else None
+    return Wanted({0: rng.randrange(world.floor)}, table, Told(keep))
+
+
+def rewound(world: World, what: Wanted | None) -> steps.Done:
+    return steps.rewind(world, what, "_block", lambda: AUTHOR)
+
+
+def is_exact(world: World) -> None:
+    """After relay and loader have done the rest, and by the verifier's word."""
+    world.settle()
+    world.load()
+    assert world.contents() == world.everything()
+    audit = Audit(histories.APP, histories.SOURCE, 1.0)
+    for offset, commit in world.journal:
+        audit.record(0, offset, commit)
+    assert audit.anomalies == []
+    assert not audit.unfinished()
+    assert len(audit.acknowledged) == sum(c.HasField("rewind") for _, c in world.journal)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rewind_replaces_what_became_of_the_messages(seed: int) -> None:
+    world = made(seed)
+    what = wanted(world, seed)
+    before = {block.id for block in world.blocks()}
+
+    done = rewound(world, what)
+
+    assert not done.resumed
+    world.relay(10)
+    world.load()
+    new = [b for b in world.blocks() if b.id not in before]
+    assert all(block.id.split(":")[3] == "1" for block in new)
+    is_exact(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_at_any_step_and_run_again_it_comes_to_the_same_end(seed: int) -> None:
+    whole = made(seed)
+    rewound(whole, wanted(whole, seed))
+    for crash_at in range(len(whole.steps)):
+        world = made(seed)
+        what = wanted(world, seed)
+        world.crash_at = crash_at
+        with pytest.raises(Crash):
+            rewound(world, what)
+        world.load(3)  # a loader does not stop for it
+        begun = world.journal[-1][1].HasField("rewind")
+        assert ("rewind" in world.stops()) == begun
+        ended = world.journal[-1][1].rewound
+        if not begun:
+            world.relay(2)  # a supervisor starts the relay again
+        done = rewound(world, None if begun and crash_at % 2 else what)
+        assert done.resumed == begun
+        records = [c for _, c in world.journal if c.HasField("rewind")]
+        assert len(records) == (2 if ended else 1)
+        is_exact(world)
+
+
+def test_killed_again_and_again() -> None:
+    world = made(3)
+    what = wanted(world, 3)
+    for lives in range(200):
+        world.crash_at = len(world.steps) + random.Random(lives).randrange(1, 9 + lives)
+        try:
+            rewound(world, what)
+        except Crash:
+            world.load(1)
+        else:
+            break
+    else:
+        pytest.fail("never came through")
+
+    is_exact(world)
+
+
+def test_rewound_again_and_again_with_relays_between() -> None:
+    world = made(5)
+    for seed in range(20):
+        rewound(world, wanted(world, seed))
+        world.relay(6)
+        world.load(random.Random(seed).randrange(30))
+
+    is_exact(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_negative_control_a_rewind_that_does_not_settle_doubles_rows(seed: int) -> None:
+    world = made(seed)
+    world.load()
+    world.supersede = lambda *_, **__: 0  # type: ignore[method-assign]
+    assert rewound(world, Wanted({0: 0}, None, Told())).blocks
+    world.settle()
+    world.load()
+
+    assert world.contents() != world.everything()
+
+
+def test_negative_control_a_loader_that_knows_no_discarded_blocks_doubles_rows() -> None:
+    world = made(1)
+    rewound(world, Wanted({0: 0}, None, Told()))
+    world.ledger = {name: state for name, state in world.ledger.items() if state == "loaded"}
+    world.settle()
+    world.load()
+
+    assert world.contents() != world.everything()
+
+
+def test_kept_rows_stay_and_are_named_in_the_journal() -> None:
+    world = made(2)
+    world.load()
+    rows = rows_of(world)
+    world.target = Target(there=True, engine="MergeTree", stamped=False)
+    tables = frozenset(t for t in histories.TABLES if t)
+
+    rewound(world, Wanted({0: 0}, None, Told(keep=tables)))
+
+    assert rows_of(world) == rows
+    (record,) = [c for _, c in world.journal if c.HasField("rewind")]
+    assert set(record.rewind.kept) == {s.table for s in record.rewind.starts} - {""}
+
+
+def rows_of(world: World) -> dict[str, int]:
+    return dict(world.rows)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (Target(there=True, engine="MergeTree"), "--keep-rows d."),
+        (Target(there=True, engine="ReplacingMergeTree", stamped=True), "merges rows"),
+        (
+            Target(there=True, engine="MergeTree", stamped=True, views=("d.v",)),
+            "--despite-views",
+        ),
+    ],
+)
+def test_what_cannot_be_removed_is_refused_before_anything_happens(
+    target: Target, said: str
+) -> None:
+    world = made(2)
+    world.load()
+    world.target = target
+    before = len(world.journal)
+
+    with pytest.raises(ConfigError, match=said):
+        rewound(world, Wanted({0: 0}, None, Told()))
+
+    assert len(world.journal) == before
+
+
+def test_blocks_inserted_without_their_id_are_refused() -> None:
+    world = made(2)
+    world.load()
+    first = next(world.blocks()).id
+    world.target = Target(True, "MergeTree", stamped=True, unstamped=frozenset({first}))
+
+    with pytest.raises(ConfigError, match=first):
+        rewound(world, Wanted({0: 0}, None, Told()))
+
+
+def test_replayed_dead_letters_are_refused_unless_told() -> None:
+    world = made(4)
+    dead = next(d for _, c in world.journal for d in c.dead)
+    world.replayed = {(0, dead.first_source_offset)}
+
+    with pytest.raises(ConfigError, match="--despite-replays"):
+        rewound(world, Wanted({0: 0}, None, Told()))
+
+    assert rewound(world, Wanted({0: 0}, None, Told(despite_replays=True))).partitions
+
+
+def test_messages_that_are_gone_are_refused() -> None:
+    world = made(6)
+    world.log_start = world.floor // 2
+
+    with pytest.raises(ConfigError, match="are gone"):
+        rewound(world, Wanted({0: world.log_start - 1}, None, Told()))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_block_whose_first_messages_are_gone_stays(seed: int) -> None:
+    world = made(seed)
+    world.log_start = world.floor // 2
+
+    rewound(world, Wanted({0: world.log_start}, None, Told()))
+
+    record = next(c for _, c in world.journal if c.HasField("rewind"))
+    assert all(start.offset >= world.log_start for start in record.rewind.starts)
+    is_exact(world)
+
+
+def test_a_journal_cut_by_retention_says_how_far_back_it_goes() -> None:
+    world = made(7)
+    world.journal = world.journal[10:]
+    (place,) = world.look({0: 0}).values()
+
+    with pytest.raises(ConfigError, match=f"from {place.seals.base} on"):
+        rewound(world, Wanted({0: place.seals.base - 1}, None, Told()))
+
+    rewound(world, Wanted({0: place.seals.base}, None, Told()))
+
+
+def test_beyond_what_was_read_there_is_nothing_to_do() -> None:
+    world = made(8)
+    before = len(world.journal)
+
+    done = rewound(world, Wanted({0: 10**9}, None, Told()))
+
+    assert not done.partitions
+    assert len(world.journal) == before
+
+
+def test_where_two_truths_differ_the_truth_comes_first() -> None:
+    world = made(9)
+    world.named = (3, "")
+
+    with pytest.raises(ContractBroken, match="do not agree"):
+        rewound(world, Wanted({0: 0}, None, Told()))
+
+
+def test_nothing_to_finish_is_said() -> None:
+    with pytest.raises(ConfigError, match="no rewind was begun"):
+        rewound(made(0), None)

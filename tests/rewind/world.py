@@ -1,0 +1,186 @@
+"""A source partition with its relay's real core, a loader and a table, all in memory, and the
+hands that a rewind or an accept has on them; they end the process at any step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from relay import journal
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.records import CommittedOffset
+from relay.core.takeover import take_over
+from relay.records_pb2 import Block, Commit
+from relay.rewind.plan import Place
+from relay.rewind.record import Author
+from relay.rewind.removal import Target
+from relay.rewind.seals import Seals
+from tests.verify import histories
+from tests.verify.histories import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from relay.core.records import Found
+
+NOTHING = 2**63 - 1
+AUTHOR = Author("rewind", 1, "a test")
+
+
+class Crash(Exception):
+    """The process that rewinds was killed."""
+
+
+class World(Writer):
+    """One app. `crash_at` counts the steps of the hands until the process is killed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.log_start = 0
+        self.topic_id = histories.TOPIC_ID
+        self.named: tuple[int, str | None] | str | None = "as committed"
+        self.ledger: dict[str, str] = {}
+        self.rows: Counter[str] = Counter()  # by block id
+        self.crash_at = -1
+        self.steps: list[str] = []
+        self.owned = False
+        self.target = Target(there=True, engine="MergeTree", stamped=True)
+        self.replayed: set[tuple[int, int]] = set()
+
+    # ---- what relay and loader do --------------------------------------------------------------
+
+    def relay(self, commits: int) -> None:
+        """A relay takes over and commits so many more records."""
+        self._source = [m for m in self.messages if m[0] >= self.floor]
+        self.run(len(self.journal) + commits)
+
+    def settle(self) -> None:
+        """A relay takes over, seals all that is there, and stops."""
+        self._source = [m for m in self.messages if m[0] >= self.floor]
+        self._restart()
+        position = self._state.partitions[0].position
+        while position < self._end:  # one poll may leave some
+            self._poll()
+            position = self._state.partitions[0].position
+        self._now += 100_000
+        self._dispatch(ev.Polled(self._now, (), {}))
+
+    def stops(self) -> str:
+        """Why a relay would stop at a take-over; empty: it would not."""
+        taken = take_over(self._truth(), 0)
+        return taken.message if isinstance(taken, ef.StopError) else ""
+
+    def _truth(self) -> Found:
+        found = super()._truth()
+        return replace(found, log_start=self.log_start, source_topic_id=self.topic_id)
+
+    def load(self, most: int = 10**9) -> None:
+        """A loader: so many blocks that the ledger does not know."""
+        for block in self.blocks():
+            if block.id not in self.ledger and most:
+                most -= 1
+                self.ledger[block.id] = "loaded"
+                self.rows[block.id] += block.rows
+
+    def blocks(self) -> Iterator[Block]:
+        for _, commit in self.journal:
+            yield from commit.blocks
+
+    @property
+    def floor(self) -> int:
+        return 0 if self._committed is None else self._committed.floor
+
+    # ---- the hands -----------------------------------------------------------------------------
+
+    def look(self, beyond: Mapping[int, int]) -> dict[int, Place]:
+        self._step("look")
+        seals = Seals(beyond.get(0, NOTHING))
+        for offset, commit in self.journal:
+            seals.add(offset, commit)
+        committed = self._committed
+        named = None if committed is None else (committed.floor, journal.metadata(committed))
+        if not isinstance(self.named, str):
+            named = self.named
+        return {0: Place(0, named, seals, self.topic_id, self.log_start, self._end)}
+
+    @contextlib.contextmanager
+    def fenced(self, partitions: Collection[int]) -> Iterator[None]:
+        assert set(partitions) == {0}
+        self._step("fence")
+        self.owned = True
+        yield
+        self.owned = False
+
+    def write(self, records: Sequence[Commit]) -> None:
+        self._step("before the transaction")
+        assert self.owned
+        (record,) = records
+        commit = Commit.FromString(record.SerializeToString())
+        self.journal.append((self._next_record, commit))
+        self._records = {self._next_record: journal.decode(record.SerializeToString())}
+        self._committed = CommittedOffset(commit.floor, commit.n, self._next_record)
+        self._next_record += 2
+        self.named = "as committed"
+        self._step("after the transaction")
+
+    def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
+        assert why
+        removed = 0
+        for block in blocks:
+            self._step(f"before {block.id} is settled")
+            self.ledger.setdefault(block.id, "discarded")
+        for block in blocks:
+            self._step(f"before the rows of {block.id} are removed")
+            if not keep:
+                removed += self.rows.pop(block.id, 0)
+        self._step("after the removal")
+        return removed
+
+    def targets(self, tables: Collection[str]) -> dict[str, Target]:
+        return dict.fromkeys(tables, self.target)
+
+    def replays(self) -> set[tuple[int, int]]:
+        return self.replayed
+
+    def _step(self, name: str) -> None:
+        self.steps.append(name)
+        if len(self.steps) - 1 == self.crash_at:
+            self.owned = False
+            raise Crash(name)
+
+    # ---- the judge -----------------------------------------------------------------------------
+
+    def contents(self) -> Counter[int]:
+        """How often each source message is in the table or among the dead letters that count."""
+        found: Counter[int] = Counter()
+        seals = Seals(-1)
+        for offset, commit in self.journal:
+            seals.add(offset, commit)
+        dead = {
+            (one.table, one.first, one.next, one.block.id if one.block else "")
+            for table in histories.TABLES
+            for one in seals.live(table)
+        }
+        for table, first, following, block in dead:
+            if not block:
+                found.update(self._between(table, first, following))
+        for block in {b.id: b for b in self.blocks()}.values():
+            copies = self.rows[block.id] / block.rows
+            assert copies == int(copies)
+            between = self._between(
+                block.table, block.first_source_offset, block.next_source_offset
+            )
+            for _ in range(int(copies)):
+                found.update(between)
+        return found
+
+    def _between(self, table: str, first: int, following: int) -> list[int]:
+        return [o for o, t in self.messages if t == table and first <= o < following]
+
+    def everything(self) -> Counter[int]:
+        """Each message once."""
+        return Counter(offset for offset, _ in self.messages)
