@@ -112,6 +112,22 @@ class Topics:
             if topic not in self._ready:
                 self._ensure(topic, self._partitions, (WRITE,))
 
+    def still_there(self) -> None:
+        """Look again at the topics that were ready.
+
+        A producer hears of a deleted topic only that its records time out.
+
+        Raises:
+            Refused: one of them was deleted.
+        """
+        for topic in sorted(self._ready):
+            if self.describe(topic) is None:
+                raise Refused(
+                    f"topic {topic} is not there any more: somebody deleted it",
+                    "find out who, then start again: the relay makes it anew, empty, and what "
+                    "the loader had not loaded of it is lost (`relay verify CONFIG --deep`)",
+                )
+
     def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
         """Id and width of a topic; None where there is no such topic.
 

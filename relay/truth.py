@@ -113,7 +113,7 @@ class TruthReader:
                 f"partition {entry.partition}: committed offset {entry.offset} of group "
                 f"{names.group_id(self._settings.app)} carries metadata {entry.metadata!r}, "
                 "which no relay wrote: a tool moved the group's offsets",
-                "restore the offset, or start under a new app name",
+                "`relay accept CONFIG` shows how to go on",
             )
         return committed
 
@@ -122,6 +122,9 @@ class TruthReader:
 
     def _stable_ends(self, partitions: Collection[int]) -> dict[int, int]:
         """The journal's last stable offsets."""
+        # Leaders as of now: librdkafka's AdminClient (2.16) keeps those of before an outage, and
+        # the brokers answer FENCED_LEADER_EPOCH to it for ever.
+        self._admin.list_topics(self._journal, timeout=self._deadline_seconds)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
         asked = {TopicPartition(self._journal, p): latest for p in partitions}
         futures = self._admin.list_offsets(
@@ -153,7 +156,7 @@ class TruthReader:
                 f"source partition {index}: group {names.group_id(self._settings.app)} has no "
                 f"committed offset, and the first {low} offsets of {self._journal}[{index}] are "
                 "gone: where to go on is not known",
-                "restore the group's offset, or start under a new app name",
+                "`relay accept CONFIG` shows how to go on",
             )
 
     def _at(self, index: int, offset: int) -> JournalRecord | None:
@@ -194,7 +197,8 @@ class TruthReader:
         """Records of a journal partition in [offset, end); markers and aborted ones pass.
 
         Raises:
-            KafkaException: with a code of _GONE where the first of them were deleted.
+            KafkaException: with a code of _GONE where the first of them were deleted, or where the
+                partition ends before them for so long that it must have been made anew.
         """
         reader = self._reader(isolation)
         place = TopicPartition(self._journal, index, offset)
@@ -202,8 +206,11 @@ class TruthReader:
         deadline = time.monotonic() + self._deadline_seconds
         found: list[Message] = []
         position = offset
+        behind: KafkaError | None = None
         while position < end:
             if time.monotonic() > deadline:
+                if behind is not None:
+                    raise KafkaException(behind)
                 raise Unavailable(
                     f"{self._journal}[{index}]: offset {position} did not come within "
                     f"{self._deadline_seconds:g} s",
@@ -215,11 +222,12 @@ class TruthReader:
                 # A leader that is behind says so too; the client reads on only if told to.
                 if self._beginning(reader, index) > position:
                     raise KafkaException(error)
+                behind = error
                 reader.assign([TopicPartition(self._journal, index, position)])
             if error is not None and error.code() in REFUSED:
                 raise KafkaException(error)
             if message is not None and error is None:
-                offset = message.offset() or 0
+                offset, behind = message.offset() or 0, None
                 position = offset + 1
                 if offset < end:
                     found.append(message)

@@ -19,7 +19,7 @@ import click
 
 from relay.cli_support import run_main
 from relay.errors import ConfigError
-from tests.chaos import campaigns, controls, history, measures, schedule
+from tests.chaos import campaigns, controls, history, measures, outagecommands, schedule
 from tests.chaos.command import common_options, run_command
 from tests.chaos.truth import Shape
 
@@ -197,6 +197,10 @@ def controls_(seed: int | None, seconds: float, guards: str, *, as_json: bool) -
         click.echo(f"seed {number}")
     if len(table) < len(guards.split(",")) or not all(row["red"] for row in table):
         sys.exit(1)
+
+
+for one in outagecommands.COMMANDS:
+    chaos.add_command(one)
 
 
 @chaos.command()

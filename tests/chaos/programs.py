@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,11 +29,26 @@ if TYPE_CHECKING:
 RESTARTED = {4, 7}
 """Exit statuses after which a supervisor starts a program again: a server stayed away, or
 another process had this identity. All others that were not asked for are anomalies."""
-WATCHDOG = "Timeout (0:"
-"""How faulthandler begins; status 1 with it is the promised end of a hung client call."""
+WATCHDOG_STATUS = 1
+"""relay.watchdog's, and that of an interpreter that cannot even start, or of any script."""
+_DUMP = re.compile(
+    r"^Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!$(?=.*^(Current thread|Thread) 0x.*^  File )",
+    re.MULTILINE | re.DOTALL,
+)
+"""What faulthandler writes as it ends a process: the time that was up, and all stacks."""
 STARTING_SECONDS = 10.0
 GRACE_SECONDS = 60.0
 """For SIGTERM, on a crowded machine."""
+
+
+def ended_by_watchdog(status: int, said: str) -> bool:
+    """Whether a run ended as promised of a hung client call: with this status, and all stacks.
+
+    Args:
+        status: of its exit.
+        said: all that this run alone wrote; a dump of the run before excuses nothing.
+    """
+    return status == WATCHDOG_STATUS and _DUMP.search(said) is not None
 
 
 @dataclass
@@ -60,6 +76,7 @@ class Program:
     ends: list[tuple[int, bool]] = field(default_factory=list)
     armed: str = ""
     shifted: str = ""
+    _said_before: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _sessions: list[int] = field(default_factory=list)
     _excused: set[int] = field(default_factory=set)
@@ -86,6 +103,7 @@ class Program:
         self.armed, self.shifted, self._asked = failpoint, shift, False
         self._excused = {-signal.SIGKILL} if failpoint else set()
         with self.log.open("ab") as log:
+            self._said_before = log.tell()
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -145,12 +163,18 @@ class Program:
         if self._process is None or self._process.poll() is None:
             return None
         status = self._process.returncode
-        hung = status == 1 and WATCHDOG in self.last_lines(60)
+        hung = ended_by_watchdog(status, self.said())
         self.watchdogs += hung
         end = status, hung or status in self._excused | RESTARTED
         self.ends.append(end)
         self._process = None
         return end
+
+    def said(self) -> str:
+        """What the run of now, or the last one, has written."""
+        with self.log.open("rb") as log:
+            log.seek(self._said_before)
+            return log.read().decode(errors="replace")
 
     def last_lines(self, count: int = 30) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -20,7 +20,7 @@ from tests.chaos.__main__ import chaos
 from tests.chaos.controls import GUARDS
 from tests.chaos.faults import FAULTS
 from tests.chaos.history import History, command_of, versions
-from tests.chaos.programs import Program
+from tests.chaos.programs import Program, ended_by_watchdog
 from tests.chaos.rows import Range
 from tests.chaos.shifted import shift
 from tests.chaos.slots import Cycle, shuffled
@@ -201,13 +201,50 @@ def test_a_stopped_program_ends_with_its_own_status(tmp_path: Path) -> None:
     assert it.ends == [(0, True)]
 
 
-def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
-    """Status 1 with all stacks on stderr is what the product promises of a hung call."""
-    it = program(tmp_path, "import faulthandler\nfaulthandler.dump_traceback_later(0.1, exit=True)")
-    wait_until(lambda: not it.runs(), "its end")
+HUNG = "from relay.watchdog import armed\nwith armed(0.1):\n    time.sleep(600)"
 
+
+def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
+    """Status 1 with all stacks on stderr is what the product promises of a hung call.
+
+    The next run ends with 1 and says nothing: the dump of the one before is no excuse.
+    """
+    it = program(tmp_path, HUNG)
+    wait_until(lambda: not it.runs(), "its end")
     assert it.tend() == (1, True)
     assert it.watchdogs == 1
+    assert "Timeout" in it.log.read_text(), "what the next run has before it"
+
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(1)\n")
+    it.start()
+    wait_until(lambda: not it.runs(), "its end")
+
+    assert it.tend() == (1, False)
+    assert it.watchdogs == 1
+
+
+DUMP = """Timeout (0:01:10)!
+Thread 0x00007f00 (most recent call first):
+  File "relay/transactions.py", line 214 in _call
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "excused"),
+    [
+        (1, f"some log line\n{DUMP}", True),
+        (1, DUMP.replace("Thread", "Current thread"), True),
+        (70, DUMP, False),
+        (-6, DUMP, False),
+        (1, "Traceback (most recent call last):\n  File x\nTimeoutError: read timeout\n", False),
+        (1, "a message with Timeout (0:01:10)! in it\n", False),
+        (1, "Timeout (0:01:10)!\n", False),
+        (1, "", False),
+    ],
+)
+def test_only_the_dump_of_all_stacks_says_watchdog(status: int, said: str, excused: bool) -> None:
+    """A status 1 of another cause stays an anomaly, as does a dump under another status."""
+    assert ended_by_watchdog(status, said) == excused
 
 
 def test_commands_explain_themselves() -> None:

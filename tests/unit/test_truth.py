@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from relay.errors import Refused, RelayError, Unavailable
 from relay.settings import Settings
@@ -76,3 +78,68 @@ def test_brokers_that_are_away_are_unavailable(
     monkeypatch.undo()
     with pytest.raises(Unavailable):
         truth.read([0], cast("Consumer", Answering(KafkaError._TIMED_OUT)))
+
+
+class Remembering:
+    """An AdminClient whose leaders are those of before an outage, until it is asked for them."""
+
+    def __init__(self) -> None:
+        self._current = False
+
+    def list_topics(self, *_: object, **__: object) -> None:
+        self._current = True
+
+    def list_offsets(self, asked: dict[Any, object], **_: object) -> dict[Any, Future[Any]]:
+        answers: dict[Any, Future[Any]] = {place: Future() for place in asked}
+        for answer in answers.values():
+            if self._current:
+                answer.set_result(SimpleNamespace(offset=7))
+            else:
+                error = KafkaError(KafkaError.FENCED_LEADER_EPOCH)
+                answer.set_exception(KafkaException(error))
+        return answers
+
+
+def test_leaders_are_asked_for_before_their_offsets(
+    truth: TruthReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen with all brokers away for a minute: no take-over succeeded any more."""
+    monkeypatch.undo()
+    monkeypatch.setattr(truth, "_admin", Remembering())
+
+    assert truth._stable_ends([0, 1]) == {0: 7, 1: 7}
+
+
+class Shorter:
+    """A reader of a journal that was made anew: it ends before the offset that is asked for."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self.assigned = 0
+
+    def assign(self, _: object) -> None:
+        self.assigned += 1
+
+    def unassign(self) -> None:
+        pass
+
+    def poll(self, _: float) -> Any:
+        error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+        return SimpleNamespace(error=lambda: error)
+
+    def position(self, places: list[Any]) -> list[Any]:
+        return [SimpleNamespace(offset=OFFSET_INVALID) for _ in places]
+
+    def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
+        return 0, self._end
+
+
+def test_a_journal_that_ends_before_the_committed_record_has_none(
+    truth: TruthReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader may be behind for a moment; to wait for one made anew would be to wait for ever."""
+    reader = Shorter(3)
+    monkeypatch.setattr(truth, "_reader", lambda _: reader)
+
+    assert truth._at(0, 9) is None
+    assert reader.assigned > 1, "the leader had no second chance"

@@ -1,0 +1,149 @@
+"""A topic that is deleted, emptied or narrowed while a relay works: a named end, and rows once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import string
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from relay import names
+from tests.broker.pipeline import PARTITIONS, length_prefixed, row_batch, wait_until
+from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, ran_once
+
+if TYPE_CHECKING:
+    from tests.broker.pipeline import Pipeline
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+# ---- deleted: the 27th fault ------------------------------------------------------------------
+
+
+def test_a_block_topic_deleted_in_a_transaction(pipeline: Pipeline, admin: AdminClient) -> None:
+    """Status 5 and the topic's name; nothing creates it behind the relay's back.
+
+    The next start makes it anew, and every row is there once.
+    """
+    topic = names.blocks_topic(pipeline.app, pipeline.table)
+    gate = pipeline.directory / "gate"
+    gate.touch()
+    relay = pipeline.start("a", failpoint=f"before_produce:wait={gate}:2")
+    pipeline.until(lambda: sum(map(len, pipeline.journal().values())) == 2, "the first transaction")
+    pipeline.send(range(100))
+    pipeline.until(gate.with_name("gate.reached").exists, "the relay waits in its transaction")
+    delete(admin, topic)
+    gate.unlink()
+
+    wait_until(lambda: relay.poll() is not None, "the end of the relay")
+    assert relay.returncode == 5, pipeline.log(relay)
+    assert f"topic {topic} is not there any more" in pipeline.log(relay)
+    assert topic not in topics(admin), "somebody made it anew"
+    assert pipeline.floor(0) == 0, "a floor was committed"
+
+    pipeline.start("a")
+    pipeline.exactly_once()
+
+
+def delete(admin: AdminClient, topic: str) -> None:
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in topics(admin), "the deletion")
+
+
+def topics(admin: AdminClient) -> set[str]:
+    return set(admin.list_topics(timeout=10).topics)
+
+
+# ---- emptied: the 29th ------------------------------------------------------------------------
+
+
+def delete_records(pipeline: Pipeline, admin: AdminClient, before: int) -> None:
+    """What retention does: the first offsets of partition 0 are gone."""
+    place = TopicPartition(pipeline.source, 0, before)
+    admin.delete_records([place])[place].result(30)
+
+
+def test_retention_passed_what_was_never_read(pipeline: Pipeline, admin: AdminClient) -> None:
+    """Status 6 and the offsets that are lost; nothing behind them is read."""
+    ran_once(pipeline)
+    pipeline.send(range(100, 130))
+    delete_records(pipeline, admin, 25)
+
+    status, log = ended(pipeline, pipeline.start("a"))
+
+    assert status == 6
+    assert "offsets 10 to 24 were never read and are gone" in log
+    assert pipeline.floor(0) == 10
+
+
+def test_retention_passes_a_relay_that_is_behind(pipeline: Pipeline, admin: AdminClient) -> None:
+    """Status 6, the topic and partition: what is left is not taken for what comes next."""
+    relay = pipeline.start("a")
+    pipeline.send(range(10))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows")
+    relay.send_signal(signal.SIGSTOP)
+    # More than one fetch brings: the one that was under way is answered from its beginning.
+    for first in range(100, 500, 100):
+        pipeline.send(range(first, first + 100))
+    delete_records(pipeline, admin, 400)
+    relay.send_signal(signal.SIGCONT)
+
+    wait_until(lambda: relay.poll() is not None, "the end of the relay")
+    log = pipeline.log(relay)
+    assert relay.returncode == 6, log
+    assert f"{pipeline.source}[0] cannot be read on" in log
+    assert pipeline.floor(0) < 400
+    pipeline.chain_is_whole()
+    found = sorted(pipeline.rows())
+    assert found == sorted(pipeline.sent)[: len(found)], "rows behind the gap were taken"
+
+
+# ---- narrowed: the 25th -----------------------------------------------------------------------
+
+
+def limit(admin: AdminClient, topic: str, most_bytes: int) -> None:
+    """The topic's max.message.bytes."""
+    entry = ConfigEntry(
+        "max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_a_chunk_larger_than_its_topic_takes(pipeline: Pipeline, admin: AdminClient) -> None:
+    """Status 5, topic and setting; once the limit is raised, every row is there."""
+    topic = names.blocks_topic(pipeline.app, pipeline.table)
+    narrow = NewTopic(topic, PARTITIONS, 1, config={"max.message.bytes": "100000"})
+    admin.create_topics([narrow])[topic].result(30)
+    letters = string.ascii_letters + string.digits
+    text = "".join(random.Random(7).choices(letters, k=400_000)).encode()
+    row = b"\x08" + b"\x64" + b"\x12" + length_prefixed(text)
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    pipeline.produce(producer, b"\x0a" + length_prefixed(row), 0)
+    pipeline.produce(producer, row_batch([101]), 0)
+    assert producer.flush(30) == 0
+    pipeline.sent.update([100, 101])
+
+    status, log = ended(pipeline, pipeline.start("a"))
+    assert status == 5
+    assert topic in log
+    assert "exceeds the topic's max.message.bytes: raise that, or lower" in log
+    assert pipeline.floor(0) == 0
+
+    limit(admin, topic, 16 << 20)
+    pipeline.start("a")
+    pipeline.exactly_once()
