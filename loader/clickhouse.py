@@ -17,13 +17,14 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.httppool import pool
+from relay.httppool import Trust, pool
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
 
 TRANSIENT = frozenset(
     {
+        75,  # CANNOT_WRITE_TO_FILE_DESCRIPTOR: a disk that became full while a part was written
         159,  # TIMEOUT_EXCEEDED
         164,  # READONLY
         202,  # TOO_MANY_SIMULTANEOUS_QUERIES
@@ -82,12 +83,14 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
         raise ConfigError(
             f"clickhouse.password_file: {error}", "Name a file that this process can read."
         ) from error
+    trust = Trust(settings.ca_file, settings.certificate_file, settings.key_file)
     try:
         client = clickhouse_connect.get_client(
             interface=url.scheme,
             host=host,
             port=port,
-            pool_mgr=pool(url.scheme, host, port),  # else a lost connection reads as "no rows"
+            # Else a lost connection would read as "no rows".
+            pool_mgr=pool(url.scheme, host, port, trust),
             username=settings.user,
             password=password,
             connect_timeout=10,

@@ -15,7 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.errors import Refused, Unavailable
-from relay.httppool import pool
+from relay.httppool import Trust, pool
 from relay.schema import ColumnDef
 
 if TYPE_CHECKING:
@@ -137,12 +137,13 @@ def connect(clickhouse: ClickHouse) -> Client:
     """
     url = urlsplit(clickhouse.url)
     port = url.port or {"http": 8123, "https": 8443}[url.scheme]
+    trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
     return clickhouse_connect.get_client(
         interface=url.scheme,
         host=url.hostname,
         port=port,
         # Else a lost connection could read as "all tables were dropped".
-        pool_mgr=pool(url.scheme, url.hostname or "", port),
+        pool_mgr=pool(url.scheme, url.hostname or "", port, trust),
         username=clickhouse.user,
         password=clickhouse.secret(),
         connect_timeout=CONNECT_SECONDS,

@@ -18,19 +18,10 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from relay import config_checks, kafka_settings
+from relay import config_checks, secrets_given
 from relay.errors import ConfigError
+from relay.secrets_given import KeyPath, Table, is_secret, put
 from relay.settings import Settings
-
-SECRETS_FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
-    "RELAY_CLICKHOUSE_PASSWORD": ("clickhouse", "password"),
-    "RELAY_KAFKA_SASL_PASSWORD": ("kafka", "client", "sasl.password"),
-    "RELAY_KAFKA_SSL_KEY_PASSWORD": ("kafka", "client", "ssl.key.password"),
-}
-"""Environment variables that win over the file, so that it need hold no secret."""
-
-KeyPath = tuple[str | int, ...]
-Table = dict[str, Any]
 
 
 class Problem(NamedTuple):
@@ -54,11 +45,12 @@ def load(path: Path, overrides: Mapping[str, object] | None = None) -> Settings:
         ConfigError: the file cannot be read, or everything that is wrong in it.
     """
     data = _read(path)
-    _take_environment(data)
+    secrets = secrets_given.take(data, os.environ)
     for key, value in (overrides or {}).items():
-        _put(data, tuple(key.split(".")), value)
+        put(data, tuple(key.split(".")), value)
     _resolve_paths(data, path.parent)
     settings, problems = check(data)
+    problems += [Problem(dotted(at), reason) for at, reason in secrets]
     if settings is None or problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = [f"{count} in {path}:", *(f"  {p.key}: {p.reason}" for p in problems)]
@@ -85,13 +77,6 @@ def dotted(path: KeyPath) -> str:
     return ".".join(p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in parts)
 
 
-def is_secret(path: KeyPath) -> bool:
-    """Whether the value at this key must never be shown."""
-    return path in SECRETS_FROM_ENVIRONMENT.values() or (
-        path[:2] == ("kafka", "client") and path[-1] in kafka_settings.SECRETS
-    )
-
-
 # ---- the file
 
 
@@ -112,34 +97,27 @@ def _read(path: Path) -> Table:
         ) from wrong
 
 
-def _take_environment(data: Table) -> None:
-    for variable, path in SECRETS_FROM_ENVIRONMENT.items():
-        secret = os.environ.get(variable)
-        if secret:
-            _put(data, path, secret)
-            if variable == "RELAY_CLICKHOUSE_PASSWORD" and isinstance(data["clickhouse"], dict):
-                data["clickhouse"].pop("password_file", None)
-
-
-def _put(data: Table, path: KeyPath, value: object) -> None:
-    """Sets data[path], making tables on the way; what is no table is left for the check."""
-    table: Any = data
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            return
-    table[path[-1]] = value
-
-
 def _resolve_paths(data: Table, directory: Path) -> None:
-    for section, key in (("clickhouse", "password_file"), ("loader", "checkpoint")):
-        table = data.get(section)
+    kafka, clickhouse, loader = (data.get(name) for name in ("kafka", "clickhouse", "loader"))
+    within = kafka if isinstance(kafka, dict) else {}
+    for table, keys in (
+        (within.get("client"), config_checks.CLIENT_PATHS),
+        (within.get("client_files"), None),
+        (clickhouse, ("password_file", "ca_file", "certificate_file", "key_file")),
+        (loader, ("checkpoint",)),
+    ):
         if not isinstance(table, dict):
             continue
-        value = table.get(key)
-        # A checkpoint may be a URL of a file system that Spark knows.
-        if isinstance(value, str) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):
-            table[key] = str(directory.absolute() / value)
+        for key, value in table.items():
+            if (keys is None or key in keys) and isinstance(value, str):
+                table[key] = _from(directory, value)
+
+
+def _from(directory: Path, value: str) -> str:
+    """A path as the file means it; not one is a URL of a file system that Spark knows."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value) or value == config_checks.PROBE:
+        return value
+    return str(directory.absolute() / value)
 
 
 # ---- pydantic's findings in this product's words

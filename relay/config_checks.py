@@ -15,13 +15,29 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from relay import kafka_settings, names
+from relay import kafka_allowed, kafka_settings, names
 from relay.settings import Settings
 
 Found = tuple[tuple[str, ...], str]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CLICKHOUSE_FILES = ("password", "ca", "certificate", "key")
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+CLIENT_PATHS = frozenset({
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+    "ssl.crl.location",
+    "https.ca.location",
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+})  # fmt: skip
+"""Settings of `kafka.client` that name a file."""
+PROBE = "probe"
+"""For ssl.ca.location: look where operating systems keep certificates."""
 
 # A trial client's warnings (no brokers configured) are of no interest.
 _SILENT = logging.getLogger("relay.trial")
@@ -35,7 +51,7 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
         (("kafka", "bootstrap"), _bootstrap),
         (("source", "topic"), lambda topic: _topic(topic, data.get("app"))),
         (("clickhouse", "url"), _url),
-        (("clickhouse", "password_file"), _password_file),
+        *((("clickhouse", f"{kind}_file"), _readable) for kind in _CLICKHOUSE_FILES),
         (("loader", "database"), _identifier),
         (("loader", "block_column"), _identifier),
     ):
@@ -46,7 +62,12 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
     clickhouse = data.get("clickhouse")
     if isinstance(clickhouse, dict) and {"password", "password_file"} <= clickhouse.keys():
         yield ("clickhouse", "password_file"), "give either this or password, not both"
+    if isinstance(clickhouse, dict) and {"key_file", "certificate_file"} & clickhouse.keys() == {
+        "key_file"
+    }:
+        yield ("clickhouse", "key_file"), "give the certificate_file that it belongs to"
     yield from _client(data)
+    yield from _client_files(data)
 
 
 def _text_at(data: dict[str, Any], path: tuple[str, str]) -> str | None:
@@ -89,7 +110,7 @@ def _url(url: str) -> str | None:
     return None
 
 
-def _password_file(path: str) -> str | None:
+def _readable(path: str) -> str | None:
     try:
         Path(path).read_text(encoding="utf-8")
     except OSError as refused:
@@ -114,11 +135,42 @@ def _client(data: dict[str, Any]) -> Iterator[Found]:
     for key, value in client.items():
         if not isinstance(value, str | int | float):
             continue  # the type is reported already
-        refused = kafka_settings.refusal(key, value)
+        refused = kafka_allowed.refusal(key, value) or _missing(key, str(value))
         reason = refused or _complaint(Producer, {key: value})
         # What makes sense only together with others is for try_clients.
         if reason is not None and not reason.startswith("Failed to create"):
             yield ("kafka", "client", key), reason
+    mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms"))
+    if mechanism == "OAUTHBEARER" and client.get("sasl.oauthbearer.method") != "oidc":
+        yield (
+            ("kafka", "client", "sasl.oauthbearer.method"),
+            'must be "oidc": any other waits for ever for a token that a program would have to set',
+        )
+
+
+def _missing(key: str, value: str) -> str | None:
+    if key in CLIENT_PATHS and value != PROBE and not Path(value).exists():
+        return f"there is no {value}"
+    return None
+
+
+def _client_files(data: dict[str, Any]) -> Iterator[Found]:
+    """Files that hold secrets for librdkafka: of no secret, doubled, or unreadable."""
+    kafka = data.get("kafka")
+    files = kafka.get("client_files") if isinstance(kafka, dict) else None
+    if not isinstance(kafka, dict) or not isinstance(files, dict):
+        return
+    client = kafka.get("client")
+    for key, path in files.items():
+        if key not in kafka_allowed.SECRETS:
+            # Of another setting librdkafka's objection could show what the file holds.
+            reason: str | None = "no secret of kafka.client: write its value there"
+        elif isinstance(client, dict) and key in client:
+            reason = "give either this or kafka.client's, not both"
+        else:
+            reason = _readable(path) if isinstance(path, str) else None
+        if reason is not None:
+            yield ("kafka", "client_files", key), reason
 
 
 _NOT_TRIED = {"bootstrap.servers", "logger"}

@@ -17,7 +17,9 @@ import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.empty_pb2 import Empty
 
+from relay.depth import refuse_deep
 from relay.isolate import Suspects, isolate_joined, ranges_of
 from relay.panics import decoded
 
@@ -74,7 +76,9 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
 
 def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]) -> Opened:
     def lists_of(ranges: Ranges) -> Any:
-        return decoded(row_batch_handler(), ranges_of(values, ranges)).column(0)
+        together = ranges_of(values, ranges)
+        refuse_deep(together, Empty)
+        return decoded(row_batch_handler(), together).column(0)
 
     suspects = Suspects(_row_batch_class(), values, np.arange(len(index) + 1))
     pieces, unreadable = isolate_joined(lists_of, len(index), suspects)

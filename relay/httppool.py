@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -47,15 +48,30 @@ class _WholeOverTls(_Whole, HTTPSConnectionPool):
     """The same over TLS."""
 
 
-def pool(scheme: str, host: str, port: int) -> PoolManager:
-    """The process's connections to this server, over the proxy that the environment names."""
-    return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port))
+class Trust(NamedTuple):
+    """Files (PEM) for TLS; None where nothing was set."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManager:  # noqa: B008 - immutable
+    """The process's connections to this server, over the proxy that the environment names.
+
+    Over https its certificate is checked, always.
+    """
+    return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
 
 
 @cache
-def _pool(_: int, scheme: str, over: str | None) -> PoolManager:
+def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
     """One for each process: a child must not go on with its parent's connections."""
+    given = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
     made: PoolManager = get_pool_manager(
+        ca_cert=given["ca"],
+        client_cert=given["certificate"],
+        client_cert_key=given["key"],
         http_proxy=over if scheme == "http" else None,
         https_proxy=over if scheme == "https" else None,
     )

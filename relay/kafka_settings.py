@@ -1,4 +1,4 @@
-"""librdkafka settings of every client, each with its reason beside it; and those refused.
+"""librdkafka settings of every client, each with its reason beside it.
 
 Receives checked settings, gives the dict a client is made from; makes no client
 itself. Of each client's settings the defaults come first, then what the user passes
@@ -8,69 +8,15 @@ through (`kafka.client`), then what correctness owns, so that nothing can displa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from relay import log, names
+from relay.errors import ConfigError
 from relay.settings import Kafka, Settings
 
 ClientSettings = dict[str, Any]
 """librdkafka names to values; callers add their callbacks."""
-
-_OURS = "the relay and the loader set it themselves, exactly-once depends on it"
-_LOADS_CODE = "it loads program code into this process"
-_OWNED_BY_REASON: Mapping[str, str] = {
-    "set kafka.bootstrap": "bootstrap.servers metadata.broker.list",
-    "set source.start": "auto.offset.reset",
-    "set relay.session_timeout_seconds": "session.timeout.ms",
-    "set relay.transaction_timeout_seconds": "transaction.timeout.ms message.timeout.ms "
-    "delivery.timeout.ms",
-    "write its keys straight into kafka.client": "default.topic.config",
-    "it is named after app and relay.member": "group.id group.instance.id transactional.id",
-    "the classic protocol fences the old member, the newer one the new": "group.protocol "
-    "group.remote.assignor",
-    "every assignment must read the committed floors anew": "partition.assignment.strategy",
-    "floors are committed only inside transactions": "enable.auto.commit auto.commit.enable "
-    "auto.commit.interval.ms enable.auto.offset.store offset.store.method offset.store.path",
-    "aborted records must never be read": "isolation.level",
-    "a damaged record must never become a row": "check.crcs",
-    "topics are created with their own settings, or not at all": "allow.auto.create.topics",
-    "every record is written once, acknowledged by all replicas in sync": "enable.idempotence "
-    "enable.gapless.guarantee acks request.required.acks retries message.send.max.retries "
-    "max.in.flight max.in.flight.requests.per.connection",
-    "deliveries are counted before a transaction is committed": "delivery.report.only.error",
-    _OURS: "enable.partition.eof logger",
-}
-
-OWNED: Mapping[str, str] = {
-    key: reason for reason, keys in _OWNED_BY_REASON.items() for key in keys.split()
-}
-"""Settings that `kafka.client` must not hold, because correctness owns them, and why."""
-
-DENIED: Mapping[str, str] = {
-    "plugin.library.paths": _LOADS_CODE,
-    "ssl.engine.location": _LOADS_CODE,
-    "ssl.engine.id": _LOADS_CODE,
-    "ssl.providers": _LOADS_CODE,
-    "sasl.kerberos.kinit.cmd": "it runs a shell command",
-}
-"""Settings that would make a configuration file run code."""
-
-SECRETS = frozenset({
-    "sasl.password",
-    "sasl.oauthbearer.config",
-    "sasl.oauthbearer.client.secret",
-    "sasl.oauthbearer.assertion.private.key.pem",
-    "sasl.oauthbearer.assertion.private.key.passphrase",
-    "ssl.key.password",
-    "ssl.key.pem",
-    "ssl.keystore.password",
-})  # fmt: skip
-"""Settings whose values are never shown."""
-
-# librdkafka puts these into the text of a shell command (kinit) without quoting.
-_INTO_SHELL = re.compile(r"sasl\.kerberos\.(keytab|principal|service\.name)")
-_SHELL_SAFE = re.compile(r"[A-Za-z0-9_@%.,:/+=-]*")
 
 # Each would only draw a warning from clients of the other kind.
 _CONSUMER_ONLY = re.compile(
@@ -85,21 +31,25 @@ _NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
 """A reader joins no group: the member's limit would only contradict its default session."""
 
 
-def refusal(key: str, value: object) -> str | None:
-    """Why `kafka.client` must not hold this setting; None if it may."""
-    if key in OWNED:
-        return f"not for kafka.client: {OWNED[key]}"
-    if key in DENIED:
-        return f"refused: {DENIED[key]}"
-    if key.endswith("_cb"):
-        return f"not for kafka.client: {_OURS}"
-    if _INTO_SHELL.fullmatch(key) and not _SHELL_SAFE.fullmatch(str(value)):
-        return "refused: it becomes part of a shell command and holds characters a shell reads"
-    return None
-
-
 def _pass_through(kafka: Kafka, not_for: re.Pattern[str] | None) -> ClientSettings:
-    return {k: v for k, v in kafka.client.items() if not_for is None or not not_for.fullmatch(k)}
+    given = {**kafka.client, **{key: secret(path) for key, path in kafka.client_files.items()}}
+    return {k: v for k, v in given.items() if not_for is None or not not_for.fullmatch(k)}
+
+
+def secret(path: Path) -> str:
+    """What a file of kafka.client_files holds, without the line break at its end.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"kafka.client_files: cannot read {path}: {reason}",
+            "name a file that this process can read",
+        ) from error
 
 
 def _milliseconds(seconds: float) -> int:

@@ -35,6 +35,13 @@ class Kafka(Section):
         description="librdkafka settings passed through to every client; those that "
         "correctness owns, or that run code, are refused",
         examples=[{"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512"}],
+        repr=False,
+    )
+    client_files: dict[str, Path] = Field(
+        default_factory=dict,
+        description="secrets among those settings, each from a file that holds the value alone; "
+        "read anew for every client",
+        examples=[{"sasl.password": "/run/secrets/kafka"}],
     )
     replication: int = Field(
         1, ge=1, le=32767, description="of topics the relay creates; 3 in production"
@@ -161,6 +168,20 @@ class ClickHouse(Section):
     password: SecretStr = Field(SecretStr(""), description="rather use password_file")
     password_file: Path | None = Field(
         None, description="holds the password alone", examples=["/run/secrets/clickhouse"]
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="certificates (PEM) that may vouch for an https server, instead of those "
+        "that come with the client",
+        examples=["/run/secrets/ca.pem"],
+    )
+    certificate_file: Path | None = Field(
+        None,
+        description="certificate (PEM) that this client shows, where the server asks for one",
+        examples=["/run/secrets/relay.pem"],
+    )
+    key_file: Path | None = Field(
+        None, description="its private key (PEM)", examples=["/run/secrets/relay.key"]
     )
 
     @field_validator("url")

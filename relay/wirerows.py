@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from relay.depth import refuse_deep
 from relay.envelope import BadMessage, Opened, open_messages
 from relay.isolate import Suspects, isolate, isolate_joined, ranges_of
 from relay.strangers import find_outdated, find_strangers
@@ -114,7 +115,7 @@ def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, l
 
     def rows_of(ranges: Ranges) -> pa.RecordBatch:
         bounds = [(int(starts[low]), int(starts[high])) for low, high in ranges]
-        return codec.decode_all(ranges_of(opened.rows, bounds))
+        return _decoded(ranges_of(opened.rows, bounds), codec)
 
     suspects = Suspects(codec.message_class, opened.rows, starts)
     batches, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
@@ -131,11 +132,16 @@ def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, l
     return batches[0], good, bad
 
 
+def _decoded(rows: pa.BinaryArray, codec: RowCodec) -> pa.RecordBatch:
+    refuse_deep(rows, codec.message_class)
+    return codec.decode_all(rows)
+
+
 def _first_unreadable(rows: pa.BinaryArray, codec: RowCodec, guesses: list[int]) -> str:
     """Which row of a message does not parse, and why; it is probably one of `guesses`."""
 
     def attempt(low: int, high: int) -> None:
-        codec.decode_all(rows.slice(low, high - low))
+        _decoded(rows.slice(low, high - low), codec)
 
     for row in guesses:
         try:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 STEPS = 256
 """Fields of a row walked together with the other rows; a longer row goes on alone."""
+NAMED = 1000
+"""Unknown numbers of one step that are told apart; each costs a look at all of them."""
 _WIRE_NAMES = {0: "varint", 1: "64 bits", 2: "length-delimited", 3: "group", 5: "32 bits"}
 _WIRE_TYPES = {
     "double": FIXED64, "float": FIXED32, "string": LENGTH, "bytes": LENGTH,
@@ -153,7 +155,14 @@ def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterat
     known[step.number >= len(plan.wire)] = _UNKNOWN
     packed = plan.packed[np.clip(step.number, 0, len(plan.packed) - 1)] & (known >= 0)
     fits = (known == step.wire) | (known == _ANY) | (packed & (step.wire == LENGTH))
-    for number, wire in _pairs(step.number[~fits], step.wire[~fits]):
+    pairs = _pairs(step.number[~fits], step.wire[~fits])
+    if len(pairs) > NAMED:
+        rest = ~fits & (known == _UNKNOWN)
+        label = f"{plan.name}others"
+        reason = f"more than {NAMED} different fields are not known"
+        yield Stranger("unknown", label, reason, np.unique(owners[rest]))
+        pairs = [pair for pair in pairs if pair[0] in plan.fields]
+    for number, wire in pairs:
         hit = ~fits & (step.number == number) & (step.wire == wire)
         rows = np.unique(owners[hit])
         label = f"{plan.name}{number}"

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from relay import config as reader
-from relay.config import KeyPath
+from relay.secrets_given import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.settings import Settings
 
 HIDDEN = "(hidden)"
@@ -71,8 +71,9 @@ def example() -> str:
     """A configuration file as text: what has no default is filled in, the rest commented out."""
     head = [
         "# Settings of one app, for `relay run` and `loader run`. Commented lines are the",
-        "# defaults. Relative paths count from this file. Secrets may come from the environment:",
-        *(f"#   {name}" for name in reader.SECRETS_FROM_ENVIRONMENT),
+        "# defaults. Relative paths count from this file. Secrets never stand in it: a file is",
+        '# named, or a variable of the environment as "${NAME}"; these win over both:',
+        *(f"#   {name}" for name in (*FROM_ENVIRONMENT, *USERS_FROM_ENVIRONMENT)),
     ]
     return "\n".join([*head, "", *_example(Settings, ())])
 
@@ -136,7 +137,7 @@ def _plain(value: Any, path: KeyPath) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item, (*path, key)) for key, item in value.items()}
     secret = value.get_secret_value() if isinstance(value, SecretStr) else value
-    if isinstance(value, SecretStr) or reader.is_secret(path):
+    if isinstance(value, SecretStr) or is_secret(path):
         return HIDDEN if secret else ""
     return str(value) if isinstance(value, Path) else value
 

@@ -15,14 +15,16 @@ from relay import config
 from relay.cli.options import config_argument
 from relay.cli.parsed import TABLE
 from relay.console import console_of
+from relay.doctor import grants as granting
 from relay.doctor import run
-from relay.doctor.findings import Severity, exit_status
+from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status
 from relay.doctor.run import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relay.doctor.findings import Finding
+    from relay.settings import Settings
 
 _HOUR = 3600.0
 _WIDTH = 140  # columns, where there is no terminal to ask
@@ -51,9 +53,32 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     is_flag=True,
     help="Also read the brokers' clock: makes topic APP.doctor, writes to it, deletes it.",
 )
+@click.option(
+    "--grants",
+    is_flag=True,
+    help="Ask no server; print the least rights of each role: kafka-acls commands and GRANT "
+    "statements, for the users in the configuration.",
+)
+@click.option(
+    "--role",
+    "only",
+    multiple=True,
+    help="With --grants: only of this role (relay, loader, verifier, operator, ...); repeatable.",
+)
+@click.option(
+    "--errors-only", is_flag=True, help="Exit status 0, not 8, where there are only warnings."
+)
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON lines, totals last.")
-def doctor(
-    config_file: Path, outage_hours: float, tables: tuple[str, ...], *, probe: bool, as_json: bool
+def doctor(  # noqa: PLR0913 - one argument for each option
+    config_file: Path,
+    outage_hours: float,
+    tables: tuple[str, ...],
+    only: tuple[str, ...],
+    *,
+    probe: bool,
+    grants: bool,
+    errors_only: bool,
+    as_json: bool,
 ) -> int:
     """Look at Kafka and ClickHouse for what would lose, double or hold up rows.
 
@@ -64,17 +89,40 @@ def doctor(
     \b
     Example: relay doctor relay.toml
              relay doctor relay.toml --table shop.orders --outage-hours 24 --json
+             relay doctor relay.toml --grants --table shop.orders --role loader
     Exit status: 0 nothing, or notes · 8 warnings, no error · 1 errors · 2 wrong
     configuration · 4 a server was away · 5 a server refused user or password.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # findings say what clients would log
     settings = config.load(config_file)
+    if grants:
+        _print_grants(settings, {*tables, *settings.block.tables}, only, as_json=as_json)
+        return 0
+    if only:
+        raise click.UsageError("--role goes with --grants")
     findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe))
     if as_json:
         _print_json(findings)
     else:
         _print(findings)
-    return exit_status(findings)
+    status = exit_status(findings)
+    return 0 if errors_only and status == EXIT_WARNINGS else status
+
+
+def _print_grants(
+    settings: Settings, tables: set[str], only: tuple[str, ...], *, as_json: bool
+) -> None:
+    every = granting.roles(settings, tables)
+    known = [role.name for role in every]
+    if unknown := [name for name in only if name not in known]:
+        raise click.UsageError(f"no role {unknown[0]!r}; there are {', '.join(known)}")
+    for role in every:
+        if only and role.name not in only:
+            continue
+        if as_json:
+            click.echo(json.dumps(granting.as_json(role), ensure_ascii=False))
+        else:
+            click.echo("\n".join(granting.as_text(settings, role)))
 
 
 def _counts(findings: Sequence[Finding]) -> dict[str, int]:

@@ -20,18 +20,11 @@ from relay.doctor.clickhouse import INSERTED_WITH, REQUIRED
 from relay.doctor.commands import quoted
 from relay.doctor.dependents import Row
 from relay.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
+from relay.doctor.grants import READ_BY_LOADER
 
 if TYPE_CHECKING:
     from relay.settings import Settings
 
-READ_BY_LOADER = (
-    "system.tables",
-    "system.columns",
-    "system.parts",
-    "system.processes",
-    "system.merge_tree_settings",
-    "system.replicated_merge_tree_settings",
-)
 WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
 LOOKED_AT = (
     *INSERTED_WITH,

@@ -47,11 +47,14 @@ class Right:
     kind: ResourceType
     resource: str
     prefixed: bool = False
+    principal: str = USER
 
     def binding(self) -> AclBinding:
         pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
         allow = AclPermissionType.ALLOW
-        return AclBinding(self.kind, self.resource, pattern, USER, "*", self.operation, allow)
+        return AclBinding(
+            self.kind, self.resource, pattern, self.principal, "*", self.operation, allow
+        )
 
     def filter(self) -> AclBindingFilter:
         made = self.binding()
@@ -116,13 +119,13 @@ class Authorized:
 
 
 @contextlib.contextmanager
-def authorized(directory: Path) -> Iterator[Authorized]:
-    """The broker, as long as the body runs."""
+def authorized(directory: Path, properties: str = PROPERTIES) -> Iterator[Authorized]:
+    """The broker, as long as the body runs; of other properties where they are given."""
     plan, _ = layout.decide(directory, 1, 0, 0)
     layout.write(directory, plan)
     # No ClickHouse is started here: its port is free for the second listener.
     sasl = plan.clickhouse_port
-    properties = PROPERTIES.format(
+    properties = properties.format(
         host=layout.HOST,
         client=plan.kafka_ports[0],
         controller=plan.controller_ports[0],

@@ -55,8 +55,13 @@ def client(password: str = PASSWORD) -> dict[str, str]:
 
 def config(pipeline: Pipeline, server: Authorized, password: str = PASSWORD) -> Path:
     """Of relays that come in as the user."""
-    settings = "\n".join(f'"{key}" = "{value}"' for key, value in client(password).items())
-    path = pipeline.config(f"[kafka.client]\n{settings}\n")
+    given = client(password)
+    held = pipeline.directory / f"password-{len(list(pipeline.directory.glob('password-*')))}"
+    held.write_text(given.pop("sasl.password"), encoding="utf-8")
+    settings = "\n".join(f'"{key}" = "{value}"' for key, value in given.items())
+    path = pipeline.config(
+        f'[kafka.client]\n{settings}\n[kafka.client_files]\n"sasl.password" = "{held}"\n'
+    )
     text = path.read_text(encoding="utf-8").replace(server.bootstrap, server.sasl)
     path.write_text(text, encoding="utf-8")
     return path

@@ -16,6 +16,9 @@ from relay.settings import Settings
 
 from .test_load import GOOD, write
 
+FILES = ("ca_file", "certificate_file", "key_file", "password_file")
+"""Of [clickhouse]."""
+
 
 def relay(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     """The exit status of a command line."""
@@ -42,13 +45,14 @@ def test_the_examples_commented_lines_are_the_defaults_and_hold_every_key() -> N
             assert part in table, f"{config.dotted(path)} is not in the example"
             table = table[part]
     named = re.findall(r"^# ([a-z_]+) = .*# an example, not the default", example(), re.MULTILINE)
-    assert sorted(named) == ["member", "password_file", "start"]
+    assert sorted(named) == sorted([*FILES, "member", "start"])
     # With the named examples and the example tables taken out, it is the minimal file.
     for section, key in (
         ("relay", "member"),
-        ("clickhouse", "password_file"),
+        *(("clickhouse", key) for key in FILES),
         ("source", "start"),
         ("kafka", "client"),
+        ("kafka", "client_files"),
         ("block", "tables"),
     ):
         del live[section][key]
@@ -77,8 +81,8 @@ def test_check_lists_the_problems_on_stderr_and_exits_2(
 
 
 SECRETS = (
-    'password = "hunter2"\n[kafka.client]\n"security.protocol" = "sasl_plaintext"\n'
-    '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "u"\n"sasl.password" = "hunter2"\n'
+    'password = "${MINE}"\n[kafka.client]\n"security.protocol" = "sasl_plaintext"\n'
+    '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "u"\n"sasl.password" = "${MINE}"\n'
 )
 
 
@@ -89,6 +93,7 @@ def test_show_hides_secrets_and_shows_all_else(
     capsys: pytest.CaptureFixture[str],
     as_json: bool,
 ) -> None:
+    monkeypatch.setenv("MINE", "hunter2")
     # [kafka.client] may follow [clickhouse]: TOML joins tables by name.
     path = write(tmp_path, GOOD.replace("[loader]", SECRETS + "[loader]"))
     assert relay(monkeypatch, "config", "show", path, *["--json"][: int(as_json)]) == 0
@@ -99,7 +104,7 @@ def test_show_hides_secrets_and_shows_all_else(
     assert shown["kafka"]["client"]["sasl.password"] == HIDDEN
     assert shown["kafka"]["client"]["sasl.username"] == "u"
     for key in config.known_keys():
-        if "*" not in key and (as_json or key[-1] not in {"start", "password_file"}):
+        if "*" not in key and (as_json or key[-1] not in {"start", *FILES}):
             value: object = shown
             for part in key:
                 assert isinstance(value, dict)

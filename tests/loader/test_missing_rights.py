@@ -83,9 +83,10 @@ def test_the_loader_ends_with_status_5(
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its handlers
     server.error = REFUSALS[kind]
     path = tmp_path / "relay.toml"
+    (tmp_path / "held").write_text("secret\n", encoding="utf-8")
     path.write_text(
         'app = "shop"\n[kafka]\nbootstrap = "127.0.0.1:1"\n[source]\ntopic = "rows"\n'
-        f'[clickhouse]\nurl = "{settings(server).url}"\nuser = "eve"\npassword = "secret"\n'
+        f'[clickhouse]\nurl = "{settings(server).url}"\nuser = "eve"\npassword_file = "held"\n'
         '[loader]\ncheckpoint = "checkpoint"\n'
     )
 

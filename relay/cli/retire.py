@@ -1,0 +1,80 @@
+"""`relay retire`: what members that are gone have left open in Kafka is ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import click
+
+from relay import config
+from relay import retire as ending
+from relay.cli.options import config_argument
+from relay.errors import Refused
+from relay.retirement import Retirement, plan
+from relay.view.group import GroupReader
+
+
+@click.command()
+@config_argument
+@click.option(
+    "--member",
+    "members",
+    multiple=True,
+    required=True,
+    help="A member that will not come back, as `relay run --member` named it; repeatable.",
+)
+@click.option(
+    "--run", "for_real", is_flag=True, help="Do it; without, only say what would be done."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per member.")
+def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_json: bool) -> None:
+    """End the transactions of members that are gone, after there are fewer of them.
+
+    A relay that was killed and never starts again leaves its transaction open until the
+    transaction timeout, and readers of its topics wait so long. This starts a newer producer
+    under its transactional id: the open transaction is aborted, and if the old process still runs
+    somewhere, it is fenced and can never commit again. Rows are not touched: its partitions are
+    other members' by then, which read on from the committed floors.
+
+    Refuses while a member is in the group, where a static member stays until
+    relay.session_timeout_seconds after its end. Not for a member that restarts: it does the same
+    itself.
+
+    \b
+    Example: relay retire relay.toml --member relay-3 --member relay-4 --run
+    Exit status: 0 done, or said · 2 wrong configuration · 4 brokers away · 5 a member is in the
+    group, or the brokers refused · 7 a producer started under the id at the same moment.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # errors say what clients would log
+    for member in members:  # each a name that a relay could have
+        settings = config.load(config_file, {"relay.member": member})
+    group = {member.name: member.partitions for member in GroupReader(settings).read().members}
+    retirements = plan(settings.app, members, group)
+    if for_real and (obstacles := [one.obstacle for one in retirements if one.obstacle]):
+        raise Refused(
+            "; ".join(obstacles),
+            f"stop it and wait {settings.relay.session_timeout_seconds:g} s (its session), or "
+            "leave it out; nothing was done",
+        )
+    for retirement in retirements:
+        if for_real:
+            ending.end(settings, retirement)
+        click.echo(_said(retirement, done=for_real, as_json=as_json))
+    if not for_real and not as_json:
+        click.echo("nothing was done: --run does it")
+
+
+def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:
+    if as_json:
+        found = {
+            "member": retirement.member,
+            "transactional_id": retirement.transactional_id,
+            "obstacle": retirement.obstacle,
+            "ended": done,
+        }
+        return json.dumps(found)
+    if done:
+        return f"{retirement.transactional_id}: ended"
+    return f"{retirement.transactional_id}: {retirement.obstacle or 'would be ended'}"

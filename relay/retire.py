@@ -1,0 +1,56 @@
+"""Ends what members that are gone have left open in Kafka.
+
+Receives settings and retirements, gives the brokers a newer producer under each transactional
+id: its start aborts an open transaction and fences whatever still runs under that id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay import kafka_settings, names
+from relay.core.events import Failure
+from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.failures import TransactionFailed
+from relay.transactions import TransactionalProducer
+
+if TYPE_CHECKING:
+    from relay.retirement import Retirement
+    from relay.settings import Settings
+
+
+def end(settings: Settings, retirement: Retirement) -> None:
+    """End the member's transactions; a second call does no harm.
+
+    Raises:
+        ValueError: the retirement has an obstacle.
+        Unavailable: the brokers did not answer within twice the transaction timeout.
+        Refused: they answered no.
+        Fenced: another producer started under the id at the same moment.
+    """
+    if retirement.obstacle is not None:
+        raise ValueError(retirement.obstacle)
+    identity = retirement.transactional_id
+    client = {
+        **kafka_settings.producer(settings),
+        "client.id": identity,
+        "transactional.id": identity,
+    }
+    deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
+    producer = TransactionalProducer(client, deadline_seconds, names.group_id(settings.app))
+    try:
+        producer.replace()
+    except TransactionFailed as failed:
+        raise _error(failed, identity) from failed
+    finally:
+        producer.close()
+
+
+def _error(failed: TransactionFailed, identity: str) -> RelayError:
+    if failed.kind is Failure.FENCED:
+        return Fenced(
+            failed.why, f"a relay runs under {identity} again: leave it, or stop it first"
+        )
+    if failed.kind is Failure.REFUSED:
+        return Refused(failed.why, f"grant Write on transactional id {identity}")
+    return Unavailable(failed.why, "check kafka.bootstrap and the brokers, then run it again")

@@ -1,0 +1,94 @@
+"""`relay retire`: what a member that is gone left open is ended, and nothing of one at work."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from relay import config as settings_file
+from relay import kafka_settings, names
+from relay.cli import cli
+from relay.cli_support import run_main
+from tests.broker.pipeline import PARTITIONS, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.broker.pipeline import Pipeline
+
+
+def retire(config: Path, *arguments: str) -> int:
+    """The exit status; what it said is for capfd, since the watchdog wants a real stderr."""
+    return run_main(cli, "relay", ["retire", str(config), *arguments])
+
+
+def left_open(pipeline: Pipeline, config: Path, member: str) -> Producer:
+    """What a relay `member` was about to commit when it was paused for ever."""
+    made = settings_file.load(config, {"relay.member": member})
+    producer = Producer(kafka_settings.producer(made))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(pipeline.source, b"unfinished", partition=0)
+    assert producer.flush(30) == 0
+    return producer
+
+
+def visible(pipeline: Pipeline) -> bool:
+    """Whether a read_committed reader passes over what was left open, to what came after."""
+    found = pipeline.read(pipeline.source, PARTITIONS)[0]
+    return [value for _, value, _ in found] == [b"after"]
+
+
+def test_what_was_left_open_is_ended_and_its_owner_fenced(
+    pipeline: Pipeline, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A dry run changes nothing; run twice does no harm."""
+    # Its own timeout would end the transaction in the middle of the test.
+    config = pipeline.config(transaction_timeout_seconds=300.0, session_timeout_seconds=301.0)
+    zombie = left_open(pipeline, config, "gone")
+    outside = Producer({"bootstrap.servers": pipeline.bootstrap})
+    outside.produce(pipeline.source, b"after", partition=0)
+    assert outside.flush(30) == 0
+
+    assert retire(config, "--member", "gone") == 0
+    identity = names.transactional_id(pipeline.app, "gone")
+    assert f"{identity}: would be ended" in capfd.readouterr().out
+    assert not visible(pipeline), "a dry run ended it"
+
+    for _ in range(2):
+        assert retire(config, "--member", "gone", "--run", "--json") == 0
+        assert json.loads(capfd.readouterr().out)["ended"] is True
+    wait_until(lambda: visible(pipeline), "readers to pass over the transaction")
+    with pytest.raises(KafkaException) as fenced:
+        zombie.commit_transaction(30)
+    assert fenced.value.args[0].code() == KafkaError._FENCED
+
+
+def test_a_member_of_the_group_is_left_alone(
+    pipeline: Pipeline, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With one that is gone beside it: neither is ended, and the reason names it."""
+    config = pipeline.config(transaction_timeout_seconds=300.0, session_timeout_seconds=301.0)
+    made = settings_file.load(config, {"relay.member": "busy"})
+    member = Consumer({**kafka_settings.consumer(made), "auto.offset.reset": "earliest"})
+    member.subscribe([pipeline.source])
+
+    def joined() -> bool:
+        member.poll(0.1)
+        return len(member.assignment()) == PARTITIONS
+
+    wait_until(joined, "the member to have its partitions")
+    open_still = left_open(pipeline, config, "busy")
+    both = ("--member", "gone", "--member", "busy")
+
+    assert retire(config, *both) == 0
+    assert "busy is in the group (partitions: 0, 1)" in capfd.readouterr().out
+    assert retire(config, *both, "--run") == 5
+    said = capfd.readouterr().err
+    assert "busy is in the group" in said
+    assert "nothing was done" in said
+    open_still.commit_transaction(30)  # not fenced
+    member.close()

@@ -1,0 +1,100 @@
+"""`relay doctor --grants`: the least rights of each role, without asking any server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from relay.cli import cli
+from relay.doctor import grants, run
+from relay.doctor.findings import EXIT_WARNINGS, found
+from tests.config.test_kafka_settings import settings
+from tests.config.test_load import GOOD, write
+
+
+def doctor(directory: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["doctor", str(write(directory, GOOD)), *arguments])
+
+
+def test_every_right_is_for_something_of_this_app() -> None:
+    """Nothing on all topics, groups or ids; the source is only read or written."""
+    for role in grants.roles(settings(), ["shop.orders"]):
+        assert role.kafka, role.name
+        for right in role.kafka:
+            assert right.why
+            assert right.name == "rows" or right.name.startswith("shop."), right
+            assert right.name != "rows" or right.operation in {"Read", "Write"}
+        for granted in role.clickhouse:
+            database = granted.place.partition(".")[0]
+            assert database in {"shop", "relay", "system"}, granted
+            if database == "system":
+                assert granted.privileges == "SELECT"
+
+
+def test_only_those_write_that_have_to() -> None:
+    """Not the loader in Kafka, not the relay in ClickHouse, and readers nowhere."""
+    by_name = {role.name: role for role in grants.roles(settings(), ["shop.orders"])}
+    writers = {
+        name
+        for name, role in by_name.items()
+        if {"Write", "Create"} & {right.operation for right in role.kafka}
+    }
+    assert writers == {"relay", "retirer", "replayer", "producer", "feeder"}
+    inserters = {
+        name
+        for name, role in by_name.items()
+        if any("INSERT" in right.privileges for right in role.clickhouse)
+    }
+    assert inserters == {"loader"}
+
+
+def test_tables_are_named_quoted_or_left_open() -> None:
+    (loader,) = [r for r in grants.roles(settings(), ["a.b", "a.`"]) if r.name == "loader"]
+    assert [r.place for r in loader.clickhouse if r.privileges == "SELECT, INSERT"] == [
+        "a.````",
+        "a.b",
+    ]
+    (loader,) = [r for r in grants.roles(settings()) if r.name == "loader"]
+    assert grants.ANY_TABLE in [right.place for right in loader.clickhouse]
+
+
+def test_text_and_values_say_the_same(tmp_path: Path) -> None:
+    text = doctor(tmp_path, "--grants", "--table", "shop.orders").output.splitlines()
+    lines = doctor(tmp_path, "--grants", "--table", "shop.orders", "--json").output.splitlines()
+    roles = [json.loads(line) for line in lines]
+    assert sum(line.startswith("kafka-acls ") for line in text) == sum(
+        len(role["kafka"]) for role in roles
+    )
+    assert sum(line.startswith("GRANT ") for line in text) == sum(
+        len(role["clickhouse"]) for role in roles
+    )
+    assert [f"# {role['role']}: {role['runs']}" for role in roles] == [
+        line for line in text if line.startswith("#")
+    ]
+
+
+def test_a_role_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "--grants", "--role", "king")
+    assert done.exit_code == 2
+    assert "'king'" in done.output
+    assert "relay, loader" in done.output
+    assert doctor(tmp_path, "--role", "relay").exit_code == 2, "without --grants it means nothing"
+
+
+@pytest.mark.parametrize(
+    ("code", "as_is", "errors_only"), [("auto-create", EXIT_WARNINGS, 0), ("source-missing", 1, 1)]
+)
+def test_a_job_before_a_roll_out_may_pass_with_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, as_is: int, errors_only: int
+) -> None:
+    """Not with errors."""
+    monkeypatch.setattr(run, "examine", lambda *_: [found(code, "what", "mend")])
+    path = str(write(tmp_path, GOOD))
+    for arguments, status in (((), as_is), (("--errors-only",), errors_only)):
+        done = CliRunner().invoke(
+            cli, ["doctor", path, *arguments], standalone_mode=False, catch_exceptions=False
+        )
+        assert done.return_value == status
