@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,16 @@ from relay.dev.stack import Stack
 def pytest_configure() -> None:
     """SIGTERM ends a run as Ctrl-C does, so that its fixtures end their servers."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A program that runs inside a test sets up logging for itself, on that test's stderr."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

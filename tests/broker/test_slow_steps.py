@@ -94,11 +94,14 @@ def test_a_broker_that_is_slower_than_the_source(proxied_pipeline: ProxiedPipeli
     path.write_text(text, encoding="utf-8")
     relay = pipeline.start("a", path)
     pipeline.started()
+    # The compiled decoder is loaded with the first large buffer, and stays.
+    large_rows(pipeline, range(100))
+    pipeline.until(lambda: pipeline.floor(0) == 100, "all code is loaded")
     held = proxy.hold(Api.PRODUCE, pipeline.client("a"))
-    large_rows(pipeline, range(200))
+    large_rows(pipeline, range(100, 300))
     held.wait_until_held(WAIT_SECONDS)
     before = resident(relay)
-    large_rows(pipeline, range(200, ROWS))
+    large_rows(pipeline, range(300, ROWS))
     held.release()
     seen: list[int] = []
 

@@ -210,7 +210,13 @@ def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
 
 @pytest.fixture
 def server(pipeline: Pipeline) -> Iterator[Server]:  # noqa: F811
-    made = Server(settings_file.load(pipeline.config()))
+    """Of an app whose ledger is nobody else's, so that its table has yet to be made."""
+    config = pipeline.config()
+    text = config.read_text(encoding="utf-8")
+    config.write_text(
+        text.replace("[loader]", f'[loader]\ndatabase = "{pipeline.app}"'), encoding="utf-8"
+    )
+    made = Server(settings_file.load(config))
     yield made
     made.close()
 
@@ -236,13 +242,17 @@ def test_missing_rights_in_clickhouse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The engine of the tests knows no users, so its answers to CHECK GRANT are replaced."""
-    answers = {f"INSERT ON {pipeline.table}": 0, "SELECT ON system.parts": 0, "TABLE ON relay.*": 0}
+    answers = {
+        f"INSERT ON {pipeline.table}": 0,
+        "SELECT ON system.parts": 0,
+        f"TABLE ON {pipeline.app}.*": 0,
+    }
     answering(server, monkeypatch, answers)
     found = list(rights.judge_clickhouse(server.look([pipeline.table])))
     assert [finding.mend for finding in found] == [
         f"GRANT INSERT ON {pipeline.table} TO default",
         "GRANT SELECT ON system.parts TO default",
-        "GRANT CREATE TABLE ON relay.* TO default",
+        f"GRANT CREATE TABLE ON {pipeline.app}.* TO default",
     ]
 
 

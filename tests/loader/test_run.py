@@ -69,7 +69,10 @@ def kill_workers(loader: int, gate: Path) -> None:
 
 def is_task(process: psutil.Process) -> bool:
     """Of loader.task: the daemon, or a worker that it has forked."""
-    return "loader.task" in process.cmdline()
+    try:
+        return "loader.task" in process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
 
 
 def loaded(client: Client, table: str, rows: int, process: subprocess.Popen[str]) -> None:
