@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from relay.dev.undisturbed import undisturbed
 from relay.errors import MissingTool, NotExactlyOnce
 
 LAST_LINES = 12  # of a log, shown when its program ended by itself
@@ -39,7 +40,7 @@ class Program:
         script = Path(sysconfig.get_path("scripts")) / self.arguments[0]
         if not script.is_file():
             raise MissingTool(f"{script} is not there", "pip install block-relay")
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, undisturbed():
             self._process = psutil.Popen(
                 [str(script), *self.arguments[1:]],
                 stdin=subprocess.DEVNULL,

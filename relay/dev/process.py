@@ -17,6 +17,7 @@ from time import monotonic, sleep
 
 import psutil
 
+from relay.dev.undisturbed import undisturbed
 from relay.errors import Unavailable
 
 _SAME_START_SECONDS = 2.0
@@ -53,7 +54,7 @@ def spawn(
     pid_path, log_path = pid_file(directory, name), log_file(directory, name)
     for path in (pid_path, log_path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("ab") as log:
+    with log_path.open("ab") as log, undisturbed():
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -63,11 +64,11 @@ def spawn(
             cwd=directory,
             env={**os.environ, **(environment or {})},
         )
-    _children[child.pid] = child
-    record = {"pid": child.pid, "started": psutil.Process(child.pid).create_time()}
-    partial = pid_path.with_suffix(".part")
-    partial.write_text(json.dumps(record), encoding="utf-8")
-    partial.rename(pid_path)
+        _children[child.pid] = child
+        record = {"pid": child.pid, "started": psutil.Process(child.pid).create_time()}
+        partial = pid_path.with_suffix(".part")
+        partial.write_text(json.dumps(record), encoding="utf-8")
+        partial.rename(pid_path)
     return child.pid
 
 

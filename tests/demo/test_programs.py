@@ -100,3 +100,24 @@ def test_a_program_that_is_not_installed_is_named(tmp_path: Path) -> None:
     """No console script: say how to get it."""
     with pytest.raises(MissingTool, match="not-there"):
         Program("it", ["not-there"], tmp_path / "log").start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_midst_of_a_start_leaves_nobody(
+    script: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It acts once the process is on record, so that the clean-up finds it."""
+    popen = psutil.Popen
+
+    def interrupted(*arguments: object, **options: object) -> psutil.Popen:
+        made = popen(*arguments, **options)
+        signal.raise_signal(number)
+        return made
+
+    monkeypatch.setattr(psutil, "Popen", interrupted)
+    program = Program("it", [script.name], script.parent / "it.log")
+    # tests/conftest.py: SIGTERM ends a run as Ctrl-C does.
+    with pytest.raises(KeyboardInterrupt):
+        program.start()
+    assert program._process is not None
+    assert program.kill() >= 1
