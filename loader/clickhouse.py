@@ -16,6 +16,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
+from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.httppool import Trust, pool
 
@@ -145,6 +146,12 @@ def quoted(identifier: str) -> str:
     """An identifier as ClickHouse reads it back, whatever is in it."""
     escaped = identifier.replace("\\", "\\\\").replace("`", "\\`")
     return f"`{escaped}`"
+
+
+def quoted_table(table: str) -> str:
+    """A table given as `database.table`, as ClickHouse reads it back."""
+    database, name = names.split_table(table)
+    return f"{quoted(database)}.{quoted(name)}"
 
 
 def literal(text: str) -> str:

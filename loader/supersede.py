@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, literal, quoted
+from loader.clickhouse import failure, literal, quoted, quoted_table
 from loader.tables import Tables
 from loader.work import Worker
-from relay import names
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
 
@@ -121,7 +120,7 @@ def _remove(settings: Settings, ledger: Ledger, table: str, ids: Sequence[str]) 
 
 def _count(ledger: Ledger, table: str, where: str) -> int:
     try:
-        found = ledger.client.query(f"SELECT count() FROM {_quoted(table)} WHERE {where}")  # noqa: S608 - quoted
+        found = ledger.client.query(f"SELECT count() FROM {quoted_table(table)} WHERE {where}")  # noqa: S608 - quoted
     except ClickHouseError as error:
         raise failure(error, f"counting rows of {table}") from error
     return int(found.result_rows[0][0])
@@ -129,11 +128,6 @@ def _count(ledger: Ledger, table: str, where: str) -> int:
 
 def _tell(ledger: Ledger, table: str, action: str) -> None:
     try:
-        ledger.client.command(f"ALTER TABLE {_quoted(table)} {action}")
+        ledger.client.command(f"ALTER TABLE {quoted_table(table)} {action}")
     except ClickHouseError as error:
         raise failure(error, f"removing rows of {table}") from error
-
-
-def _quoted(table: str) -> str:
-    database, name = names.split_table(table)
-    return f"{quoted(database)}.{quoted(name)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, quoted
+from loader.clickhouse import failure, quoted, quoted_table
 from loader.plan import Facts
 from loader.window import Window, window
 from relay import names
@@ -70,9 +70,9 @@ def arrived(table: str, target: Target, block_column: str) -> str:
     """
     if not target.stamped(block_column) or target.window.counter != "global":
         return "1"
-    stamp = quoted(block_column)
+    stamp, place = quoted(block_column), quoted_table(table)
     return (
-        f"(block, found_rows) IN (SELECT toString({stamp}), count() FROM {_quoted(table)} WHERE "  # noqa: S608 - names are quoted, values bound
+        f"(block, found_rows) IN (SELECT toString({stamp}), count() FROM {place} WHERE "  # noqa: S608 - names are quoted, values bound
         f"{stamp} IN {{blocks:Array(String)}} AND _part IN (SELECT name FROM system.parts WHERE "
         "active AND database = {database:String} AND table = {name:String} AND "
         f"max_block_number > {{bound:Int64}}) GROUP BY {stamp})"
@@ -128,7 +128,7 @@ class Tables:
             target: its table.
             claim_seconds: age of the oldest claim.
         """
-        table = _quoted(block.table)
+        table = quoted_table(block.table)
         running = self._ask(
             "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {block:String}",
             block=block.id,
@@ -170,8 +170,3 @@ class Tables:
             return list(self._client.query(sql, parameters=parameters).result_rows)
         except ClickHouseError as error:
             raise failure(error, "asking about the tables") from error
-
-
-def _quoted(table: str) -> str:
-    database, name = names.split_table(table)
-    return f"{quoted(database)}.{quoted(name)}"

@@ -61,7 +61,11 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
     Args:
         values: message values, null where Kafka's value is null.
         framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
+
+    Raises:
+        ValueError: another framing.
     """
+    check_framing(framing)
     index: Integers = np.arange(len(values))
     bad = []
     if values.null_count:
@@ -72,6 +76,16 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
     if framing == "row":
         return Opened(index, np.ones(len(index), np.int64), values, bad)
     return _open_batches(values, index, bad)
+
+
+def check_framing(framing: str) -> None:
+    """Nothing, where it is one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if framing not in {"batch", "row"}:
+        raise ValueError(f"framing is 'batch' or 'row', not {framing!r}")
 
 
 def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]) -> Opened:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from relay.core.events import Failure
-from relay.errors import Refused, Unavailable
+from relay.errors import Fenced, Refused, RelayError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,6 +141,15 @@ class TransactionFailed(Exception):
         self.why = why
 
 
+def is_final(error: KafkaError) -> bool:
+    """Whether the client that says so is of no more use.
+
+    A fatal error may come as a message, which hides its flag (librdkafka 2.16).
+    """
+    fatal = error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
+    return fatal or error.code() in FENCED
+
+
 def classify(error: KafkaError) -> Failure | None:
     """The failure that `error` of a transactional call means; None: retry the same call.
 
@@ -186,6 +195,15 @@ def without_frames(error: Raised) -> Raised:
         one.__traceback__ = None
         one = one.__cause__ or one.__context__
     return error
+
+
+def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str) -> RelayError:
+    """The error that ends a command whose transaction failed; a next step for each kind."""
+    if failed.kind is Failure.FENCED:
+        return Fenced(failed.why, fenced)
+    if failed.kind is Failure.REFUSED:
+        return Refused(failed.why, refused)
+    return Unavailable(failed.why, unknown)
 
 
 def describe(call: str, error: KafkaError) -> str:

@@ -151,6 +151,11 @@ def producer(settings: Settings) -> ClientSettings:
     return {**defaults, **_pass_through(settings.kafka, _CONSUMER_ONLY), **owned}
 
 
+def producer_under(settings: Settings, identity: str) -> ClientSettings:
+    """Of a transactional producer that is no relay's: its transactional id, and its name."""
+    return {**producer(settings), "client.id": identity, "transactional.id": identity}
+
+
 def reader(kafka: Kafka) -> ClientSettings:
     """Of a bounded reader that assigns partitions itself and never commits.
 

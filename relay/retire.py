@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relay import kafka_settings, names
-from relay.core.events import Failure
-from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.failures import TransactionFailed
+from relay.errors import RelayError
+from relay.failures import TransactionFailed, ended
 from relay.transactions import TransactionalProducer
 
 if TYPE_CHECKING:
@@ -31,11 +30,7 @@ def end(settings: Settings, retirement: Retirement) -> None:
     if retirement.obstacle is not None:
         raise ValueError(retirement.obstacle)
     identity = retirement.transactional_id
-    client = {
-        **kafka_settings.producer(settings),
-        "client.id": identity,
-        "transactional.id": identity,
-    }
+    client = kafka_settings.producer_under(settings, identity)
     deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
     producer = TransactionalProducer(client, deadline_seconds, names.group_id(settings.app))
     try:
@@ -47,10 +42,9 @@ def end(settings: Settings, retirement: Retirement) -> None:
 
 
 def _error(failed: TransactionFailed, identity: str) -> RelayError:
-    if failed.kind is Failure.FENCED:
-        return Fenced(
-            failed.why, f"a relay runs under {identity} again: leave it, or stop it first"
-        )
-    if failed.kind is Failure.REFUSED:
-        return Refused(failed.why, f"grant Write on transactional id {identity}")
-    return Unavailable(failed.why, "check kafka.bootstrap and the brokers, then run it again")
+    return ended(
+        failed,
+        fenced=f"a relay runs under {identity} again: leave it, or stop it first",
+        refused=f"grant Write on transactional id {identity}",
+        unknown="check kafka.bootstrap and the brokers, then run it again",
+    )

@@ -30,7 +30,6 @@ from relay.errors import (
 )
 from relay.limits import limits
 from relay.metrics.observer import NOTHING, Observer
-from relay.metrics.page import Watch
 from relay.performer import Performer
 from relay.registry import Registry
 from relay.serving import Serving
@@ -243,6 +242,8 @@ def run(settings: Settings, listen: str = "") -> None:
     if not listen:
         Relay(settings, stop).run()
         return
+    from relay.metrics.page import Watch  # noqa: PLC0415 - 0.1 s, for those who are watched
+
     watch = Watch(settings)
     with Serving(listen, watch.routes()) as serving:
         log.info("serving metrics and health", extra={"address": serving.address})

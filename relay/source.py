@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from relay import kafka_settings, names
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
-from relay.failures import FENCED, REFUSED, describe
+from relay.failures import REFUSED, describe, is_final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -190,6 +190,5 @@ class Source:
 
 
 def _ends_it(error: KafkaError) -> bool:
-    """Whether this consumer will never read on; a fatal error comes as a message that hides it."""
-    fatal = error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
-    return fatal or error.code() in FENCED or error.code() in REFUSED
+    """Whether this consumer will never read on."""
+    return is_final(error) or error.code() in REFUSED

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from relay.depth import refuse_deep
-from relay.envelope import BadMessage, Opened, open_messages
+from relay.envelope import BadMessage, Opened, check_framing, open_messages
 from relay.isolate import Suspects, isolate, isolate_joined, ranges_of
 from relay.strangers import find_outdated, find_strangers
 
@@ -63,8 +63,7 @@ def read(values: pa.BinaryArray, codec: RowCodec, framing: str) -> WireRows:
     Raises:
         ValueError: another framing.
     """
-    if framing not in {"batch", "row"}:
-        raise ValueError(f"framing is 'batch' or 'row', not {framing!r}")
+    check_framing(framing)
     if codec.flat is None or values.nbytes < COMPILED_FROM_BYTES:
         return _read_any(values, codec, framing)
     columns, counts = codec.flat.read(values, framing)

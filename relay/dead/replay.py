@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import kafka_settings, names
-from relay.core.events import Failure
 from relay.dead.letter import Place
 from relay.dead.plan import Mark, Message, mark_key
-from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.errors import RelayError
 from relay.failpoints import reached
-from relay.failures import TransactionFailed
+from relay.failures import TransactionFailed, ended
 from relay.topics import Topics
 from relay.transactions import TransactionalProducer
 
@@ -59,11 +58,7 @@ class Replay:
         self._reader = reader
         Topics(settings).ensure_replayed()
         identity = names.replay_transactional_id(settings.app)
-        client = {
-            **kafka_settings.producer(settings),
-            "client.id": identity,
-            "transactional.id": identity,
-        }
+        client = kafka_settings.producer_under(settings, identity)
         deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._producer = TransactionalProducer(client, deadline_seconds, _NO_GROUP)
         self.marks: dict[Place, Mark] = {}
@@ -144,8 +139,9 @@ class Replay:
 
 
 def _error(failed: TransactionFailed) -> RelayError:
-    if failed.kind is Failure.FENCED:
-        return Fenced(failed.why, "another replay of this app was started; let that one finish")
-    if failed.kind is Failure.REFUSED:
-        return Refused(failed.why, "grant Write on source topic, marks topic and transactional id")
-    return Unavailable(failed.why, "run it again: what was sent is marked and not sent twice")
+    return ended(
+        failed,
+        fenced="another replay of this app was started; let that one finish",
+        refused="grant Write on source topic, marks topic and transactional id",
+        unknown="run it again: what was sent is marked and not sent twice",
+    )

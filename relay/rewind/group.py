@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from relay import kafka_settings, names
 from relay.errors import Fenced, Refused, RelayError
-from relay.failures import FENCED, REFUSED, answered, describe
+from relay.failures import REFUSED, answered, describe, is_final
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -58,7 +58,7 @@ class _Member:
         self.partitions = frozenset()
 
     def _on_error(self, error: KafkaError) -> None:
-        if _lost(error) or error.code() in REFUSED:
+        if is_final(error) or error.code() in REFUSED:
             self.error = error
 
 
@@ -137,16 +137,10 @@ class Fence:
             return
         if error.code() in REFUSED:
             raise _refused(self._group, error)
-        if _lost(error):
+        if is_final(error):
             log.warning("a relay took its place back", extra={"member": member.name})
             del self._members[member.name]
             member.consumer.close()
-
-
-def _lost(error: KafkaError) -> bool:
-    """Whether the membership is gone; a fatal error may come as a message that hides it."""
-    fatal = error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
-    return fatal or error.code() in FENCED
 
 
 def _refused(group: str, error: KafkaError) -> RelayError:

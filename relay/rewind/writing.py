@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import TopicPartition
 
 from relay import kafka_settings, names
-from relay.core.events import Failure
 from relay.core.records import CommittedOffset
-from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.errors import RelayError
 from relay.failpoints import reached
-from relay.failures import TransactionFailed
+from relay.failures import TransactionFailed, ended
 from relay.transactions import TransactionalProducer
 
 if TYPE_CHECKING:
@@ -34,11 +33,7 @@ class Writer:
         self._source = settings.source.topic
         self._journal = names.journal_topic(settings.app)
         identity = names.rewind_transactional_id(settings.app)
-        client = {
-            **kafka_settings.producer(settings),
-            "client.id": identity,
-            "transactional.id": identity,
-        }
+        client = kafka_settings.producer_under(settings, identity)
         deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         group = names.group_id(settings.app)
         self._producer = TransactionalProducer(client, deadline_seconds, group)
@@ -97,8 +92,9 @@ class Writer:
 
 
 def _error(failed: TransactionFailed) -> RelayError:
-    if failed.kind is Failure.FENCED:
-        return Fenced(failed.why, "another rewind or accept was started; let that one finish")
-    if failed.kind is Failure.REFUSED:
-        return Refused(failed.why, "grant what README lists for `relay rewind`")
-    return Unavailable(failed.why, "run it again: it looks first how this one ended")
+    return ended(
+        failed,
+        fenced="another rewind or accept was started; let that one finish",
+        refused="grant what README lists for `relay rewind`",
+        unknown="run it again: it looks first how this one ended",
+    )
