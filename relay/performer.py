@@ -140,7 +140,8 @@ class Performer:
             case ef.WriteJournal(records):
                 return self._write_journal(records)
             case ef.SendOffsets(offsets):
-                self._producer.send_offsets(self._settings.source.topic, offsets)
+                epochs = self._source.leader_epochs({p: of.floor for p, of in offsets.items()})
+                self._producer.send_offsets(self._settings.source.topic, offsets, epochs=epochs)
                 return ev.OffsetsSent()
             case ef.Commit():
                 clean = self._producer.commit()

@@ -201,6 +201,7 @@ class Relay:
         match effect:
             case ef.ReadTruth(partitions):
                 found = self._wait(lambda: self._truth.read(partitions, self._source.consumer))
+                self._source.remember(found)
                 return ev.TruthRead(found, now_ms())
             case ef.Seek(partition, offset):
                 if self._assigning is not None:

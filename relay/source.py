@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from relay import kafka_settings, names
+from relay.core.records import UNKNOWN_EPOCH
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.failures import REFUSED, describe, is_final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from relay.core.records import Epochs, Found
     from relay.settings import Settings
 
 POLL_MESSAGES = 10_000
@@ -68,6 +70,7 @@ class Source:
         self._on_revoked = on_revoked
         self._mean_bytes = 4_000.0
         self._raised: RelayError | None = None
+        self._epochs: dict[tuple[int, int], int] = {}
         self.rebalanced = False
         self._fatal: KafkaError | None = None
         client = {**(watched or {}), **kafka_settings.consumer(settings)}
@@ -116,6 +119,29 @@ class Source:
             left -= wanted
             wait = 0  # what is there already, without waiting for more
 
+    def remember(self, found: Iterable[Found]) -> None:
+        """Leader epochs that stand with committed floors, for whoever begins there."""
+        read = {one.partition: one for one in found}
+        self._epochs = {place: e for place, e in self._epochs.items() if place[0] not in read}
+        for index, one in read.items():
+            if one.committed is not None:
+                self._epochs[index, one.committed.floor] = one.leader_epoch
+
+    def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
+        """The leader epoch under which each partition's last polled message was written.
+
+        Whoever begins at a floor with it learns from the leader whether that epoch still reaches
+        the floor: an unclean election may have replaced what was read (KIP-320). It may be of a
+        message behind the floor; its epoch then reaches the floor as well. An older one would
+        not: where the client does not know (right after a seek), there is none.
+        """
+        places = [TopicPartition(self._topic, partition) for partition in floors]
+        epochs = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
+        return {
+            index: self._epoch(index, floor) if epochs[index] is None else epochs[index]
+            for index, floor in floors.items()
+        }
+
     def learn_size(self, messages: int, size: int) -> None:
         """Remember how large messages are, for the next poll's bound."""
         if messages:
@@ -130,7 +156,7 @@ class Source:
         deadline = time.monotonic() + SEEK_SECONDS
         while True:
             try:
-                self.consumer.seek(TopicPartition(self._topic, partition, offset))
+                self.consumer.seek(self._place(partition, offset))
             except KafkaException as error:
                 # Right after an assignment the fetcher may not have started.
                 if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001
@@ -153,9 +179,14 @@ class Source:
         except RelayError as error:  # must not cross the client's C frames
             self._raised = error
             starts = {}
-        consumer.assign(
-            [TopicPartition(self._topic, index, offset) for index, offset in starts.items()]
-        )
+        consumer.assign([self._place(index, offset) for index, offset in starts.items()])
+
+    def _place(self, partition: int, offset: int) -> TopicPartition:
+        epoch = self._epoch(partition, offset)
+        return TopicPartition(self._topic, partition, offset, leader_epoch=epoch)
+
+    def _epoch(self, partition: int, floor: int) -> int:
+        return self._epochs.get((partition, floor), UNKNOWN_EPOCH)
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True

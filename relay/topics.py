@@ -7,6 +7,7 @@ goes to partition p of each.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 REQUEST_SECONDS = 10.0
+METADATA_SECONDS = 2.0
+"""Nobody hears a signal meanwhile."""
 APPEAR_SECONDS = 10.0
 """How long the brokers may take to tell each other of a topic that was just created."""
 _LOOK_SECONDS = 0.1
@@ -136,6 +139,7 @@ class Topics:
         """
         needed = " and ".join(right.name.capitalize() for right in rights) or "Describe"
         grant = f"grant {needed} on topic {topic} to the user of kafka.client, then start again"
+        self._look_for_controller()
         future = self._admin.describe_topics(
             TopicCollection([topic]),
             request_timeout=REQUEST_SECONDS,
@@ -149,6 +153,13 @@ class Topics:
         if lacking:
             raise Refused(f"topic {topic}: this user may not {' nor '.join(lacking)}", grant)
         return TopicFacts(str(found.topic_id), len(found.partitions))
+
+    def _look_for_controller(self) -> None:
+        """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone."""
+        journal = names.journal_topic(self._settings.app)
+        if journal in self._ready:  # asking for another could create it
+            with contextlib.suppress(KafkaException):  # the request itself says what is wrong
+                self._admin.list_topics(journal, timeout=METADATA_SECONDS)
 
     def _ensure(
         self, topic: str, partitions: int, rights: Rights, config: dict[str, str] | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from relay import journal
+from relay import floors
 from relay.core.events import Failure
 from relay.evidence import Evidence
 from relay.failures import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from relay.core.records import Offsets
+    from relay.core.records import Epochs, Offsets
 
 SLICE_SECONDS = 5.0
 """One wait inside a call. Finite waits in a loop under our own deadline: an endless one was
@@ -142,12 +142,11 @@ class TransactionalProducer:
                 Failure.ABORT, f"{self._unacknowledged} records were never acknowledged"
             )
 
-    def send_offsets(self, topic: str, offsets: Offsets, group: Any = None) -> None:
-        """Floors into the transaction, under the metadata taken at begin or this of `group`."""
-        places = [
-            TopicPartition(topic, index, offset.floor, journal.metadata(offset))
-            for index, offset in offsets.items()
-        ]
+    def send_offsets(
+        self, topic: str, offsets: Offsets, group: Any = None, epochs: Epochs | None = None
+    ) -> None:
+        """Floors, with leader epochs where known, under the metadata of begin or this `group`."""
+        places = floors.places(topic, offsets, epochs or {})
         producer, group = self._open(), self._group if group is None else group
         # With the group's coordinator gone it ignores its own timeout (librdkafka#5511).
         limit = min(HANGING_SECONDS, self._deadline_seconds)

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import journal, kafka_settings, names
-from relay.core.records import CommittedOffset, Found, JournalRecord
+from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalRecord
 from relay.errors import ContractBroken, Unavailable
 from relay.failures import REFUSED, answered
 from relay.reader import PartitionReader
@@ -90,6 +90,7 @@ class TruthReader:
                     high,
                     self._start(low, high),
                     last,
+                    UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch,
                 )
             )
         return tuple(found)

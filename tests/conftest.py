@@ -18,8 +18,13 @@ from relay.dev.stack import Stack
 
 
 def pytest_configure() -> None:
-    """SIGTERM ends a run as Ctrl-C does, so that its fixtures end their servers."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """SIGTERM ends a run as Ctrl-C does, so that its fixtures end their servers.
+
+    A shell starts what it puts behind an & with SIGINT ignored, and what this run starts would
+    inherit that.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

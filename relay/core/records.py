@@ -76,6 +76,12 @@ class CommittedOffset:
 Offsets = Mapping[int, CommittedOffset]
 """By source partition."""
 
+Epochs = Mapping[int, int]
+"""Leader epochs by source partition."""
+
+UNKNOWN_EPOCH = -1
+"""As the protocol says that a leader epoch is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -86,6 +92,8 @@ class Found:
         record: the journal record at `committed.journal_offset`; None where there is none.
         later_records: visible journal records behind it, and the last of them.
         start_offset: where a partition never committed begins; None: nobody chose.
+        leader_epoch: committed with the floor, of its last record or of one behind it; the
+            client compares it with the leader's log before it reads on.
     """
 
     partition: int
@@ -97,6 +105,7 @@ class Found:
     log_end: int
     start_offset: int | None
     last_record: JournalRecord | None = None
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

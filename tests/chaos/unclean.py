@@ -23,6 +23,7 @@ from tests.broker.pipeline import Pipeline, wait_until
 
 if TYPE_CHECKING:
     import subprocess
+    from collections import Counter
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -30,7 +31,8 @@ LEADER, FOLLOWER = 0, 1
 ALLOWED = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 END_SECONDS = 60.0
 CONTRACT_BROKEN = 6
-WHEN = ("running", "started later")
+WHEN = ("running", "started later", "started when the log has grown")
+"""The last needs the leader epoch that is committed with a floor: the log's end is behind it."""
 
 
 def seen(directory: Path, say: Callable[[str], None], when: str) -> list[str]:
@@ -60,13 +62,19 @@ def seen(directory: Path, say: Callable[[str], None], when: str) -> list[str]:
         broker.start(directory / "stack", FOLLOWER)
         admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
         wait_until(lambda: _leader(admin, pipeline.source) == FOLLOWER, "the unclean election")
+        before = pipeline.rows()
+        if when == WHEN[2]:
+            pipeline.send(range(200, 400))
         if when != "running":
             relay = pipeline.start("a", config)
-        return _judged(pipeline, relay, say)
+        return _judged(pipeline, relay, before, say)
 
 
 def _judged(
-    pipeline: Pipeline, relay: subprocess.Popen[bytes], say: Callable[[str], None]
+    pipeline: Pipeline,
+    relay: subprocess.Popen[bytes],
+    before: Counter[int],
+    say: Callable[[str], None],
 ) -> list[str]:
     found = []
     with contextlib.suppress(AssertionError):
@@ -75,7 +83,7 @@ def _judged(
     say(log.strip().splitlines()[-2] if relay.poll() is not None else "the relay goes on")
     if relay.poll() != CONTRACT_BROKEN:
         found.append(f"the relay's status is {relay.poll()}, not {CONTRACT_BROKEN}:\n{log}")
-    if pipeline.floor(0) != 200 or pipeline.rows() != pipeline.sent:
+    if pipeline.floor(0) != 200 or pipeline.rows() != before:
         found.append("a floor or rows were committed after the election")
     return found
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
+from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found
 from relay.errors import Fenced, Refused
 from relay.source import Source
 
@@ -88,3 +89,53 @@ def test_other_errors_that_come_with_a_revocation_are_of_before(
 ) -> None:
     """Where a partition was lost, what was wrong with it is another member's business."""
     revoked(KafkaError._AUTO_OFFSET_RESET).poll(lambda _: None)
+
+
+class Positioned:
+    """A client that says where it stands, under which leader epoch, and where it is told to go."""
+
+    def __init__(self, epochs: dict[int, int]) -> None:
+        self._epochs = epochs
+        self.sought: list[tuple[int, int, int | None]] = []
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [
+            TopicPartition(at.topic, at.partition, 7, leader_epoch=self._epochs[at.partition])
+            for at in places
+        ]
+
+    def seek(self, place: TopicPartition) -> None:
+        self.sought.append((place.partition, place.offset, place.leader_epoch))
+
+
+def found(partition: int, floor: int, epoch: int) -> Found:
+    committed = CommittedOffset(floor, n=1, journal_offset=0)
+    return Found(partition, committed, None, 0, "id", 0, 9, 0, leader_epoch=epoch)
+
+
+def positioned(epochs: dict[int, int]) -> Any:
+    made = source()
+    made._epochs, made.consumer = {}, Positioned(epochs)
+    return made
+
+
+def test_a_floor_is_committed_with_the_last_polled_messages_leader_epoch() -> None:
+    assert positioned({0: 3, 1: 4}).leader_epochs({0: 5, 1: 6}) == {0: 3, 1: 4}
+
+
+def test_an_epoch_read_with_a_floor_goes_with_that_floor_only() -> None:
+    """With a later one it would say that the log was cut, where only its leader changed."""
+    made = positioned({0: UNKNOWN_EPOCH})
+    made.remember([found(0, floor=5, epoch=2)])
+    made.seek(0, 5)
+    made.seek(0, 6)
+    assert made.consumer.sought == [(0, 5, 2), (0, 6, None)]
+    assert made.leader_epochs({0: 5}) == {0: 2}
+    assert made.leader_epochs({0: 6}) == {0: UNKNOWN_EPOCH}
+
+
+def test_an_epoch_of_before_is_forgotten_when_the_truth_is_read_again() -> None:
+    made = positioned({0: UNKNOWN_EPOCH, 1: UNKNOWN_EPOCH})
+    made.remember([found(0, floor=5, epoch=2), found(1, floor=5, epoch=2)])
+    made.remember([found(0, floor=6, epoch=UNKNOWN_EPOCH)])
+    assert made.leader_epochs({0: 5, 1: 5}) == {0: UNKNOWN_EPOCH, 1: 2}
