@@ -20,14 +20,7 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Phase, RelayState
 from relay.core.step import step
-from relay.errors import (
-    ConfigError,
-    ContractBroken,
-    Fenced,
-    Refused,
-    RelayError,
-    Unavailable,
-)
+from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.limits import limits
 from relay.metrics.observer import NOTHING, Observer
 from relay.performer import Performer

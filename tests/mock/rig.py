@@ -206,6 +206,9 @@ class _NoMember:
         quiet.addHandler(logging.NullHandler())
         self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group}, logger=quiet)
 
+    def leader_epochs(self, _: object) -> dict[int, int]:
+        return {}
+
 
 class _NoTables:
     """In the place of relay.tables: no block is sealed here."""
