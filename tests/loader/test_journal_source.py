@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 from loader import begin
-from loader.journal_source import JournalReader, Row, Start
+from loader.journal_polling import Row
+from loader.journal_source import JournalReader, Start
 from loader.ledger import Ledger
 from relay import names
 from relay.errors import ContractBroken

@@ -1,0 +1,153 @@
+"""What comes in one micro-batch, of what a consumer has queued up; no broker."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from loader import journal_polling
+from loader.journal_polling import JournalPolling
+from loader.journal_source import JOURNAL, JournalReader, Start
+from relay.errors import Refused
+
+if TYPE_CHECKING:
+    from relay.settings import Kafka
+
+
+class Queued:
+    """A record with one block, or the end of a partition."""
+
+    def __init__(self, partition: int, offset: int, *, end: bool = False) -> None:
+        self._partition, self._offset, self._end = partition, offset, end
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF) if self._end else None
+
+    def value(self) -> bytes:
+        return b"record"
+
+
+class Consumer:
+    """Gives what is queued, at once."""
+
+    def __init__(self, *queued: Queued) -> None:
+        self.queued = deque(queued)
+        self.assigned = 0
+
+    def poll(self, _: float) -> Queued | None:
+        return self.queued.popleft() if self.queued else None
+
+    def assign(self, _: object) -> None:
+        self.assigned += 1
+
+
+def one_block(partition: int, offset: int, record: bytes) -> list[journal_polling.Row]:
+    return [(partition, offset, record)]
+
+
+@pytest.fixture
+def polling(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def made(*queued: Queued) -> JournalPolling:
+        settings: Any = object()
+        kafka: Kafka = settings
+        monkeypatch.setattr(journal_polling, "PartitionReader", lambda _: Consumer(*queued))
+        monkeypatch.setattr(journal_polling.kafka_settings, "reader", lambda _: {})
+        return JournalPolling(kafka, "app.journal", one_block)
+
+    return made
+
+
+def offsets(rows: list[journal_polling.Row]) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition, offset, _ in rows]
+
+
+def of_a_slow_batch(records: int) -> list[Queued]:
+    """As librdkafka queues what comes one by one while nobody asks: after each record an end."""
+    queued = []
+    for offset in range(records):
+        for partition in (0, 1):
+            queued += [Queued(partition, offset), Queued(partition, offset + 1, end=True)]
+    return queued
+
+
+def test_what_came_while_a_batch_was_loaded_is_one_batch(polling: Any) -> None:
+    """Else a loader that is behind takes a transaction at a time, and never gets up again."""
+    source = polling(*of_a_slow_batch(50))
+    rows = source.there({0: 0, 1: 0}, 1_000)
+    assert offsets(rows) == [(p, o) for o in range(50) for p in (0, 1)]
+    assert source.there({0: 50, 1: 50}, 1_000) == []
+    assert source._consumer.assigned == 1
+
+
+def test_a_batch_has_about_so_many_blocks(polling: Any) -> None:
+    source = polling(*of_a_slow_batch(50))
+    assert len(source.there({0: 0, 1: 0}, 7)) == 7
+    assert len(source.there({0: 4, 1: 3}, 1_000)) == 93
+    assert source._consumer.assigned == 1
+
+
+def test_what_was_read_before_is_read_whole(polling: Any) -> None:
+    """A leader that is behind names an early end; the replay must not be shorter for it."""
+    early = [Queued(0, 0), Queued(0, 1, end=True), Queued(0, 1), Queued(0, 2, end=True)]
+    source = polling(*early)
+    assert offsets(source.up_to({0: 0}, {0: 2}, None, whole=True)) == [(0, 0), (0, 1)]
+
+
+def test_a_bounded_read_ends_at_the_stable_end(polling: Any) -> None:
+    """What an open transaction holds back is left to the next run."""
+    source = polling(Queued(0, 0), Queued(0, 1, end=True))
+    assert offsets(source.up_to({0: 0}, {0: 5}, None)) == [(0, 0)]
+
+
+def test_a_replay_that_gets_no_answer_says_so(
+    polling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_polling, "ANSWER_SECONDS", 0.05)
+    source = polling(Queued(0, 0), Queued(0, 1, end=True))
+    with pytest.raises(journal_polling.Unavailable, match="no answer"):
+        source.up_to({0: 0}, {0: 2}, None, whole=True)
+
+
+def test_a_loader_waits_where_no_broker_answers(polling: Any) -> None:
+    """An error here would end Spark's query, and the loader with it."""
+    away = KafkaException(KafkaError(KafkaError._TRANSPORT))
+    reader = reader_of(polling(), away)
+    rows, end = reader.read({JOURNAL: "id", "0": 7})
+    assert (list(rows), end) == ([], {JOURNAL: "id", "0": 7})
+
+
+def test_a_bounded_run_says_that_no_broker_answers(polling: Any) -> None:
+    reader = reader_of(polling(), KafkaException(KafkaError(KafkaError._TRANSPORT)))
+    reader._until = {0: 9}
+    with pytest.raises(journal_polling.Unavailable, match=r"look at app\.journal: _TRANSPORT"):
+        reader.read({JOURNAL: "id", "0": 7})
+
+
+def test_a_no_is_a_no(polling: Any) -> None:
+    reader = reader_of(polling(), KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+        reader.read({JOURNAL: "id", "0": 7})
+
+
+def reader_of(source: JournalPolling, answer: KafkaException) -> JournalReader:
+    """A reader whose brokers answer every question about the topic with this."""
+
+    def asked(*_: object, **__: object) -> None:
+        raise answer
+
+    consumer: Any = source._consumer
+    consumer.list_topics = asked
+    settings: Any = SimpleNamespace(app="app", loader=SimpleNamespace(blocks_per_batch=9))
+    reader = JournalReader(Start(settings, "id", {}))
+    vars(reader)["_polling"] = source
+    return reader
