@@ -6,12 +6,12 @@ Receives the groups of sorted polls, gives what a sealed buffer holds; estimates
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from relay import names
+from relay.bytecolumn import ByteColumn
 from relay.dead.letter import Origin
 from relay.decode import count_rows
 
@@ -33,14 +33,16 @@ class RowDensity:
         self._framing = framing
         self._rows_per_byte: dict[str, float] = {}
 
-    def rows(self, table: str, values: list[bytes | None], size: int) -> int:
-        """About how many rows these messages hold; counted where the table is new here."""
+    def rows(self, table: str, size: int) -> int | None:
+        """About how many rows so many bytes of messages hold; None where the table is new here."""
         known = self._rows_per_byte.get(table)
-        if known is None:
-            rows = int(count_rows(pa.array(values, pa.binary()), self._framing).sum())
-            self.learn(table, rows, size)
-            return rows
-        return round(known * size)
+        return None if known is None else round(known * size)
+
+    def count(self, table: str, values: pa.BinaryArray, size: int) -> int:
+        """How many rows these messages hold, learned for later ones."""
+        rows = int(count_rows(values, self._framing).sum())
+        self.learn(table, rows, size)
+        return rows
 
     def learn(self, table: str, rows: int, size: int) -> None:
         """What a sealed buffer turned out to hold."""
@@ -48,9 +50,11 @@ class RowDensity:
             self._rows_per_byte[table] = rows / size
 
 
-@dataclass(slots=True)
 class Held:
     """Messages of one buffer: what becomes rows, and what only their dead letters would need.
+
+    Args:
+        likely: bytes and messages that it will probably hold.
 
     Attributes:
         offsets: ascending.
@@ -59,15 +63,16 @@ class Held:
         headers: by offset, of messages with others than the one that names their table.
     """
 
-    table: str
-    offsets: list[int] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    headers: dict[int, list[tuple[str, bytes | None]]] = field(default_factory=dict)
+    def __init__(self, table: str, likely: tuple[int, int] = (0, 0)) -> None:
+        self.table = table
+        self.offsets: list[int] = []
+        self.values = ByteColumn(*likely)
+        self.keys = ByteColumn(0, likely[1])
+        self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
 
     def column(self) -> pa.BinaryArray:
         """The values as an Arrow array."""
-        return pa.array(self.values, pa.binary())
+        return self.values.array()
 
     def origin(self, offset: int) -> Origin:
         """Key and headers of the message at this offset."""
@@ -81,15 +86,19 @@ class Buffers:
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], Held] = {}
+        self._likely: dict[tuple[int, str], tuple[int, int]] = {}
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
-        """Hold the messages of one of the poll's arrivals but for the first `skip`."""
-        group = poll.groups[id(arrival)]
-        held = self._held.setdefault((arrival.partition, arrival.table), Held(arrival.table))
-        offsets = group.offsets[skip:]
+        """Copy the messages of one of the poll's arrivals but for the first `skip`."""
+        chosen = poll.chosen[id(arrival)][skip:]
+        place = (arrival.partition, arrival.table)
+        held = self._held.get(place)
+        if held is None:
+            held = self._held[place] = Held(arrival.table, self._likely.get(place, (0, 0)))
+        offsets = arrival.offsets[skip:]
         held.offsets.extend(offsets)
-        held.values.extend(group.values[skip:])
-        held.keys.extend(group.keys[skip:])
+        held.values.extend(poll.values, poll.value_sizes, chosen)
+        held.keys.extend(poll.keys, poll.key_sizes, chosen)
         if poll.headers:
             places = ((arrival.partition, offset) for offset in offsets)
             kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}
@@ -97,8 +106,12 @@ class Buffers:
 
     def take(self, partition: int, table: str) -> Held:
         """A buffer that is being sealed; it is not held any more."""
-        return self._held.pop((partition, table))
+        held = self._held.pop((partition, table))
+        # The next one is likely as large: growing would copy it again and again.
+        self._likely[partition, table] = (held.values.bytes * 9 // 8, len(held.offsets) * 9 // 8)
+        return held
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Forget everything of these partitions."""
         self._held = {k: v for k, v in self._held.items() if k[0] not in partitions}
+        self._likely = {k: v for k, v in self._likely.items() if k[0] not in partitions}

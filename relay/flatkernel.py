@@ -7,8 +7,7 @@ varint than need be, a number too wide, a text that is not UTF-8, a row cut shor
 message over, and relay.decode judges it as it always did. Only fields that stand alone are
 known here: nothing repeated, no message.
 
-Compiled by numba when first used, and kept in its cache on disk, which notices changes of this
-file only: so all that is compiled stands here. Inside, places are addresses:
+Compiled by numba when first used, and kept in its cache on disk. Inside, places are addresses:
 an array as an argument would cost atomic counts of references at every call (three times the
 time in all). Every read is below an `end` that was checked: of a row, a message or the data.
 """
@@ -16,10 +15,9 @@ time in all). Every read is below an `end` that was checked: of a row, a message
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from relay.addresses import address, byte, compiled, copy, half, word
 
 WHOLE64, INT32, UINT32, BOOL, FIXED64, FIXED32, BYTES, TEXT = range(8)
 """What a field holds; of whole numbers the width."""
@@ -36,67 +34,17 @@ _NOWHERE = 0
 """The address behind something that is not there."""
 
 
-def _compiled(function):
-    try:
-        return njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # no directory for the cache can be written: compiled at every start
-        return njit(nogil=True)(function)
-
-
-def _load(bits, result):
-    """An intrinsic that gives the number of so many bits at an address (little-endian)."""
-
-    def typed(typing_context, address):
-        def load(context, builder, signature, arguments):
-            pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
-            number = builder.load(pointer, align=1)
-            return number if bits == result.bitwidth else builder.zext(number, ir.IntType(64))
-
-        return result(address), load
-
-    return intrinsic(typed)
-
-
-_byte = _load(8, types.int64)
-_half = _load(32, types.uint64)
-_word = _load(64, types.uint64)
-
-
-@intrinsic
-def _address(typing_context, array):
-    """Where an array's first item is."""
-
-    def find(context, builder, signature, arguments):
-        made = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.ptrtoint(made.data, ir.IntType(64))
-
-    return types.int64(array), find
-
-
-@intrinsic
-def _copy(typing_context, to, start, size):
-    """memcpy between addresses."""
-
-    def copy(context, builder, signature, arguments):
-        byte = ir.IntType(8).as_pointer()
-        written, read = (builder.inttoptr(one, byte) for one in arguments[:2])
-        cgutils.raw_memcpy(builder, written, read, arguments[2], 1, align=1)
-        return context.get_dummy_value()
-
-    return types.void(to, start, size), copy
-
-
 @njit
 def _varint(at, end):
     """The number at an address, and the one behind it: NOWHERE if not as protobuf writes it."""
     if at < end:
-        part = _byte(at)
+        part = byte(at)
         if part < 128:
             return np.uint64(part), at + 1
     value = np.uint64(0)
     shift = np.uint64(0)
     while at < end and shift < np.uint64(70):
-        part = _byte(at)
+        part = byte(at)
         at += 1
         value |= np.uint64(part & 127) << shift
         if part < 128:
@@ -119,13 +67,13 @@ def _length(at, end):
 @njit
 def _is_utf8(at, end, limit):
     """Whether these bytes are a text; ASCII, the usual case, by eight; readable up to `limit`."""
-    while end - at >= _WORD and not _word(at) & _NOT_ASCII:
+    while end - at >= _WORD and not word(at) & _NOT_ASCII:
         at += _WORD
     rest = end - at
     if rest == 0:
         return True
     if rest < _WORD and limit - at >= _WORD:
-        last = _word(at) << np.uint64(8 * (_WORD - rest))
+        last = word(at) << np.uint64(8 * (_WORD - rest))
         if not last & _NOT_ASCII:
             return True
     return _is_unicode(at, end)
@@ -134,7 +82,7 @@ def _is_utf8(at, end, limit):
 @njit
 def _is_unicode(at, end):
     while at < end:
-        lead = _byte(at)
+        lead = byte(at)
         at += 1
         if lead < 0x80:
             continue
@@ -152,10 +100,10 @@ def _is_unicode(at, end):
             high = 0x8F if lead == 0xF4 else high
         else:
             return False
-        if more > end - at or not low <= _byte(at) <= high:
+        if more > end - at or not low <= byte(at) <= high:
             return False
         for further in range(1, more):
-            if not 0x80 <= _byte(at + further) <= 0xBF:
+            if not 0x80 <= byte(at + further) <= 0xBF:
                 return False
         at += more
     return True
@@ -190,22 +138,22 @@ def _value(kind, wire_type, at, end, limit):
             return np.uint64(0), _NOWHERE
         return np.uint64(start), after
     if wire_type == _FIXED64 and kind == FIXED64 and end - at >= _WORD:
-        return _word(at), at + _WORD
+        return word(at), at + _WORD
     if wire_type == _FIXED32 and kind == FIXED32 and end - at >= _HALF:
-        return _half(at), at + _HALF
+        return half(at), at + _HALF
     return np.uint64(0), _NOWHERE
 
 
-@_compiled
+@compiled
 def count_rows(data, offsets, counts):
     """Rows of each row batch, PASSED_OVER where it is none; gives their sum."""
     total = 0
-    base = _address(data)
+    base = address(data)
     for message in range(len(counts)):
         at, end = base + offsets[message], base + offsets[message + 1]
         rows = 0 if at < end else PASSED_OVER
         while at < end:
-            envelope_tag = _byte(at)
+            envelope_tag = byte(at)
             size, at = _length(at + 1, end)
             if envelope_tag != 10 or at == _NOWHERE or size > end - at:
                 rows = PASSED_OVER
@@ -217,7 +165,7 @@ def count_rows(data, offsets, counts):
     return total
 
 
-@_compiled
+@compiled
 def read_rows(  # noqa: C901 - a function for each row would count references to its arrays
     data, offsets, counts, bare, kinds, columns, numbers, given
 ):
@@ -238,7 +186,7 @@ def read_rows(  # noqa: C901 - a function for each row would count references to
         given: (rows, columns / 64), zeros; gets a bit for each column that a row has.
     """
     row = np.uint64(0)
-    base = _address(data)
+    base = address(data)
     limit = base + len(data)
     fields = np.uint64(len(kinds))
     for message in range(len(counts)):
@@ -289,7 +237,7 @@ def read_rows(  # noqa: C901 - a function for each row would count references to
     return np.int64(row)
 
 
-@_compiled
+@compiled
 def ends(spans, ends):
     """Sums of the lengths so far of the bytes that `read_rows` found; after a zero."""
     so_far = 0
@@ -299,7 +247,7 @@ def ends(spans, ends):
     return so_far
 
 
-@_compiled
+@compiled
 def join(data, spans, joined):
     """Copy the bytes that `read_rows` found to one after the other.
 
@@ -308,13 +256,13 @@ def join(data, spans, joined):
         spans: length, times 2^32, and place of each.
         joined: at least as long as they are together.
     """
-    base, to = _address(data), _address(joined)
+    base, to = address(data), address(joined)
     limit, room = base + len(data), to + len(joined)
     for row in range(len(spans)):
         size = np.int64(spans[row] >> np.uint64(32))
         start = base + np.int64(spans[row] & np.uint64(2**32 - 1))
         if size <= SPARE_BYTES and limit - start >= SPARE_BYTES and room - to >= SPARE_BYTES:
-            _copy(to, start, SPARE_BYTES)
+            copy(to, start, SPARE_BYTES)
         else:
-            _copy(to, start, size)
+            copy(to, start, size)
         to += size

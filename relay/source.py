@@ -7,21 +7,32 @@ transaction.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from relay import kafka_settings, names
-from relay.core.records import UNKNOWN_EPOCH
+from relay import kafka_settings, librdkafka, names
+from relay.batches import of_messages
+from relay.bulk import Bulk
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.failures import REFUSED, describe, is_final
+from relay.leaderepochs import LeaderEpochs
+from relay.troubles import GONE, RECEIVE, RECEIVE_BYTES, Troubles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from relay.core.records import Epochs, Found
+    from relay.batches import Batch
+    from relay.bulk import Failed
+    from relay.core.records import Epochs
     from relay.settings import Settings
+    from relay.tableheaders import TableHeaders
+
+log = logging.getLogger(__name__)
+
+log = logging.getLogger(__name__)
 
 POLL_MESSAGES = 10_000
 """Most messages of one poll: what is done once per poll, partition and table is then small."""
@@ -35,15 +46,6 @@ POLL_SECONDS = 0.05
 """Longest wait for messages: a lower bound of the freshness when little comes."""
 SEEK_SECONDS = 10.0
 
-GONE = {
-    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
-    KafkaError.OFFSET_OUT_OF_RANGE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    KafkaError.UNKNOWN_TOPIC_ID,
-}
-
 
 class Source:
     """The group member.
@@ -51,9 +53,12 @@ class Source:
     Args:
         on_assigned: gives the offset to begin at for each partition; called inside poll.
         on_revoked: called inside poll, before the group may give the partitions away.
+        tables: know the tables that messages name.
         watched: client settings of whoever watches; kafka.client wins over them.
+        on_trouble: gets partition and name of an error that came in the place of messages.
 
     Attributes:
+        epochs: that stand with committed floors.
         rebalanced: one of the two was called in the last poll; its messages may be of before.
     """
 
@@ -62,19 +67,29 @@ class Source:
         settings: Settings,
         on_assigned: Callable[[frozenset[int]], dict[int, int]],
         on_revoked: Callable[[frozenset[int]], None],
+        tables: TableHeaders,
         watched: Mapping[str, Any] | None = None,
+        on_trouble: Callable[[int, str], None] = lambda *_: None,
     ) -> None:
         self._topic = settings.source.topic
         self._group = names.group_id(settings.app)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_trouble = on_trouble
         self._mean_bytes = 4_000.0
         self._raised: RelayError | None = None
-        self._epochs: dict[tuple[int, int], int] = {}
+        self.epochs = LeaderEpochs()
         self.rebalanced = False
         self._fatal: KafkaError | None = None
         client = {**(watched or {}), **kafka_settings.consumer(settings)}
+        self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
         self.consumer = Consumer({**client, "error_cb": self._on_error})
+        self._tables = tables
+        self._bulk: Bulk | None = None
+        if why := librdkafka.unsupported():
+            log.warning("messages are taken in one by one, at half the speed", extra={"why": why})
+        else:
+            self._bulk = Bulk(self.consumer, self._topic, tables, POLL_MESSAGES)
 
     def join(self) -> None:
         """Join the group; partitions come in a later poll."""
@@ -85,62 +100,66 @@ class Source:
             on_lost=self._revoked,
         )
 
-    def poll(self, take: Callable[[list[Message]], None]) -> None:
+    def poll(self, take: Callable[[Batch], None]) -> None:
         """Up to POLL_MESSAGES, in batches without errors to `take`; serves rebalances.
+
+        What a batch points to is gone with the next poll.
 
         Raises:
             Fenced, Refused, ContractBroken: as the client's errors say.
         """
         self.rebalanced = False
+        if self._bulk is not None:
+            self._bulk.release()
         left = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
         batch = int(min(BATCH_MESSAGES, max(1, BATCH_BYTES / self._mean_bytes)))
         wait = POLL_SECONDS
         while left > 0:
             wanted = min(left, batch)
-            messages = self.consumer.consume(wanted, wait)
-            if self._raised is not None:
-                raise self._raised
-            if self._fatal is not None:
-                raise self._as_error(self._fatal)
+            got = self._one_by_one(wanted, wait, take)
             if self.rebalanced:
-                # A fatal error is told once, and may come with the revocation that it caused.
-                for ended in filter(_ends_it, filter(None, map(Message.error, messages))):
-                    raise self._as_error(ended)
                 return
-            good = messages
-            if any(map(Message.error, messages)):  # in C: this runs for every message
-                for message in messages:
-                    self._look_at(message)
-                good = [message for message in messages if message.error() is None]
-            if good:
-                take(good)
-            if len(messages) < wanted:
+            if self._bulk is not None and not got:
+                got = self._in_bulk(self._bulk, wanted, wait, take)
+            if got < wanted:
                 return
-            left -= wanted
+            left -= got
             wait = 0  # what is there already, without waiting for more
 
-    def remember(self, found: Iterable[Found]) -> None:
-        """Leader epochs that stand with committed floors, for whoever begins there."""
-        read = {one.partition: one for one in found}
-        self._epochs = {place: e for place, e in self._epochs.items() if place[0] not in read}
-        for index, one in read.items():
-            if one.committed is not None:
-                self._epochs[index, one.committed.floor] = one.leader_epoch
+    def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
+        """What the client's own queue has: events, errors, and messages if not taken in bulk."""
+        messages = self.consumer.consume(wanted, 0 if self._bulk is not None else wait)
+        if self._raised is not None:
+            raise self._raised
+        if self._fatal is not None:
+            raise self._as_error(self._fatal)
+        if self.rebalanced:
+            # A fatal error is told once, and may come with the revocation that it caused.
+            for ended in filter(_ends_it, filter(None, map(Message.error, messages))):
+                raise self._as_error(ended)
+            return 0
+        good = messages
+        if any(map(Message.error, messages)):  # in C: this runs for every message
+            for message in messages:
+                self._look_at(message)
+            good = [message for message in messages if message.error() is None]
+        if good:
+            take(of_messages(good, self._tables))
+        return len(messages)
+
+    def _in_bulk(self, queue: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
+        found, failed, count = queue.poll(wanted, wait)
+        for one in failed:
+            self._look_at(one)
+        if len(found.offsets):
+            take(found)
+        return count
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
-        """The leader epoch under which each partition's last polled message was written.
-
-        Whoever begins at a floor with it learns from the leader whether that epoch still reaches
-        the floor: an unclean election may have replaced what was read (KIP-320). It may be of a
-        message behind the floor; its epoch then reaches the floor as well. An older one would
-        not: where the client does not know (right after a seek), there is none.
-        """
+        """To commit with these floors."""
         places = [TopicPartition(self._topic, partition) for partition in floors]
-        epochs = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
-        return {
-            index: self._epoch(index, floor) if epochs[index] is None else epochs[index]
-            for index, floor in floors.items()
-        }
+        polled = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
+        return self.epochs.to_commit(floors, polled)
 
     def learn_size(self, messages: int, size: int) -> None:
         """Remember how large messages are, for the next poll's bound."""
@@ -170,6 +189,8 @@ class Source:
 
     def close(self) -> None:
         """Leave the group."""
+        if self._bulk is not None:
+            self._bulk.close()
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -179,14 +200,13 @@ class Source:
         except RelayError as error:  # must not cross the client's C frames
             self._raised = error
             starts = {}
+        if self._bulk is not None:
+            self._bulk.own(starts)
         consumer.assign([self._place(index, offset) for index, offset in starts.items()])
 
     def _place(self, partition: int, offset: int) -> TopicPartition:
-        epoch = self._epoch(partition, offset)
+        epoch = self.epochs.at(partition, offset)
         return TopicPartition(self._topic, partition, offset, leader_epoch=epoch)
-
-    def _epoch(self, partition: int, floor: int) -> int:
-        return self._epochs.get((partition, floor), UNKNOWN_EPOCH)
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True
@@ -195,7 +215,7 @@ class Source:
         except RelayError as error:
             self._raised = error
 
-    def _look_at(self, message: Message) -> None:
+    def _look_at(self, message: Message | Failed) -> None:
         error = message.error()
         if error is None:
             return
@@ -207,7 +227,11 @@ class Source:
             )
         if _ends_it(error):
             raise self._as_error(error)
-        # The rest is transient: the client goes on by itself, and nothing was skipped.
+        partition, offset = message.partition() or 0, message.offset() or 0
+        told = self._troubles.tell(partition, offset, error, time.monotonic())
+        if told is not None:
+            log.warning("a source partition cannot be read on", extra=told)
+        self._on_trouble(partition, error.name())
 
     def _on_error(self, error: KafkaError) -> None:
         if _ends_it(error):

@@ -13,9 +13,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from relay.errors import Unavailable
-from relay.intake import NO_TABLE
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
+from relay.tableheaders import NO_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
+NO_HEADER = (
+    "no header 'table' that names database.table exactly once in UTF-8; of a message with more "
+    "than 100,000 headers the client library reads none"
+)
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 REQUEST_SECONDS = 10.0
-METADATA_SECONDS = 2.0
-"""Nobody hears a signal meanwhile."""
-APPEAR_SECONDS = 10.0
-"""How long the brokers may take to tell each other of a topic that was just created."""
-_LOOK_SECONDS = 0.1
-"""Between looks at what the client has to say while a request is under way."""
+METADATA_SECONDS = 2.0  # nobody hears a signal meanwhile
+APPEAR_SECONDS = 10.0  # for the brokers to tell each other of a topic that was just created
+_LOOK_SECONDS = 0.1  # between looks at what the client has to say while a request is under way
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one
 dead letter, is as large as its producer made it."""
 
-READ = AclOperation.READ
-WRITE = AclOperation.WRITE
+MAX_DEAD_LETTER_BYTES = 100 * 2**20
+"""A source message may be small only while it is compressed; its dead letter is not. As the
+brokers' default socket.request.max.bytes, above which no request gets through."""
+
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
 Rights = tuple[AclOperation, ...]
 
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
@@ -70,8 +70,8 @@ class Topics:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._unconnected: KafkaError | None = None
-        client = {**kafka_settings.admin(settings.kafka), "error_cb": self._on_error}
+        self._heard = _Heard()
+        client = {**kafka_settings.admin(settings.kafka), "error_cb": self._heard.listen}
         self._admin = AdminClient(client)
         self._ready: set[str] = set()
         self._partitions = 0
@@ -98,7 +98,8 @@ class Topics:
         facts = self.source()
         app = self._settings.app
         self._ensure(names.journal_topic(app), facts.partitions, (READ, WRITE))
-        self._ensure(names.dead_topic(app), facts.partitions, (WRITE,))
+        large = {"max.message.bytes": str(MAX_DEAD_LETTER_BYTES)}
+        self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large)
         compact = {"cleanup.policy": "compact"}
         self._ensure(names.schemas_topic(app), 1, (READ, WRITE), compact)
         return facts
@@ -217,14 +218,14 @@ class Topics:
         Without a connection a request only times out, and does not say why: error_cb does.
         """
         self._admin.poll(0)
-        if self._unconnected is not None and self._unconnected.code() in CREDENTIALS:
-            self._unconnected = None  # of before; told again if it is still so
+        if self._heard.error is not None and self._heard.error.code() in CREDENTIALS:
+            self._heard.error = None  # of before; told again if it is still so
         while True:
             try:
                 return future.result(_LOOK_SECONDS)
             except TimeoutError:
                 self._admin.poll(0)
-                trouble, self._unconnected = self._unconnected, None
+                trouble, self._heard.error = self._heard.error, None
                 if trouble is not None:
                     raise answered(what, trouble, refusal) from None
             except KafkaException as error:
@@ -232,8 +233,18 @@ class Topics:
                     return None
                 raise answered(what, error.args[0], refusal) from error
 
-    def _on_error(self, error: KafkaError) -> None:
+
+class _Heard:
+    """What error_cb said last; apart, so that no cycle holds the client.
+
+    The garbage collector could end it in its own thread, where librdkafka aborts the process.
+    """
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def listen(self, error: KafkaError) -> None:
         if error.code() in CREDENTIALS:
-            self._unconnected = error
+            self.error = error
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._unconnected = self._unconnected or error
+            self.error = self.error or error

@@ -91,10 +91,10 @@ def one_transaction() -> None:
     """Blocks and journal are committed before the offsets are in a transaction of their own."""
     produce_offsets = transactions.TransactionalProducer.send_offsets
 
-    def split(self: transactions.TransactionalProducer, topic: str, offsets: Any) -> None:
+    def split(self: transactions.TransactionalProducer, *offsets: Any, **epochs: Any) -> None:
         self.commit()
         self.begin(self._group)
-        produce_offsets(self, topic, offsets)
+        produce_offsets(self, *offsets, **epochs)
 
     transactions.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
 

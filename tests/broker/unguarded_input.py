@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import catalogue, envelope, intake, kinds, names, rowmessage, topics, wirerows
+from relay import catalogue, envelope, kinds, names, rowmessage, tableheaders, topics, wirerows
 from relay.performer import Performer
 
 
 def header_once() -> None:
     """Of several headers that name a table, the first one counts."""
 
-    def first(self: intake.TableHeaders, headers: intake.Headers) -> str:
+    def first(self: tableheaders.TableHeaders, headers: tableheaders.Headers) -> str:
         found = [value for key, value in headers or () if key == names.TABLE_HEADER]
-        return self._parse(found[0]) if found else intake.NO_TABLE
+        return self._parse(found[0]) if found else tableheaders.NO_TABLE
 
-    intake.TableHeaders.table = first  # type: ignore[method-assign]
+    tableheaders.TableHeaders.table = first  # type: ignore[method-assign]
 
 
 def plain_names() -> None:

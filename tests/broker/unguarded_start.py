@@ -30,7 +30,7 @@ def source_exists() -> None:
         return found
 
     Topics.describe = imagined  # type: ignore[method-assign]
-    source.GONE.clear()
+    source.GONE = frozenset()
 
 
 def topic_identity() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 
+from relay.batches import of_messages
 from relay.buffers import Buffers, RowDensity
-from relay.intake import NO_TABLE, Intake, Poll, TableHeaders
+from relay.intake import HEADER_BYTES, Intake, Poll
+from relay.tableheaders import NO_TABLE, TableHeaders
 from tests.broker.pipeline import row_batch
 
 
@@ -26,7 +29,7 @@ def sort(messages: list[Message], headers: TableHeaders, density: RowDensity) ->
     """One poll, its messages in batches of two."""
     intake = Intake(headers, density)
     for at in range(0, len(messages), 2):
-        intake.add(messages[at : at + 2])
+        intake.add(of_messages(messages[at : at + 2], headers))
     return intake.sorted()
 
 
@@ -124,16 +127,18 @@ def test_headers_that_name_no_table_are_kept_as_they_were(headers: object) -> No
 def test_rows_are_counted_first_and_estimated_after() -> None:
     """A new table's messages are counted; later ones go by the last sealed buffer."""
     density = RowDensity("batch")
-    values: list[bytes | None] = [row_batch([1, 2]), None, b"no batch"]
+    values = pa.array([row_batch([1, 2]), None, b"no batch"], pa.binary())
 
-    assert density.rows("d.a", values, 100) == 2
+    assert density.rows("d.a", 100) is None
+    assert density.count("d.a", values, 100) == 2
     density.learn("d.a", 10, 100)
-    assert density.rows("d.a", values, 50) == 5
+    assert density.rows("d.a", 50) == 5
 
 
 def test_a_poll_of_nothing_has_no_arrivals() -> None:
     """As when no message came for the time of a poll."""
-    assert sort([], TableHeaders(), RowDensity("batch")) == Poll()
+    poll = sort([], TableHeaders(), RowDensity("batch"))
+    assert (poll.arrivals, poll.offsets, poll.bytes) == ([], {}, 0)
 
 
 def test_tables_remembered_do_not_grow_without_end() -> None:
@@ -143,9 +148,27 @@ def test_tables_remembered_do_not_grow_without_end() -> None:
         named_here = [named(f"d.t{at}_{number}") for number in range(4_000)]
         messages = [message(0, number, one, b"") for number, one in enumerate(named_here)]
         intake = Intake(headers, RowDensity("row"))
-        intake.add(messages)
+        intake.add(of_messages(messages, headers))
         found = [arrival.table for arrival in intake.sorted().arrivals]
         assert sorted(found) == sorted(f"d.t{at}_{number}" for number in range(4_000))
     Intake(headers, RowDensity("row"))
 
     assert headers.tables == [NO_TABLE]
+
+
+def test_heavy_headers_count_towards_the_buffers_size() -> None:
+    """Else messages of nothing but headers would fill the memory before any buffer is full."""
+    many = [*named("d.a"), *((f"h{n}", b"12345") for n in range(1_000))]
+    few = [*named("d.a"), ("trace", b"x" * 100)]
+    value = row_batch([1])
+    poll = sort(
+        [message(0, 1, many, value), message(0, 2, few, value), message(1, 1, few, value)],
+        TableHeaders(),
+        RowDensity("batch"),
+    )
+    assert {a.partition: a.bytes for a in poll.arrivals} == {
+        0: 2 * len(value) + 1_001 * HEADER_BYTES + 3 + 1_000 * 5,
+        1: len(value),
+    }
+    assert poll.bytes == sum(a.bytes for a in poll.arrivals)
+    assert {a.partition: a.rows for a in poll.arrivals} == {0: 2, 1: 1}, "rows are in values"

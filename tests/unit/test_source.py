@@ -9,7 +9,9 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found
 from relay.errors import Fenced, Refused
+from relay.leaderepochs import LeaderEpochs
 from relay.source import Source
+from relay.troubles import AGAIN_SECONDS, Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 class Heard:
     """A message that carries an error."""
 
-    def __init__(self, code: int) -> None:
-        self._code = code
+    def __init__(self, code: int, offset: int = 7) -> None:
+        self._code, self._offset = code, offset
 
     def error(self) -> KafkaError:
         return KafkaError(self._code)
@@ -27,10 +29,15 @@ class Heard:
     def partition(self) -> int:
         return 0
 
+    def offset(self) -> int:
+        return self._offset
+
 
 def source() -> Any:
     made = Source.__new__(Source)
-    made._topic, made._group, made._fatal = "rows", "shop.relay", None
+    made._topic, made._group, made._fatal, made._bulk = "rows", "shop.relay", None, None
+    made._troubles, made.heard = Troubles("rows", 100), []
+    made._on_trouble = lambda *what: made.heard.append(what)
     return made
 
 
@@ -43,8 +50,42 @@ def test_a_fatal_error_comes_as_a_message_and_ends_the_member() -> None:
         source()._look_at(heard)
 
 
-def test_what_passes_by_itself_does_not() -> None:
-    source()._look_at(Heard(KafkaError._TRANSPORT))
+def test_what_may_pass_by_itself_does_not_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The client tries again for ever, so the same error comes many times a second."""
+    made = source()
+    for offset in (7, 7, 7, 8):
+        made._look_at(Heard(KafkaError._BAD_COMPRESSION, offset))
+    assert made.heard == [(0, "_BAD_COMPRESSION")] * 4
+    told = [vars(record) for record in caplog.records]
+    assert [(line["topic"], line["partition"], line["offset"]) for line in told] == [
+        ("rows", 0, 7),
+        ("rows", 0, 8),
+    ]
+    assert "_BAD_COMPRESSION" in told[0]["why"]
+    assert '"receive.message.max.bytes" (100)' in told[0]["next"]
+
+
+def test_what_does_not_pass_is_told_again_from_time_to_time() -> None:
+    troubles, error = Troubles("rows", 100), KafkaError(KafkaError._BAD_COMPRESSION)
+    assert troubles.tell(0, 7, error, 1_000.0)
+    assert troubles.tell(0, 7, error, 1_000.0 + AGAIN_SECONDS - 1) is None
+    assert troubles.tell(1, 7, error, 1_000.0 + AGAIN_SECONDS - 1), "another partition"
+    assert troubles.tell(0, 7, error, 1_000.0 + AGAIN_SECONDS)
+    assert troubles.tell(0, 7, error, 1_001.0 + AGAIN_SECONDS) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, "raise that in [kafka.client]"),
+        (KafkaError._BAD_MSG, "damaged"),
+        (KafkaError._TRANSPORT, "tried again"),
+    ],
+)
+def test_each_trouble_has_a_next_step(code: int, step: str) -> None:
+    told = Troubles("rows", 100).tell(0, 7, KafkaError(code), 0.0)
+    assert told is not None
+    assert step in str(told["next"])
 
 
 def test_a_refusal_is_one() -> None:
@@ -115,7 +156,7 @@ def found(partition: int, floor: int, epoch: int) -> Found:
 
 def positioned(epochs: dict[int, int]) -> Any:
     made = source()
-    made._epochs, made.consumer = {}, Positioned(epochs)
+    made.epochs, made.consumer = LeaderEpochs(), Positioned(epochs)
     return made
 
 
@@ -126,7 +167,7 @@ def test_a_floor_is_committed_with_the_last_polled_messages_leader_epoch() -> No
 def test_an_epoch_read_with_a_floor_goes_with_that_floor_only() -> None:
     """With a later one it would say that the log was cut, where only its leader changed."""
     made = positioned({0: UNKNOWN_EPOCH})
-    made.remember([found(0, floor=5, epoch=2)])
+    made.epochs.remember([found(0, floor=5, epoch=2)])
     made.seek(0, 5)
     made.seek(0, 6)
     assert made.consumer.sought == [(0, 5, 2), (0, 6, None)]
@@ -136,6 +177,6 @@ def test_an_epoch_read_with_a_floor_goes_with_that_floor_only() -> None:
 
 def test_an_epoch_of_before_is_forgotten_when_the_truth_is_read_again() -> None:
     made = positioned({0: UNKNOWN_EPOCH, 1: UNKNOWN_EPOCH})
-    made.remember([found(0, floor=5, epoch=2), found(1, floor=5, epoch=2)])
-    made.remember([found(0, floor=6, epoch=UNKNOWN_EPOCH)])
+    made.epochs.remember([found(0, floor=5, epoch=2), found(1, floor=5, epoch=2)])
+    made.epochs.remember([found(0, floor=6, epoch=UNKNOWN_EPOCH)])
     assert made.leader_epochs({0: 5, 1: 5}) == {0: UNKNOWN_EPOCH, 1: 2}

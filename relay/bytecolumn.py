@@ -1,0 +1,82 @@
+"""A column of bytes that grows: values copied once, from where the client has them.
+
+Receives addresses and sizes, gives an Arrow array over the bytes copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.int64]
+
+_LEAST_BYTES = 1 << 10
+_LEAST_VALUES = 16
+
+
+class ByteColumn:
+    """Values, some of which may be null.
+
+    Args:
+        likely_bytes: what it will probably hold; it grows by itself if that is too little.
+        likely_values: how many.
+    """
+
+    def __init__(self, likely_bytes: int = 0, likely_values: int = 0) -> None:
+        self._data = np.empty(max(_LEAST_BYTES, likely_bytes), np.uint8)
+        self._ends = np.zeros(max(_LEAST_VALUES, likely_values) + 1, np.int32)
+        self._given = np.empty(len(self._ends), np.bool_)
+        self.bytes = 0
+        self._values = 0
+
+    def __len__(self) -> int:
+        return self._values
+
+    def extend(self, places: Integers, sizes: Integers, chosen: Integers) -> None:
+        """Copy these values.
+
+        Args:
+            places: addresses.
+            sizes: bytes, or relay.batches.NULL.
+            chosen: indices of those to copy, in their order.
+        """
+        from relay import messagekernel  # noqa: PLC0415 - compiled code, 0.4 s of imports
+
+        added = int(np.maximum(sizes[chosen], 0).sum())
+        self._data = _grown(self._data, self.bytes, added)
+        self._ends = _grown(self._ends, self._values + 1, len(chosen))
+        self._given = _grown(self._given, self._values + 1, len(chosen))
+        first = self._values + 1
+        self.bytes = messagekernel.gather(
+            places, sizes, chosen, self.bytes, self._data, first, self._ends, self._given
+        )
+        self._values += len(chosen)
+
+    def array(self) -> pa.BinaryArray:
+        """All values."""
+        given = self._given[1 : self._values + 1]
+        nulls = self._values - int(np.count_nonzero(given))
+        valid: Any = np.packbits(given, bitorder="little") if nulls else None
+        written: list[Any] = [valid, self._ends, self._data]
+        buffers = [None if one is None else pa.py_buffer(one) for one in written]
+        made: Any = pa.Array.from_buffers(pa.binary(), self._values, buffers, nulls)
+        return made  # type: ignore[no-any-return]
+
+    def __getitem__(self, at: int) -> bytes | None:
+        if not self._given[at + 1]:
+            return None
+        return self._data[self._ends[at] : self._ends[at + 1]].tobytes()
+
+
+def _grown(array: Any, used: int, added: int) -> Any:
+    """The array, or a copy of its used part with room for at least so much more."""
+    if used + added <= len(array):
+        return array
+    larger = np.empty(max(used + added, 2 * len(array)), array.dtype)
+    larger[:used] = array[:used]
+    return larger
