@@ -14,6 +14,8 @@ from relay.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
+
     from loader.tables import Target
     from relay.records_pb2 import Block
 
@@ -62,6 +64,7 @@ class Attempt:
     ahead: Block | None  # probably inserted next
     inserted: bool = False
     asked: bool = False
+    made: pa.RecordBatch | None = None  # by the table's transform, for the INSERT
     figures: Figures = field(default_factory=Figures)
 
     def answer(self, answer: plan.Answer) -> None:
@@ -85,7 +88,7 @@ def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:
         assert isinstance(one.effect, plan.Mark)
-        said = one.effect.state, one.effect.reason
+        said = one.effect.state, one.effect.reason, one.effect.made_by
         found.setdefault((one.block.table, one.inserted, *said), []).append(one)
     return list(found.values())
 
@@ -96,5 +99,4 @@ def outcome(attempt: Attempt) -> Outcome:
     assert isinstance(done, plan.Done)
     asked = attempt.asked and not attempt.inserted
     attempt.figures.found = int(asked and done.outcome == plan.LOADED)
-    block = attempt.block
-    return Outcome(block.id, done.outcome, block.rows, done.reason, attempt.figures)
+    return Outcome(attempt.block.id, done.outcome, attempt.run.rows, done.reason, attempt.figures)

@@ -12,12 +12,14 @@ from loader import clickhouse
 from loader.clioptions import say
 from loader.ledger import Ledger
 from relay import names
-from relay.errors import ContractBroken, Unavailable
+from relay.errors import ConfigError, ContractBroken, Unavailable
+from relay.replicas import is_shared
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from loader.clioptions import Say
     from loader.journal_source import Start
     from relay.settings import Settings
 
@@ -33,16 +35,36 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
 
     Raises:
         Unavailable, Refused, ContractBroken: as loader.ledger.
+        ConfigError: several replicas are named, and the ledger is not replicated.
     """
     client = clickhouse.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
+    engine = ledger.engine(settings.loader.database) if len(settings.clickhouse.urls) > 1 else None
+    if engine is not None and (engine or make) and not is_shared(engine):
+        raise ConfigError(
+            f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
+            "Make it on all of them as ReplicatedMergeTree (loader/ledger_table.py has the "
+            "columns), or name one replica.",
+        )
     if make:
         ledger.ensure(settings.loader.database)
     return ledger
 
 
-def waited(settings: Settings, call: Callable[[], T]) -> T:
-    """Calls until the server answers, or loader.wait_for_servers_seconds are over."""
+def waited(
+    settings: Settings,
+    call: Callable[[], T],
+    rest: Callable[[float], None] = time.sleep,
+    tell: Say = say,
+) -> T:
+    """Calls until the server answers, or loader.wait_for_servers_seconds are over.
+
+    Args:
+        settings: of the app.
+        call: is asked again while it raises Unavailable.
+        rest: waits so many seconds between two tries; may raise, to end it.
+        tell: a line for people before each.
+    """
     limit, begun, pause = settings.loader.wait_for_servers_seconds, time.monotonic(), 0.5
     while True:
         try:
@@ -50,17 +72,24 @@ def waited(settings: Settings, call: Callable[[], T]) -> T:
         except Unavailable as error:
             if limit and time.monotonic() - begun > limit:
                 raise
-            say(f"waiting, next try in {pause:.1f} s: {error.message}")
-        time.sleep(pause)  # the back-off itself; `call` is the condition
+            tell(f"waiting, next try in {pause:.1f} s: {error.message}")
+        rest(pause)  # the back-off itself; `call` is the condition
         pause = min(pause * 2, 10.0)
 
 
-def start(settings: Settings, ledger: Ledger | None) -> Start:
+def start(
+    settings: Settings,
+    ledger: Ledger | None,
+    rest: Callable[[float], None] = time.sleep,
+    tell: Say = say,
+) -> Start:
     """Journal and position to begin with.
 
     Args:
         settings: of the app.
         ledger: of the app; None where there is none yet.
+        rest: as of `waited`.
+        tell: as of `waited`.
 
     Raises:
         ContractBroken: the ledger's positions belong to another journal.
@@ -68,8 +97,8 @@ def start(settings: Settings, ledger: Ledger | None) -> Start:
     from loader.journal_source import Start  # noqa: PLC0415 - Spark
 
     topic = names.journal_topic(settings.app)
-    journal = waited(settings, lambda: topic_id(settings, topic))
-    positions = {} if ledger is None else waited(settings, ledger.positions)
+    journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
+    positions = {} if ledger is None else waited(settings, ledger.positions, rest, tell)
     others = {known for known, _ in positions} - {journal}
     if ledger and others and not any(known == journal for known, _ in positions):
         raise ContractBroken(

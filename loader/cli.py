@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from loader import begin
-from loader.begin import ledger_of, waited
-from loader.clioptions import CONFIG, say
+from loader.clioptions import config_argument, say
 from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
-from loader.metrics.observer import NOTHING, Observer
-from relay import config, errors, log, names
-from relay.cli_support import log_format_option, show_error
-from relay.errors import RelayError, Unavailable
+from relay import config, errors, log
+from relay.cli_support import chosen_pipeline, log_format_option, show_error
+from relay.errors import RelayError
 
 if TYPE_CHECKING:
-    from loader.journal_source import Start
+    from pyspark.sql import SparkSession
 
-_RAISED = re.compile(r"relay\.errors\.(\w+): (.*?)(?:\n  next: (.*?))?(?:\n|$)", re.DOTALL)
+    from relay.settings import Settings
 
 
 @click.group()
@@ -40,7 +35,7 @@ def loader() -> None:
 
 
 @loader.command()
-@CONFIG
+@config_argument
 @click.option("--once", is_flag=True, help="Load what is sealed now, then exit.")
 @click.option("--master", help="Spark master, instead of loader.master.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Instead of loader.checkpoint.")
@@ -60,59 +55,65 @@ def run(
     listen: str | None,
     log_format: str,
 ) -> None:
-    """Load sealed blocks until told to stop."""
+    """Load sealed blocks until told to stop.
+
+    Where the configuration has several pipelines, all of them, in one Spark session with a query
+    and a checkpoint for each. What ends one ends no other: it is begun again, with pauses, unless
+    it ended with a status that waits for a person (2, 3, 5, 6). The worst status is this command's
+    at its end. With --once, none is begun again, and it ends when all have ended. --http: the
+    first serves at PORT, the second at PORT+1, and so on.
+    """
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
-    settings = config.load(path)
-    stopped: list[Callable[[], None]] = []
+    every = config.pipelines(path, pipeline=chosen_pipeline())
+    if len(every) > 1:
+        if checkpoint is not None:
+            raise click.UsageError("--checkpoint is one pipeline's: name it with --pipeline")
+        from loader.several import load  # noqa: PLC0415 - Spark
 
-    def stop(*_: object) -> None:
-        if not stopped:
-            raise SystemExit(0)
-        stopped[0]()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    ledger = waited(settings, lambda: ledger_of(settings, make=True))
-    start = begin.start(settings, ledger)
-    # Spark, which the other commands do without.
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
-
-    from loader import job  # noqa: PLC0415
-    from loader.session import session  # noqa: PLC0415
-
-    with contextlib.ExitStack() as stack:
-        observer = stack.enter_context(_watched(listen, start))
-        spark = session(settings, master, json_log=log_format == "json")
-        # Spark has set a handler of its own for SIGINT.
-        signal.signal(signal.SIGINT, stop)
-        work = job.Job(settings, ledger, say, observer)
-        stopped.append(work.stop)
-        say(f"loading {names.journal_topic(settings.app)} into {settings.clickhouse.url}")
-        try:
-            directory = str(checkpoint or settings.loader.checkpoint)
-            work.run(spark, start, directory, once=once)
-        except RelayError:
-            raise
-        except Exception as error:
-            raise (_from_spark(error) or error) from error
-        finally:
-            with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended by itself
-                spark.stop()
+        sys.exit(load(every, master, listen, once=once, json_log=log_format == "json"))
+    _alone(every[0].settings, master, checkpoint, listen, once=once, json_log=log_format == "json")
     say("ended")
 
 
-@contextlib.contextmanager
-def _watched(listen: str | None, start: Start) -> Iterator[Observer]:
-    """The job's observer; with `listen`, metrics and health are served meanwhile."""
-    if listen is None:
-        yield NOTHING
-        return
-    from loader.metrics.page import Watch  # noqa: PLC0415 - Spark
+def _alone(
+    settings: Settings,
+    master: str | None,
+    checkpoint: Path | None,
+    listen: str | None,
+    *,
+    once: bool,
+    json_log: bool,
+) -> None:
+    """One app; a signal before its query runs ends the process at once."""
+    # Spark, which the other commands do without.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
 
-    with Watch(listen, start) as watch:
-        say(f"serving metrics and health at {watch.address}", address=watch.address)
-        yield watch.observer
+    from loader.load import Load  # noqa: PLC0415
+    from loader.session import session  # noqa: PLC0415
+
+    work = Load(settings, say, listen)
+    engines: list[SparkSession] = []
+
+    def stop(*_: object) -> None:
+        if not work.runs:
+            raise SystemExit(0)
+        work.stop()
+
+    def engine() -> SparkSession:
+        engines.append(session(settings, master, json_log=json_log))
+        # Spark has set a handler of its own for SIGINT.
+        signal.signal(signal.SIGINT, stop)
+        return engines[0]
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        work.run(engine, str(checkpoint or settings.loader.checkpoint), once=once)
+    finally:
+        for spark in engines:
+            with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended by itself
+                spark.stop()
 
 
 loader.add_command(status)
@@ -132,18 +133,6 @@ def main(arguments: list[str] | None = None) -> None:
     except RelayError as error:
         show_error("loader", error)
         sys.exit(error.exit_code)
-
-
-def _from_spark(error: Exception) -> RelayError | None:
-    """The product's error inside one of Spark's, which carries a worker's traceback as text."""
-    try:
-        found = _RAISED.search(str(error))
-    except ConnectionError:  # the text is in the JVM
-        return Unavailable("Spark's JVM has ended", "Find out what ended it; start again.")
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
-        return None
-    return kind(found[2].strip(), (found[3] or "").strip())
 
 
 if __name__ == "__main__":

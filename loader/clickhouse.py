@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -18,7 +17,7 @@ from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.httppool import Trust, pool
+from relay.replicas import Address, pool_of, writing
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
@@ -70,38 +69,41 @@ logging.getLogger("clickhouse_connect").propagate = False
 def connect(settings: ClickHouse, timeout: float) -> HttpClient:
     """A client without session, whose requests end after `timeout` seconds.
 
+    Of several replicas one is asked; after a failure the next (relay.replicas).
+
     Raises:
         Unavailable: nobody answers there.
         Refused: user or password is wrong.
         ConfigError: the password file cannot be read.
     """
-    url = urlsplit(settings.url)
-    host = url.hostname or "localhost"
-    port = url.port or (8443 if url.scheme == "https" else 8123)
     try:
         password = settings.secret()
     except OSError as error:
         raise ConfigError(
             f"clickhouse.password_file: {error}", "Name a file that this process can read."
         ) from error
-    trust = Trust(settings.ca_file, settings.certificate_file, settings.key_file)
-    try:
-        client = clickhouse_connect.get_client(
-            interface=url.scheme,
-            host=host,
-            port=port,
-            # Else a lost connection would read as "no rows".
-            pool_mgr=pool(url.scheme, host, port, trust),
-            username=settings.user,
-            password=password,
-            connect_timeout=10,
-            send_receive_timeout=int(timeout) + 1,
-            autogenerate_session_id=False,  # statements of one process may overlap
-            query_retries=0,
-            compress=False,
-        )
-    except ClickHouseError as error:
-        raise failure(error, f"ClickHouse at {settings.url}") from error
+    first = Address.of(settings.urls[0])
+    for left in reversed(range(len(settings.urls))):
+        try:
+            client = clickhouse_connect.get_client(
+                interface=first.scheme,
+                host=first.host,
+                port=first.port,
+                # Else a lost connection would read as "no rows".
+                pool_mgr=pool_of(settings),
+                username=settings.user,
+                password=password,
+                connect_timeout=10,
+                send_receive_timeout=int(timeout) + 1,
+                autogenerate_session_id=False,  # statements of one process may overlap
+                query_retries=0,
+                compress=False,
+                settings=writing(settings, timeout),
+            )
+            break
+        except ClickHouseError as error:
+            if is_permanent(error) or not left:  # else the pool asks the next replica now
+                raise failure(error, f"ClickHouse at {settings.url}") from error
     assert isinstance(client, HttpClient)
     client.http_retries = 0
     return client

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from relay import config
+from relay.cli_support import chosen_pipeline, pipeline_option
 from relay.log import is_json
 
-CONFIG = click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
+if TYPE_CHECKING:
+    from relay.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger("loader")
+
+
+def config_argument(command: F) -> F:
+    """The file and --pipeline; the function gets `path`."""
+    argument = click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
+    return argument(pipeline_option(command))
+
+
+def settings_of(path: Path) -> Settings:
+    """Of the file's one app, or of the pipeline that --pipeline names.
+
+    Raises:
+        ConfigError: as relay.config.load.
+    """
+    return config.load(path, pipeline=chosen_pipeline())
 
 
 class Say(Protocol):

@@ -11,9 +11,8 @@ import click
 
 from loader import standing
 from loader.begin import ledger_of
-from loader.clioptions import CONFIG
+from loader.clioptions import config_argument, settings_of
 from loader.plan import DISCARDED, LOADED
-from relay import config
 from relay.errors import Refused
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def parked() -> None:
 
 
 @parked.command("ls")
-@CONFIG
+@config_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_parked(path: Path, *, as_json: bool) -> None:
     """List parked blocks, with rows and reasons.
@@ -43,7 +42,7 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     loader parked ls relay.toml
     loader parked ls relay.toml --json | jq -r .id
     """
-    ledger = ledger_of(config.load(path))
+    ledger = ledger_of(settings_of(path))
     waiting = ledger.waiting() if ledger.exists() else []
     for one in waiting:
         if as_json:
@@ -57,7 +56,7 @@ def list_parked(path: Path, *, as_json: bool) -> None:
 
 
 @parked.command()
-@CONFIG
+@config_argument
 @click.argument("blocks", nargs=-1, required=True, metavar="BLOCK...")
 @click.option(
     "--retry", "human", flag_value="retry", help="Decide again: what stood in the way is mended."
@@ -98,7 +97,7 @@ def resolve(path: Path, blocks: tuple[str, ...], human: Human | None, why: str) 
         raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
     from loader.resolve import resolve as settle  # noqa: PLC0415 - Kafka and Arrow
 
-    settings = config.load(path)
+    settings = settings_of(path)
     wanted = DISCARDED if human == "discard" else LOADED
     left = 0
     for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):

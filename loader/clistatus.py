@@ -14,9 +14,9 @@ from rich.table import Table
 
 from loader import standing
 from loader.begin import ledger_of, start
-from loader.clioptions import CONFIG
+from loader.clioptions import config_argument, settings_of
 from loader.standing import Facts, PositionRow, Standing, TableRow
-from relay import config, names
+from relay import names
 from relay.console import console_of
 from relay.records_pb2 import Block
 from relay.topics import READ, Topics
@@ -31,7 +31,7 @@ WIDTH = 140  # columns, where there is no terminal to ask
 
 
 @click.command()
-@CONFIG
+@config_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def status(path: Path, *, as_json: bool) -> None:
     """Show each table's blocks by state, what waits longest, and how far the journal is settled.
@@ -44,7 +44,7 @@ def status(path: Path, *, as_json: bool) -> None:
     loader status relay.toml
     loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
     """
-    found = standing.assemble(_facts(config.load(path)))
+    found = standing.assemble(_facts(settings_of(path)))
     if as_json:
         click.echo(json.dumps(standing.as_json(found), ensure_ascii=False))
         return

@@ -12,14 +12,13 @@ import click
 from google.protobuf.message import DecodeError
 
 from loader.begin import ledger_of
-from loader.clioptions import CONFIG
-from relay import config
+from loader.clioptions import config_argument, settings_of
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
 
 
 @click.command()
-@CONFIG
+@config_argument
 @click.option("--blocks", type=click.File("r"), required=True, metavar="FILE", help="- for stdin.")
 @click.option("--keep-rows", is_flag=True, help="Leave in the tables what is there.")
 @click.option("--why", default="", metavar="TEXT", help="For the ledger.")
@@ -35,7 +34,7 @@ def supersede(path: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
     """
     from loader.supersede import supersede as settle  # noqa: PLC0415 - Kafka and Arrow
 
-    settings = config.load(path)
+    settings = settings_of(path)
     listed = [_block(settings.app, line) for line in blocks if line.strip()]
     done = settle(settings, ledger_of(settings, make=True), listed, keep=keep_rows, why=why)
     click.echo(json.dumps({"blocks": done.blocks, "rows": done.rows}))

@@ -43,9 +43,9 @@ _THROWN = 395
 _ALTERED = "other columns than the statement was made for"
 
 
-def settings(block: Block) -> dict[str, object]:
+def settings(block: Block, rows: int) -> dict[str, object]:
     """Of the INSERT, each with its reason; those a server does not know are left out."""
-    whole = max(block.rows + 1, 1_048_449)
+    whole = max(rows + 1, 1_048_449)
     return {
         "insert_deduplication_token": block.id,
         "insert_deduplicate": 1,
@@ -177,7 +177,9 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     except ValueError as error:
         return plan.Impossible(f"{block.table}: {error}")
     try:
-        known = {k: v for k, v in settings(block).items() if k in client.server_settings}
+        known = {
+            k: v for k, v in settings(block, batch.num_rows).items() if k in client.server_settings
+        }
         client.command(
             sql,
             parameters={

@@ -20,6 +20,7 @@ from loader.metrics.listener import Listener
 from loader.metrics.observer import NOTHING, Observer
 from loader.plan import LOADED, PARKED, settled
 from loader.session import AT_THE_END, STREAMING, hush
+from loader.starting import AT_ONCE, AtOnce
 from loader.task import REFUSED, attempt
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
@@ -55,12 +56,20 @@ class Job:
         ledger: of the app.
         say: a line for people; the keyword arguments are the same for machines.
         observer: hears of every micro-batch.
+        beside: how many jobs share the Spark session, this one included.
+        starts: begins the query, where several must not begin at once.
     """
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, say: Say, observer: Observer = NOTHING
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        say: Say,
+        observer: Observer = NOTHING,
+        beside: int = 1,
+        starts: AtOnce = AT_ONCE,
     ) -> None:
-        self._settings = settings
+        self._settings, self._beside, self._starts = settings, beside, starts
         self._ledger = ledger
         self._say = say
         self._observer = observer
@@ -84,16 +93,18 @@ class Job:
             RelayError: as the batch or the journal source raised it, or Spark's exception.
         """
         self._journal = start.journal
-        spark.dataSource.register(journal_source.source(start))
+        journal = journal_source.source(start)
+        spark.dataSource.register(journal)
         if self._observer is not NOTHING:
-            spark.streams.addListener(Listener(self._observer))
+            spark.streams.addListener(Listener(self._observer, self._settings.app))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}
-        blocks = spark.readStream.format("journal").load().writeStream.foreachBatch(self._on_batch)
+        rows = spark.readStream.format(journal.name()).load()
+        blocks = rows.writeStream.foreachBatch(self._on_batch).queryName(self._settings.app)
         stream = blocks.option("checkpointLocation", checkpoint).trigger(**trigger)
         for left in reversed(range(_STARTS)):
             try:
-                self._await(spark, stream.start())
+                self._await(spark, self._starts.start(stream.start, self._stopping))
             except StreamingQueryException as error:
                 if _SLOW not in str(error) or not left:
                     raise
@@ -152,7 +163,7 @@ class Job:
                 raise Stopped
             reasons: set[str] = set()
             round_begun = time.monotonic()
-            outcomes = attempt(frame.sparkSession, self._settings, open_.values())
+            outcomes = attempt(frame.sparkSession, self._settings, open_.values(), self._beside)
             self._observer.attempted(outcomes, open_, time.monotonic() - round_begun)
             for one in outcomes:
                 if one.outcome == REFUSED:

@@ -2,10 +2,6 @@
 
 Receives and gives loader.plan's entries; also keeps positions in the journal. Never
 decides anything, never updates or deletes a row.
-
-The table is made as MergeTree, right for a single server. On a cluster, make it
-beforehand with the same columns as ReplicatedMergeTree and send the loader to one
-replica (README has the statement): the loader uses what it finds.
 """
 
 from __future__ import annotations
@@ -16,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from loader import ledger_table
 from loader.clickhouse import failure, quoted
 from loader.entries import Parked, Row
 from loader.plan import Entry
 from relay import names
-from relay.errors import ContractBroken
 from relay.httppool import in_urls
 from relay.records_pb2 import Block
 
@@ -28,21 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
-
-COLUMNS: Mapping[str, str] = {
-    "app": "LowCardinality(String)",
-    "table": "LowCardinality(String)",  # empty in position rows
-    "block": "String",  # in position rows the journal's topic id and partition
-    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded; position
-    "attempt": "Int64",  # in position rows the next journal offset
-    "claim": "String",
-    "seen": "Int64",
-    "stamped": "Bool",
-    "rows": "UInt64",
-    "reason": "String",
-    "record": "String",  # of a parked block: its journal record in base64, to resolve it by
-    "at": "DateTime64(3) DEFAULT now64(3)",
-}
 
 _RANK = "(attempt, state != 'prepared', claim)"
 _FINAL = "state IN ('loaded', 'discarded')"
@@ -71,34 +52,35 @@ class Ledger:
         """Whether a loader has ever run here."""
         return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
 
+    def engine(self, database: str) -> str:
+        """Its table's; empty where there is none."""
+        rows = self._ask(
+            "SELECT engine FROM system.tables WHERE database = {within:String} AND name = 'ledger'",
+            within=database,
+        )
+        return str(rows[0][0]) if rows else ""
+
     def ensure(self, database: str) -> None:
         """Makes database and table where they are not there.
 
         Raises:
             ContractBroken: a table of that name has other columns.
         """
-        columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
         if not self.exists():
             self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
-            self._tell(
-                f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) ENGINE = MergeTree "
-                "ORDER BY (app, table, block)"
-            )
+            self._tell(ledger_table.create(self.name))
         found = {row[0] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
-        if missing := COLUMNS.keys() - found:
-            raise ContractBroken(
-                f"{self.name} has no column {', '.join(sorted(missing))}",
-                "Set loader.database to one whose `ledger` is this product's, or to a new one.",
-            )
+        if added := ledger_table.add(self.name, found):
+            self._tell(added)
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
         """All rows of the blocks, by block id; a block without rows is not in it."""
         found: dict[str, list[Entry]] = {}
         for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
-                f"SELECT block, state, attempt, claim, seen, stamped, reason FROM {self.name} "  # noqa: S608 - names are quoted, values bound
-                "WHERE app = {app:String} AND table IN {tables:Array(String)} "
-                "AND block IN {blocks:Array(String)}",
+                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform "  # noqa: S608 - names are quoted, values bound
+                f"FROM {self.name} WHERE app = {{app:String}} AND "
+                "table IN {tables:Array(String)} AND block IN {blocks:Array(String)}",
                 tables=sorted({block.table for block in some}),
                 blocks=[block.id for block in some],
             )
@@ -122,7 +104,8 @@ class Ledger:
             {
                 "table": row.block.table,
                 "block": row.block.id,
-                "rows": row.block.rows,
+                "rows": row.entry.rows,
+                "transform": row.entry.transform,
                 "record": base64.b64encode(row.block.SerializeToString()).decode()
                 if row.entry.state == "parked"
                 else "",
@@ -143,6 +126,7 @@ class Ledger:
         check: str = "1",
         bound: int = 0,
         said: tuple[str, str] = ("loaded", ""),
+        made_by: str = "",
     ) -> None:
         """Appends a row of this state for each block whose claim holds and `check` is true.
 
@@ -153,18 +137,22 @@ class Ledger:
                 table's `database` and `name`.
             bound: a part counter.
             said: the state, loaded or discarded, and why.
+            made_by: the claim whose rows these are, if it is another.
         """
         database, name = names.split_table(blocks[0].table)
         self._tell(
-            f"INSERT INTO {self.name} (app, table, block, state, attempt, claim, reason, rows) "  # noqa: S608 - names are quoted, values bound
+            f"INSERT INTO {self.name} "  # noqa: S608 - names are quoted, values bound
+            "(app, table, block, state, attempt, claim, reason, rows, transform) "
             "SELECT app, table, block, {state:String}, max(attempt), {claim:String}, "
-            f"{{reason:String}}, argMax(rows, {_RANK}) AS found_rows FROM {self.name} "
+            "{reason:String}, anyIf(rows, claim = {made_by:String}) AS found_rows, "
+            f"anyIf(transform, claim = {{made_by:String}}) FROM {self.name} "
             "WHERE app = {app:String} AND table = {table:String} "
             "AND block IN {blocks:Array(String)} "
             f"GROUP BY app, table, block HAVING {_NOW} = {_HELD} AND ({check})",
             table=blocks[0].table,
             blocks=[block.id for block in blocks],
             claim=claim,
+            made_by=made_by or claim,
             state=said[0],
             reason=said[1],
             bound=bound,
@@ -211,7 +199,7 @@ class Ledger:
         order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
         return self._ask(
             f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
-            f"any(rows) AS n, argMaxIf(record, {order}, state = 'parked') AS rec, "
+            f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, state = 'parked') AS rec, "
             f"argMaxIf(reason, {order}, state = 'parked') AS why, "
             "toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since "
             f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' "
@@ -221,7 +209,7 @@ class Ledger:
     def _append(self, rows: Iterator[dict[str, object]]) -> None:
         body = "\n".join(json.dumps({"app": self.app, **row}) for row in rows)
         if body:
-            columns = ", ".join(name for name in COLUMNS if name != "at")
+            columns = ", ".join(name for name in ledger_table.COLUMNS if name != "at")
             self._tell(
                 f"INSERT INTO {self.name} ({columns}) FORMAT JSONEachRow", data=body.encode()
             )

@@ -15,6 +15,9 @@ Why it is safe, however many loaders run and whenever they pause or die:
   So after its own claim is in, an attempt need only look at what earlier claims did.
 * A statement of an earlier claim may have passed its condition and still be running:
   then the attempt ends in `retry`, and nothing is decided yet.
+* Where loader.transform makes the rows, each claim says how many, and by which version of it. What
+  is in the table came under one claim; what two versions may have made is never completed by
+  either, and told apart by its count, or parked.
 * A person's word about a parked block goes the same way: it is written under a claim of its
   own, if that still holds, and not against what the table's own count says.
 """
@@ -28,6 +31,8 @@ from typing import Literal, cast
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
+NOTHING_MADE = "-"
+"""In place of a transform's version: a claim that inserts nothing."""
 
 Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
 """What a person said of a parked block: nothing; decide again; none of it is in the table; all
@@ -45,6 +50,8 @@ class Entry:
         claim: random, names the attempt's owner.
         seen: the table's part counter before the claim; -1 where the engine has none.
         stamped: whether an INSERT under this claim fills the block-id column.
+        rows: that an INSERT under this claim inserts.
+        transform: version of what made them; empty: they are the block's.
     """
 
     state: str
@@ -53,6 +60,8 @@ class Entry:
     seen: int = -1
     stamped: bool = False
     reason: str = ""
+    rows: int = 0
+    transform: str = ""
 
 
 def _rank(entry: Entry) -> tuple[int, bool, str]:
@@ -106,7 +115,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Write a prepared row under the run's claim; answer: Ok."""
+    """Write a prepared row under the run's claim; answer: Ok, or Made where a transform is set."""
 
     attempt: int
 
@@ -129,11 +138,15 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Write a loaded row, or a discarded one, if the claim holds; answer: Ok."""
+    """Write a loaded row, or a discarded one, if the claim holds; answer: Ok.
+
+    `made_by`: an earlier claim whose rows these are, and not the run's own.
+    """
 
     attempt: int
     state: str = LOADED
     reason: str = ""
+    made_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +177,14 @@ class Ok:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """The server took the claim, for so many rows that this version of the transform made."""
+
+    rows: int
+    transform: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """No answer, or one that may differ next time: nothing is known."""
 
@@ -177,7 +198,7 @@ class Impossible:
     reason: str
 
 
-Answer = tuple[Entry, ...] | Facts | Ok | Failed | Impossible
+Answer = tuple[Entry, ...] | Facts | Ok | Made | Failed | Impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +207,8 @@ class Run:
 
     Attributes:
         claim: unique to this attempt.
-        rows: of the block.
+        rows: that it inserts.
+        transform: version of what made them; empty: they are the block's.
         stamped: whether the table has the block-id column now.
         human: what a person said of the block.
         why: the person's own words, for the ledger.
@@ -201,6 +223,8 @@ class Run:
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
+    transform: str = ""
+    earlier: tuple[Entry, ...] = ()
 
 
 def start(
@@ -219,8 +243,8 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     match run.at, answer:
         case "look", tuple() as entries:
             return _look(run, entries)
-        case "claim", Ok():
-            return replace(run, at="again"), Read()
+        case "claim", Ok() | Made() as taken:
+            return _claimed(run, taken), Read()
         case "again", tuple() as entries:
             return _look_again(run, entries)
         case "ask", Facts() as facts:
@@ -242,16 +266,23 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     return replace(run, at="claim", attempt=attempt), Claim(attempt)
 
 
+def _claimed(run: Run, taken: Ok | Made) -> Run:
+    if isinstance(taken, Made):
+        run = replace(run, rows=taken.rows, transform=taken.transform)
+    return replace(run, at="again")
+
+
 def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
-    earlier = [e for e in entries if e.state == PREPARED and e.claim != run.claim]
+    earlier = tuple(e for e in entries if e.state == PREPARED and e.claim != run.claim)
     if not earlier and run.human not in {"loaded", "discard"}:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
     since = min((entry.seen for entry in earlier), default=-1)
-    return replace(run, at="ask", since=since, all_stamped=all_stamped), Ask()
+    run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
+    return run, Ask()
 
 
 def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
@@ -265,36 +296,70 @@ def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
     if run.human in {"loaded", "discard"}:
         return marking, _as_told(run, facts.counted if run.all_stamped else None)
     if run.all_stamped and facts.counted is not None:
-        if facts.counted == run.rows:
-            return marking, Mark(run.attempt)
-        if facts.counted == 0:
-            return inserting, Insert(None)
-        return marking, Park(
-            run.attempt,
-            f"{facts.counted} of its {run.rows} rows are in the table: an INSERT over several "
-            "partitions of the table ended in the middle",
-        )
+        return _by_count(run, facts.counted)
+    # Under one token, rows of another version would be taken for the same ones.
+    margin = 0 if any(e.transform != run.transform for e in _makers(run)) else max(facts.margin, 0)
     # Sure if nothing at all was inserted since, or if every part since fits into the window,
     # with as much again for what others insert while our statement runs (see loader.window).
-    limit = run.since + max(facts.margin, 0)
-    if 0 <= run.since <= facts.newest <= limit:
-        return inserting, Insert(limit)
+    if 0 <= run.since <= facts.newest <= run.since + margin:
+        return inserting, Insert(run.since + margin)
     return marking, Park(
         run.attempt,
         "an earlier attempt ended before its answer came, the table has no block-id column for "
-        "all of it, and its deduplication window may have moved on: only a person can tell "
-        "whether the rows are there",
+        "all of it, and its deduplication window may have moved on"
+        + ("" if margin else " or the transform has changed")
+        + ": only a person can tell whether the rows are there",
     )
+
+
+def _by_count(run: Run, counted: int) -> tuple[Run, Effect]:
+    """By the rows that carry the block's id: of one claim at most, all of it or a part."""
+    if counted == 0 and run.rows:
+        return replace(run, at="insert"), Insert(None)
+    run = replace(run, at="mark")
+    if whole := _whole(run, counted):
+        return run, Mark(run.attempt, made_by=whole.claim)
+    why = "an INSERT over several partitions of the table ended in the middle"
+    if len({entry.transform for entry in _makers(run)}) > 1:
+        why = "versions of the transform made different numbers of them, one may be there in part"
+    return run, Park(run.attempt, f"{_share(run, counted)}: {why}")
+
+
+def _makers(run: Run) -> list[Entry]:
+    """Earlier claims that may have inserted rows."""
+    return [entry for entry in run.earlier if entry.transform != NOTHING_MADE]
+
+
+def _claims(run: Run) -> list[Entry]:
+    """Those whose rows may be in the table; the run's own where there is no other."""
+    own = Entry(PREPARED, run.attempt, "", rows=run.rows, transform=run.transform)
+    return _makers(run) or [own]
+
+
+def _whole(run: Run, counted: int) -> Entry | None:
+    """A claim all of whose rows these are, if they cannot be a part of another version's."""
+    able = [entry for entry in _claims(run) if entry.rows >= counted]
+    alike = {(entry.rows, entry.transform) for entry in able}
+    return able[0] if len(alike) == 1 and able[0].rows == counted else None
+
+
+def _share(run: Run, counted: int) -> str:
+    sizes = sorted({entry.rows for entry in _claims(run)})
+    return f"{counted} of its {' or '.join(map(str, sizes))} rows are in the table"
 
 
 def _as_told(run: Run, counted: int | None) -> Effect:
     """A person's word, unless the rows that carry the block's id say otherwise."""
-    found = "" if counted is None else f"{counted} of its {run.rows} rows are in the table"
-    if run.human == "loaded" and counted not in {None, run.rows}:
-        return Park(run.attempt, f"a person said that it is loaded, but {found}")
-    if run.human == "loaded" or counted == run.rows:
-        said = "a person found all of its rows in the table" if run.human == "loaded" else found
-        return Mark(run.attempt, reason="; ".join(filter(None, [said, run.why])))
+    found = "" if counted is None else _share(run, counted)
+    if run.human == "loaded":
+        # Which of two versions it was is the person's to know.
+        fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
+        if not fitting:
+            return Park(run.attempt, f"a person said that it is loaded, but {found}")
+        said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
+        return Mark(run.attempt, LOADED, said, fitting[-1].claim)
+    if counted is not None and (whole := _whole(run, counted)):
+        return Mark(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
     reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
     return Mark(run.attempt, DISCARDED, reason)
 

@@ -11,9 +11,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from relay import failpoints
+from relay import failpoints, log
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relay.settings import Settings
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -29,10 +31,10 @@ _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
 
 def session(settings: Settings, master: str | None, *, json_log: bool = False) -> SparkSession:
     """Spark, quiet and without its web server; `json_log`: its own lines as JSON, too."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers import nothing
+    where = with_retries(master or settings.loader.master)
+    os.environ["PYSPARK_PYTHON"] = python(where, os.environ)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ[failpoints.DRIVER] = str(os.getpid())
-    where = with_retries(master or settings.loader.master)
     options = {
         "spark.app.name": f"block-relay loader of {settings.app}",
         "spark.master": where,
@@ -50,6 +52,7 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
     }
     if json_log:
         options["spark.log.structuredLogging.enabled"] = "true"
+        options[f"spark.executorEnv.{log.FORMAT}"] = "json"  # a cluster's have one of their own
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
         # No row passes through this JVM: compiling further costs more than all its work.
@@ -70,6 +73,15 @@ def with_retries(master: str) -> str:
     """
     threads = _LOCAL.fullmatch(master)
     return f"local[{threads[1] or '1'},{TASK_TRIES}]" if threads else master
+
+
+def python(master: str, environment: Mapping[str, str]) -> str:
+    """The interpreter of Spark's Python processes, which imports this package; else none works.
+
+    Executors of a cluster may have it elsewhere: then PYSPARK_PYTHON says where.
+    """
+    elsewhere = None if master.startswith("local") else environment.get("PYSPARK_PYTHON")
+    return elsewhere or sys.executable
 
 
 def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:

@@ -14,6 +14,8 @@ from loader.clickhouse import failure, quoted, quoted_table
 from loader.plan import Facts
 from loader.window import Window, window
 from relay import names
+from relay.errors import Refused
+from relay.replicas import is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -82,11 +84,17 @@ def arrived(table: str, target: Target, block_column: str) -> str:
 class Tables:
     """Questions about tables, through one client.
 
+    Args:
+        client: of the server, or of the replicas.
+        block_column: that holds block ids, in tables that have it.
+        several: replicas stand behind the client. A table that is not replicated is refused
+            then: what an INSERT left on one would be looked for on another.
+
     Raises (every method): Unavailable, Refused.
     """
 
-    def __init__(self, client: HttpClient, block_column: str) -> None:
-        self._client = client
+    def __init__(self, client: HttpClient, block_column: str, *, several: bool = False) -> None:
+        self._client, self._several = client, several
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
 
@@ -114,6 +122,12 @@ class Tables:
         looks: dict[str, Target] = {}
         for table, engine, engine_full in found:
             if table in tables:
+                if self._several and not is_shared(engine):
+                    raise Refused(
+                        f"clickhouse.url names several replicas, and {table} is not replicated: "
+                        f"it is a {engine}",
+                        "Make it a ReplicatedMergeTree, or name one replica.",
+                    )
                 kind = window(engine, engine_full, self._window_defaults(engine))
                 known = columns.get(table, ({}, 0))
                 looks[table] = Target(*known, kind, self._counter(table, kind))

@@ -39,16 +39,30 @@ OUTCOMES = (
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason has the next step in its
 second line."""
-_worker: Worker | None = None
+_workers: dict[str, Worker] = {}
+"""By app: Spark gives one process tasks of all."""
 
 
-def attempt(spark: SparkSession, settings: Settings, blocks: Collection[Block]) -> list[Outcome]:
-    """Outcomes of one attempt at each block, in the worker processes."""
+def attempt(
+    spark: SparkSession, settings: Settings, blocks: Collection[Block], beside: int = 1
+) -> list[Outcome]:
+    """Outcomes of one attempt at each block, in the worker processes.
+
+    Args:
+        spark: runs it.
+        settings: of the app.
+        blocks: of its journal.
+        beside: apps among which Spark's slots are shared. With more tasks than its share, one
+            whose server is away would hold up the others.
+    """
     from loader.attempt import Figures, Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import near  # noqa: PLC0415
 
     values = [block.SerializeToString() for block in near(blocks)]
-    tasks = shares(len(values), spark.sparkContext.defaultParallelism)
+    slots = spark.sparkContext.defaultParallelism
+    tasks = shares(len(values), slots)
+    if beside > 1:
+        tasks = min(tasks, max(slots // beside, 1))
     # Numbers, and the blocks with the function: a data frame made from Python objects would
     # pass through a second Python process for each task.
     numbers = spark.range(0, len(values), 1, tasks)
@@ -88,7 +102,6 @@ def load(
 
 
 def _attempt(settings: Settings, blocks: list[Block]) -> list[dict[str, object]]:
-    global _worker  # noqa: PLW0603 - one per process
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
@@ -97,9 +110,9 @@ def _attempt(settings: Settings, blocks: list[Block]) -> list[dict[str, object]]
         return [_flat(Outcome(block.id, outcome, block.rows, reason)) for block in blocks]
 
     try:
-        if _worker is None:
-            _worker = Worker(settings)
-        done = _worker.load(blocks)
+        if settings.app not in _workers:
+            _workers[settings.app] = Worker(settings)
+        done = _workers[settings.app].load(blocks)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback

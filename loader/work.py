@@ -17,6 +17,7 @@ from loader.entries import Row
 from loader.fetch import Damaged, Fetcher
 from loader.insert import insert
 from loader.ledger import Ledger
+from loader.making import Maker
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
 from relay.failpoints import reached
@@ -45,8 +46,9 @@ class Worker:
         self._stamp = settings.loader.block_column
         self._client = clickhouse.connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
-        self._tables = Tables(self._client, self._stamp)
+        self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
         self._fetcher = Fetcher(settings.kafka)
+        self._maker = Maker(settings.loader, self._fetcher)
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
@@ -66,8 +68,10 @@ class Worker:
         outcomes: list[Outcome] = []
         try:
             while left:
-                safe = all(block.table in self._decidable for block in left[:TOGETHER])
-                size = TOGETHER if safe else AT_RISK_TOGETHER
+                tables = {block.table for block in left[:TOGETHER]}
+                # What a transform made is held from the claim to the INSERT.
+                small = tables - self._decidable or any(map(self._maker.makes, tables))
+                size = AT_RISK_TOGETHER if small else TOGETHER
                 few, left = left[:size], left[size:]
                 begun = partial(plan.start, human=human, why=why)
                 outcomes += self._few(few, begun, left[0] if left else None)
@@ -128,25 +132,23 @@ class Worker:
             attempt.answer(entries.get(attempt.block.id, ()))
 
     def _claim(self, attempts: Sequence[Attempt]) -> None:
-        rows, claimed = [], []
+        claimed: list[tuple[Attempt, plan.Made]] = []
         for attempt in attempts:
-            effect, target = attempt.effect, attempt.target
-            assert isinstance(effect, plan.Claim)
-            run = attempt.run
             # A block is given up where its table is gone, too.
-            if target is None and run.human != "discard":
+            if attempt.target is None and attempt.run.human != "discard":
                 attempt.answer(plan.Impossible(f"there is no table {attempt.block.table}"))
                 continue
-            counter = -1 if target is None else target.counter
-            entry = plan.Entry(plan.PREPARED, effect.attempt, run.claim, counter, run.stamped)
-            rows.append(Row(attempt.block, entry))
-            claimed.append(attempt)
+            made = self._maker.make(attempt)
+            if isinstance(made, plan.Made):
+                claimed.append((attempt, made))
+            else:
+                attempt.answer(made)
         reached("before_prepare")
-        if rows:
-            self._ledger.write(rows)
+        if claimed:
+            self._ledger.write([Row(one.block, _claim_of(one, made)) for one, made in claimed])
         reached("after_prepare")
-        for attempt in claimed:
-            attempt.answer(plan.Ok())
+        for attempt, made in claimed:
+            attempt.answer(made)
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks = [attempt.block for attempt in attempts]
@@ -157,8 +159,8 @@ class Worker:
             check = arrived(blocks[0].table, target, self._stamp)
             counter = target.counter
         assert isinstance(first.effect, plan.Mark)
-        said = first.effect.state, first.effect.reason
-        self._ledger.mark(blocks, first.run.claim, check, counter, said)
+        said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
+        self._ledger.mark(blocks, first.run.claim, check, counter, said, made_by)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
@@ -176,7 +178,7 @@ class Worker:
             case plan.Insert(limit):
                 attempt.answer(self._insert(attempt, limit))
             case plan.Park(number, reason):
-                entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason)
+                entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
                 self._ledger.write([Row(block, entry)])
                 attempt.answer(plan.Ok())
 
@@ -184,10 +186,14 @@ class Worker:
         block, target = attempt.block, attempt.target
         assert target is not None
         begun, figures = time.monotonic(), attempt.figures
+        batch, attempt.made = attempt.made, None
         try:
-            batch = self._fetcher.fetch(block, attempt.ahead)
+            if batch is None:
+                batch = self._fetcher.fetch(block, attempt.ahead)
         except Damaged as error:
             return plan.Impossible(str(error))
+        if not batch.num_rows:
+            return plan.Ok()  # a transform left nothing of it
         fetched = time.monotonic()
         figures.inserts += 1
         figures.repeats += attempt.asked
@@ -217,6 +223,20 @@ class Worker:
             if now is None or now.shape != target.shape:
                 return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
         return answer
+
+
+def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
+    effect, run, target = attempt.effect, attempt.run, attempt.target
+    assert isinstance(effect, plan.Claim)
+    return plan.Entry(
+        plan.PREPARED,
+        effect.attempt,
+        run.claim,
+        -1 if target is None else target.counter,
+        run.stamped,
+        rows=made.rows,
+        transform=made.transform,
+    )
 
 
 def near(blocks: Iterable[Block]) -> list[Block]:

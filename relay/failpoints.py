@@ -1,9 +1,9 @@
 """Named places at which a test ends, stops or holds relay or loader; inert unless told.
 
 `RELAY_FAILPOINT=before_commit:kill` (SIGKILL), `:stop` (SIGSTOP; the test continues it) or
-`:wait=FILE` (until the file is gone; FILE.reached says that it waits); with a further `:3` at
-the third pass only. The names are at the calls of `reached`; the relay has one before and after
-each effect of its core.
+`:wait=FILE` (until the file is gone; FILE.reached says that it waits), at the first pass; with
+a further `:3` at the third alone, with `:every` at each. The names are at the calls of
+`reached`; the relay has one before and after each effect of its core.
 """
 
 from __future__ import annotations
@@ -29,11 +29,19 @@ class Failpoint:
     action: str
     file: Path
     passes: int
+    always: bool = False
+
+    def passed(self) -> None:
+        """Execution is there."""
+        self.passes -= 1
+        if self.always or self.passes == 0:
+            self.act()
 
     def act(self) -> None:
         """Do what was asked for."""
         if self.action == "wait":
-            self.file.with_name(f"{self.file.name}.reached").touch()
+            if self.file.exists():
+                self.file.with_name(f"{self.file.name}.reached").touch()
             while self.file.exists():
                 time.sleep(0.05)
             return
@@ -45,7 +53,7 @@ class Failpoint:
 
 
 def parse(text: str) -> Failpoint:
-    """`name[:action[:passes]]`, as in the environment.
+    """`name[:action[:passes]]`, as in the environment; passes: a number, or every.
 
     Raises:
         ValueError: an action that is none of kill, stop, wait=FILE.
@@ -55,6 +63,8 @@ def parse(text: str) -> Failpoint:
     kind, _, file = action.partition("=")
     if kind != "wait" and action not in _SIGNALS:
         raise ValueError(f"{VARIABLE}: unknown action {action!r}")
+    if passes == "every":
+        return Failpoint(name, kind, Path(file), 0, always=True)
     return Failpoint(name, kind, Path(file), int(passes or 1))
 
 
@@ -63,8 +73,5 @@ _armed = parse(os.environ.get(VARIABLE, ""))
 
 def reached(name: str) -> None:
     """Say that execution is at `name`; the failpoint acts if this is its pass."""
-    if name != _armed.name:
-        return
-    _armed.passes -= 1
-    if _armed.passes == 0:
-        _armed.act()
+    if name == _armed.name:
+        _armed.passed()

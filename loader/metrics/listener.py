@@ -18,26 +18,34 @@ if TYPE_CHECKING:
 
 
 class Listener(StreamingQueryListener):
-    """Of one observer; the method names are Spark's."""
+    """Of one observer; the method names are Spark's.
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    Args:
+        observer: is told.
+        query: its name; Spark tells every listener of all queries.
+    """
+
+    def __init__(self, observer: Observer, query: str) -> None:
+        self._observer, self._query = observer, query
+        self._id = ""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """The query runs."""
-        del event
-        self._observer.heard("started")
+        if event.name == self._query:
+            self._id = str(event.id)
+            self._observer.heard("started")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A micro-batch has ended."""
-        self._observer.heard("progress", event.progress)
+        if str(event.progress.id) == self._id:
+            self._observer.heard("progress", event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """There was nothing to do for a while."""
-        del event
-        self._observer.heard("idle")
+        if str(event.id) == self._id:
+            self._observer.heard("idle")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """The query has ended."""
-        del event
-        self._observer.heard("terminated")
+        if str(event.id) == self._id:
+            self._observer.heard("terminated")

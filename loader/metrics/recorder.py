@@ -103,9 +103,9 @@ class Recorder(Observer):
     def _loaded(self, one: Outcome, block: Block, table: str) -> None:
         m = self._m
         m["loader_blocks_loaded_total"].labels(table).inc()
-        m["loader_rows_loaded_total"].labels(table).inc(block.rows)
+        m["loader_rows_loaded_total"].labels(table).inc(one.rows)
         m["loader_row_bytes_loaded_total"].labels(table).inc(block.row_bytes)
-        self._rows += block.rows
+        self._rows += one.rows
         queryable_ms = one.figures.queryable_ms
         if queryable_ms:
             for name, since_ms in (

@@ -6,7 +6,8 @@ pass, record by record, so that its size does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
@@ -97,6 +98,7 @@ def landed(
     ledger: Mapping[str, str],
     now_ms: int,
     late_seconds: float,
+    made: Mapping[str, int] | None = None,
 ) -> Iterator[Finding]:
     """Blocks of one table against the ledger, and the rows that carry their ids.
 
@@ -106,20 +108,20 @@ def landed(
         ledger: state by block id.
         now_ms: Unix time.
         late_seconds: how long a sealed block may take to be loaded.
+        made: rows by block id, of blocks whose rows went through loader.transform.
     """
     listed = set()
     for block in blocks:
         listed.add(block.id)
         state = ledger.get(block.id, "")
         rows = 0 if counted is None else counted.get(block.id, 0)
-        if rows > block.rows:
+        whole = (made or {}).get(block.id, block.rows)
+        if rows > whole:
             yield Finding(
-                Kind.OVERLAP, f"block {block.id}: {rows} rows in the table, {block.rows} in it"
+                Kind.OVERLAP, f"block {block.id}: {rows} rows in the table, {whole} in it"
             )
-        elif state == "loaded" and counted is not None and rows < block.rows:
-            yield Finding(
-                Kind.GAP, f"block {block.id} is loaded: {rows} rows of {block.rows} are there"
-            )
+        elif state == "loaded" and counted is not None and rows < whole:
+            yield Finding(Kind.GAP, f"block {block.id} is loaded: {rows} rows of {whole} are there")
         elif (
             state not in {"loaded", "parked", "discarded"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
@@ -163,7 +165,9 @@ class Sealed:
     messages: int
 
 
-def source_counts(sealed: Iterable[Sealed], offsets: Mapping[str, list[int]]) -> Iterator[Finding]:
+def source_counts(
+    sealed: Iterable[Sealed], offsets: Mapping[str, Sequence[int]]
+) -> Iterator[Finding]:
     """Sealed stretches of one source partition against the messages that a re-read finds.
 
     Args:
@@ -172,16 +176,14 @@ def source_counts(sealed: Iterable[Sealed], offsets: Mapping[str, list[int]]) ->
     """
     taken: dict[str, int] = {}
     for one in sealed:
-        there = offsets.get(one.table, [])
+        there = offsets.get(one.table, ())
         at = taken.get(one.table, 0)
         while at < len(there) and there[at] < one.first:
             yield Finding(
                 Kind.GAP, f"message {there[at]} of {one.table!r} is in no block and no dead letter"
             )
             at += 1
-        begin = at
-        while at < len(there) and there[at] < one.next:
-            at += 1
+        begin, at = at, bisect_left(there, one.next, at)
         taken[one.table] = at
         if at - begin != one.messages:
             kind = Kind.GAP if at - begin > one.messages else Kind.OVERLAP

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.records_pb2 import Block, Commit
+from relay.verify.acknowledged import ACCEPTED
 from relay.verify.anomaly import Kind
 from relay.verify.record import Finding
 
 if TYPE_CHECKING:
     from relay.verify.chain import Head
 
-KINDS = frozenset({"retention", "topic", "truncated", "offsets"})
+KINDS = frozenset(ACCEPTED)
 _MOST = 1_000_000
 """Places of a table that are remembered; the older half is forgotten beyond."""
 
@@ -160,20 +161,6 @@ class Sealed:
             self._latest[table] = min(start, self._latest.get(table, start))
 
 
-def said(partition: int, commit: Commit) -> str:
-    """A person's record in words, to be shown for as long as it is retained."""
-    place = f"partition {partition}, n={commit.n}"
-    if commit.HasField("accept"):
-        skipped = f"floor {commit.previous_floor} became {commit.floor}"
-        text = f"{place}: accepted {', '.join(commit.accept.kinds)}: {commit.accept.found}"
-        return f"{text}; {skipped}; why: {commit.accept.why}"
-    starts = ", ".join(f"{s.table or '(no table)'} from {s.offset}" for s in commit.rewind.starts)
-    text = f"{place}: rewound from {commit.previous_floor}: {starts}"
-    if commit.rewind.kept:
-        text += f"; old rows kept in {', '.join(commit.rewind.kept)}"
-    return f"{text}; why: {commit.rewind.why or 'not said'}"
-
-
 class Superseded:
     """Blocks that a rewind replaced, of one source partition's retained records in order."""
 
@@ -219,6 +206,7 @@ def replaced(
     superseded: Superseded,
     counted: Mapping[str, int] | None,
     ledger: Mapping[str, str],
+    made: Mapping[str, int] | None = None,
 ) -> Iterator[Finding]:
     """Superseded blocks of one table and partition against ledger and rows.
 
@@ -227,12 +215,14 @@ def replaced(
         superseded: of the partition.
         counted: rows in ClickHouse by block id; None where the table has no block-id column.
         ledger: state by block id.
+        made: rows by block id, of blocks whose rows went through loader.transform.
     """
     if superseded.unfinished:
         return
     for name, block in blocks.items():
         rows = 0 if counted is None else counted.get(name, 0)
-        allowed = block.rows if name in superseded.kept else 0
+        whole = (made or {}).get(name, block.rows)
+        allowed = whole if name in superseded.kept else 0
         if rows > allowed:
             yield Finding(
                 Kind.OVERLAP,

@@ -7,8 +7,10 @@ oldest record retained; holds the journal's blocks in memory (about 1 kB each).
 from __future__ import annotations
 
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.verify.anomaly import Anomaly
@@ -87,17 +89,17 @@ class Deep:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
         old = {name for one in superseded.values() for name in one.kept | one.removed}
         for table, of_table in sorted(by_table.items()):
-            counted, ledger = rows.counted(table), rows.ledger(table)
+            counted, ledger, made = rows.counted(table), rows.ledger(table), rows.made(table)
             for partition, of_partition in superseded.items():
                 mine = {b.id: b for b in of_table if b.id in old and b.partition == partition}
-                found = replaced(mine, of_partition, counted, ledger)
+                found = replaced(mine, of_partition, counted, ledger, made)
                 yield from _anomalies(partition, found)
             live = [block for block in of_table if block.id not in old]
             if counted is not None:
                 counted = {name: n for name, n in counted.items() if name not in old}
             self.acknowledged += given_up(live, counted, rows.discarded(table))
             now_ms = time.time_ns() // 1_000_000
-            findings = landed(live, counted, ledger, now_ms, LATE_SECONDS)
+            findings = landed(live, counted, ledger, now_ms, LATE_SECONDS, made)
             yield from _anomalies(-1, findings)
 
     def _source(self, partition: int) -> Iterator[Finding]:
@@ -107,7 +109,7 @@ class Deep:
         first = max(start, commits[0].previous_floor)
         if by_person(commits[0]):  # what was sealed beyond its floor is told by none of these
             first = max([start, commits[0].floor, *(mark.offset for mark in commits[0].marks)])
-        offsets: dict[str, list[int]] = defaultdict(list)
+        offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))  # 8 bytes a message
         for message in self._topics.read(topic, partition, first, min(stable, commits[-1].floor)):
             self.records += 1
             offsets[table_of(message)].append(message.offset() or 0)

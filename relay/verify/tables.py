@@ -31,6 +31,15 @@ _DISCARDED = """
 SELECT block, argMax(reason, at) FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROUP BY block
 """
+_HAS_TRANSFORMS = """
+SELECT count() FROM system.columns
+WHERE database = {ledger:String} AND table = 'ledger' AND name = 'transform'
+"""
+_MADE = """
+SELECT block, argMax(rows, (state = 'loaded', rows)) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state != 'position'
+GROUP BY block HAVING countIf(transform NOT IN ('', '-')) > 0
+"""
 
 
 class LandedRows:
@@ -79,6 +88,15 @@ class LandedRows:
     def discarded(self, table: str) -> dict[str, str]:
         """The reason of each block that a person gave up."""
         return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
+
+    def made(self, table: str) -> dict[str, int]:
+        """Rows of each block that went through loader.transform, which may make more or fewer.
+
+        Of one that is not loaded yet, the most that an INSERT of it may have brought.
+        """
+        if not self._ask(_HAS_TRANSFORMS, self._ledger())[0][0]:
+            return {}  # a ledger of an earlier version of the program, or none
+        return dict(self._ask(_MADE, self._ledger(table=table)))
 
     def _ledger(self, **more: Any) -> dict[str, Any]:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}

@@ -18,7 +18,8 @@ from relay.view.story import Change, Landed, Part
 _NOW = (
     f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant
     """
-       any(rows) AS n, argMaxIf(reason, (attempt, claim), state = 'parked') AS why,
+       argMax(rows, (state = 'loaded', attempt, state != 'prepared', claim)) AS n,
+       argMaxIf(reason, (attempt, claim), state = 'parked') AS why,
        toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since,
        countIf(state = 'parked') > 0 AS once_parked
 FROM {ledger:Identifier}.ledger

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,9 @@ class Journal:
         """From now on the configuration names a port where nobody listens."""
         self._url = "http://127.0.0.1:1"
 
-    def start(self, *arguments: str, failpoint: str = "") -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, failpoint: str = "", environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         """`loader` with a configuration file of these settings."""
         now = self.settings()
         path = self.directory / "relay.toml"
@@ -135,7 +137,7 @@ class Journal:
         command, *options = arguments
         return subprocess.Popen(
             [sys.executable, "-m", "loader.cli", *command.split(), str(path), *options],
-            env=os.environ | {"RELAY_FAILPOINT": failpoint},
+            env={**os.environ, "RELAY_FAILPOINT": failpoint, **(environment or {})},
             cwd=self.directory,
             text=True,
             stderr=subprocess.PIPE,

@@ -33,6 +33,19 @@ class Table:
     stamped: bool = True
     window: int = 1
     parts: int = 1
+    sizes: tuple[int, ...] = ()  # rows of a part, by each loader's version of the transform
+
+    def rows(self, version: int) -> int:
+        """Of a part that this version made."""
+        return self.sizes[version] if self.sizes else ROWS
+
+    def version(self, i: int) -> int:
+        """Which one the loader has; the one that finishes has the first."""
+        return i % len(self.sizes) if self.sizes else 0
+
+    def named(self, version: int) -> str:
+        """As the ledger has it."""
+        return f"v{version}" if self.sizes else ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,7 @@ class Statement:
     owner: int  # loader that waits for the answer; -1: nobody does any more
     passes: bool
     landed: int = 0  # parts
+    version: int = 0  # that made its rows
     allowance: int = 99  # parts that others may insert while it runs
 
 
@@ -60,6 +74,7 @@ class World:
     others: int  # other writers' inserts still to come
     ledger: tuple[plan.Entry, ...] = ()
     copies: tuple[int, ...] = (0,)  # of each part of the block
+    made: frozenset[int] = frozenset()  # versions that made the parts which are there
     counter: int = 0
     tokens: tuple[str, ...] = ()
     flying: tuple[Statement, ...] = ()
@@ -92,7 +107,8 @@ def _restart(world: World, i: int, table: Table) -> World:
     # A finisher comes after all others, so its claims must not be named like theirs.
     claim = f"{i}-{loader.made}"
     human = loader.human
-    run, effect = plan.start(claim, ROWS * table.parts, stamped=table.stamped, human=human)
+    rows = table.rows(0) * table.parts
+    run, effect = plan.start(claim, rows, stamped=table.stamped, human=human)
     again = Loader(run, effect, loader.rounds - 1, loader.made + 1, human=human)
     return _with(world, i, again)
 
@@ -116,11 +132,21 @@ def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
     run, effect = plan.step(loader.run, answer)
     if not isinstance(effect, plan.Done):
         return _with(world, i, replace(loader, run=run, effect=effect, waiting=False))
-    if effect.outcome == "loaded" and any(copies != 1 for copies in world.copies):
-        raise Violation(f"marked loaded with copies {world.copies}")
+    if effect.outcome == "loaded":
+        if any(copies != 1 for copies in world.copies):
+            raise Violation(f"marked loaded with copies {world.copies}")
+        _check_named(world, table)
     if effect.outcome == "retry" and loader.rounds > 0:
         return _restart(world, i, table)
     return _with(world, i, replace(loader, run=None, effect=effect, waiting=False))
+
+
+def _check_named(world: World, table: Table) -> None:
+    """The ledger says whose rows they are, and how many."""
+    (loaded,) = {(e.rows, e.transform) for e in world.ledger if e.state == plan.LOADED}
+    (made,) = world.made or {0}
+    if loaded != (table.rows(made) * table.parts, table.named(made)):
+        raise Violation(f"called {loaded}, made by {made}")
 
 
 def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[World, plan.Answer]:
@@ -133,21 +159,38 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Read():
             return world, entries
         case plan.Claim(attempt):
-            entry = plan.Entry(plan.PREPARED, attempt, claim, world.counter, table.stamped)
-            return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
-        case plan.Mark(attempt, state):
+            made = _made(loader, table, table.version(i))
+            said = {"rows": made.rows, "transform": made.transform}
+            entry = plan.Entry(
+                plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said
+            )
+            answer = made if made.transform else plan.Ok()
+            return replace(world, ledger=(*world.ledger, entry)), answer
+        case plan.Mark(attempt, state, _, made_by):
             if not plan.holds(entries, claim):
                 return world, plan.Ok()
-            entry = plan.Entry(state, attempt, claim)
+            of = next(e for e in world.ledger if e.claim == (made_by or claim))
+            entry = plan.Entry(state, attempt, claim, rows=of.rows, transform=of.transform)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
         case plan.Park(attempt, reason):
             entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
         case plan.Ask():
-            counted = ROWS * sum(world.copies) if table.stamped else None
+            counted = sum(map(table.rows, world.made)) * sum(world.copies)
+            if len(world.made) > 1:
+                raise Violation(f"parts made by {set(world.made)}")
             running = guards.running and bool(world.flying)
-            return world, plan.Facts(counted, world.counter, table.window // 2, running)
+            told = counted if table.stamped else None
+            return world, plan.Facts(told, world.counter, table.window // 2, running)
     raise TypeError(loader.effect)
+
+
+def _made(loader: Loader, table: Table, version: int) -> plan.Made:
+    """What a claim says of its rows."""
+    assert loader.run is not None
+    if loader.human in {"loaded", "discard"}:
+        return plan.Made(loader.run.rows, plan.NOTHING_MADE)
+    return plan.Made(table.rows(version) * table.parts, table.named(version))
 
 
 def _land(world: World, j: int, table: Table) -> World:
@@ -162,7 +205,10 @@ def _land(world: World, j: int, table: Table) -> World:
         copies[statement.landed] += 1
         if copies[statement.landed] > 1:
             raise Violation(f"rows doubled: copies {copies}")
-        world = replace(world, copies=tuple(copies))
+        made = world.made | {statement.version}
+        if len(made) > 1:
+            raise Violation(f"versions mixed: {set(made)}")
+        world = replace(world, copies=tuple(copies), made=made)
     moved = replace(statement, landed=statement.landed + 1)
     return replace(world, flying=(*world.flying[:j], moved, *world.flying[j + 1 :]))
 
@@ -198,7 +244,8 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             sent = _with(world, i, replace(loader, waiting=True))
             # A condition of the design (README): see loader.window.
             repeat = guards.others and limit is not None and table.window >= 2
-            statement = Statement(i, passes, allowance=table.window // 2 if repeat else 99)
+            allowance = table.window // 2 if repeat else 99
+            statement = Statement(i, passes, 0, table.version(i), allowance)
             yield replace(sent, flying=(*world.flying, statement))
             continue
         done, answer = _carry_out(world, i, table, guards)

@@ -64,7 +64,7 @@ def test_the_driver_hears_of_it_without_a_traceback(
 ) -> None:
     """Spark would carry an exception as text; an outcome brings message and next step."""
     answer(monkeypatch, worker, blocks, DENIED)
-    monkeypatch.setattr(task, "_worker", worker)
+    monkeypatch.setitem(task._workers, journal.app, worker)
 
     (one,) = task._attempt(journal.settings(), blocks)
 

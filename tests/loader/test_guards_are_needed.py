@@ -60,8 +60,8 @@ def token(patch: Patch) -> None:
     """INSERTs carry no deduplication token."""
     settings = insert.settings
 
-    def without(block: Block) -> dict[str, object]:
-        given = settings(block)
+    def without(block: Block, rows: int) -> dict[str, object]:
+        given = settings(block, rows)
         return {key: given[key] for key in given if key != "insert_deduplication_token"}
 
     patch.setattr(insert, "settings", without)

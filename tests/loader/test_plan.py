@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from loader import plan
 from loader.window import window
+from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, search
 
 STAMPED, BARE = Table(stamped=True), Table(stamped=False)
@@ -42,6 +44,48 @@ def test_blocks_over_two_partitions(stamped: bool) -> None:
     table = Table(stamped=stamped, window=6, parts=2)
     _, endings = search(begin(table, loaders=2, rounds=1, faults=1, others=1), table, Guards())
     assert "loaded" in endings
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        # Fewer rows of the second version; as many as two parts of the first; others, as many.
+        *(Table(True, 0, 2, sizes) for sizes in ((7, 4), (4, 8), (3, 3))),
+        Table(False, 2, 1, (7, 4)),
+        Table(False, 6, 2, (3, 3)),
+    ],
+)
+def test_two_versions_of_a_transform(table: Table) -> None:
+    """In every order: parts of both are never in the table, and the ledger names the right one."""
+    _, endings = search(begin(table, loaders=2, rounds=1, faults=1, others=0), table, Guards())
+    assert "loaded" in endings
+
+
+@pytest.mark.parametrize("human", ["loaded", "discard"])
+def test_a_person_beside_a_loader_with_a_transform(human: plan.Human) -> None:
+    """A claim of a person's command inserts nothing, and is taken for no version's."""
+    table = Table(sizes=(7, 4))
+    start = begin(table, loaders=2, rounds=1, faults=1, others=1, human=human)
+    _, endings = search(start, table, Guards())
+    assert "loaded" in endings
+
+
+@pytest.mark.parametrize(
+    ("table", "unsaid"),
+    [
+        (Table(False, 6, 2, (3, 3)), {"transform": "the same"}),
+        (Table(True, 0, 2, (4, 8)), {"rows": 8}),
+    ],
+)
+def test_what_claims_do_not_say_of_versions_is_found(
+    table: Table, unsaid: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: with one version, or one number of rows, in all claims."""
+    real = model._made
+    monkeypatch.setattr(model, "_made", lambda *of: replace(real(*of), **unsaid))
+    monkeypatch.setattr(model, "_check_named", lambda *_: None)
+    with pytest.raises(Violation, match=r"mixed|loaded with copies"):
+        search(begin(table, loaders=2, rounds=1, faults=1, others=0), table, Guards())
 
 
 @pytest.mark.parametrize(
@@ -93,10 +137,10 @@ def decide(
 ) -> plan.Effect:
     """The effect for a block that an earlier claim prepared, as the table has it."""
     run, _ = plan.start("me", 10, stamped=stamped, human=human)
-    earlier = plan.Entry(plan.PREPARED, 1, "other", since, stamped)
+    earlier = plan.Entry(plan.PREPARED, 1, "other", since, stamped, rows=10)
     run, _ = plan.step(run, (earlier,))
     run, _ = plan.step(run, plan.Ok())
-    run, effect = plan.step(run, (earlier, plan.Entry(plan.PREPARED, 2, "me", 5, stamped)))
+    run, effect = plan.step(run, (earlier, plan.Entry(plan.PREPARED, 2, "me", 5, stamped, rows=10)))
     assert effect == plan.Ask()
     return plan.step(run, facts)[1]
 
@@ -196,3 +240,53 @@ def test_windows(engine: str, settings: str, parts: int, counter: str) -> None:
     if engine.startswith("Replicated"):
         assert found.margin(10) == parts // 2
         assert found.margin(1801) == -1
+
+
+OLD, NEW = "m:f@old", "m:f@new"
+
+
+def versions(counted: int | None, *earlier: plan.Entry, newest: int = 3) -> plan.Effect:
+    """What version NEW, of 6 rows, does after these claims."""
+    stamped = counted is not None
+    run, _ = plan.start("me", 10, stamped=stamped)
+    run, _ = plan.step(run, earlier)
+    run, _ = plan.step(run, plan.Made(6, NEW))
+    mine = plan.Entry(plan.PREPARED, 9, "me", 3, stamped, rows=6, transform=NEW)
+    run, _ = plan.step(run, (*earlier, mine))
+    return plan.step(run, plan.Facts(counted, newest, 50, running=False))[1]
+
+
+def claimed(rows: int, transform: str, claim: str = "other", *, stamped: bool = True) -> plan.Entry:
+    return plan.Entry(plan.PREPARED, 1, claim, 2, stamped, "", rows, transform)
+
+
+def test_the_count_tells_which_version_made_the_rows() -> None:
+    """None there: the new one inserts; all of the old one's: they stay; else it is parked."""
+    assert versions(0, claimed(9, OLD)) == plan.Insert(None)
+    assert versions(9, claimed(9, OLD)) == plan.Mark(2, made_by="other")
+    assert versions(6, claimed(6, NEW)) == plan.Mark(2, made_by="other")
+    # Six rows: all of the new one's, or a part of the old one's.
+    both = claimed(9, OLD), claimed(6, NEW, "again")
+    parked = versions(6, *both)
+    assert isinstance(parked, plan.Park)
+    assert "6 of its 6 or 9 rows" in parked.reason
+    assert "versions of the transform" in parked.reason
+    # Nine cannot be six.
+    assert versions(9, *both) == plan.Mark(2, made_by="other")
+    # Six of either: which of them, nobody can say.
+    assert isinstance(versions(6, claimed(6, OLD), claimed(6, NEW, "again")), plan.Park)
+    # A claim of a person's command made none of them.
+    assert versions(9, claimed(9, OLD), claimed(10, plan.NOTHING_MADE, "human")) == plan.Mark(
+        2, made_by="other"
+    )
+
+
+def test_without_counting_another_version_is_never_repeated_under_the_token() -> None:
+    """The window vouches for rows of the same version only."""
+    same, other = claimed(6, NEW, stamped=False), claimed(6, OLD, stamped=False)
+    assert versions(None, same) == plan.Insert(52)
+    parked = versions(None, other)
+    assert isinstance(parked, plan.Park)
+    assert "the transform has changed" in parked.reason
+    # Nothing at all was inserted since the old claim.
+    assert versions(None, other, newest=2) == plan.Insert(2)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader.clickhouse import is_permanent
-from loader.session import with_retries
+from loader.session import python, with_retries
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,14 @@ from loader.session import with_retries
 def test_a_task_is_tried_again_on_one_machine_too(master: str, taken_for: str) -> None:
     """Unless the user has said how often."""
     assert with_retries(master) == taken_for
+
+
+def test_executors_of_a_cluster_may_have_python_elsewhere() -> None:
+    """Where nobody says so, and on this machine, it is this interpreter."""
+    elsewhere = {"PYSPARK_PYTHON": "/opt/relay/bin/python"}
+    assert python("spark://host:7077", elsewhere) == "/opt/relay/bin/python"
+    assert python("spark://host:7077", {}) == sys.executable
+    assert python("local[2,4]", elsewhere) == sys.executable
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from loader.resolve import resolve
 from loader.work import Outcome, Worker
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
+from relay.settings import Settings
 from tests.loader.blocks import Journal, batch
 
 ROOT = Path(__file__).parents[2]
@@ -54,14 +55,16 @@ def others_insert(client: Client, table: str, times: int = 3) -> None:
         )
 
 
-def killed(journal: Journal, blocks: list[Block], failpoint: str) -> None:
+def killed(
+    journal: Journal, blocks: list[Block], failpoint: str, settings: Settings | None = None
+) -> None:
     """An attempt in a process that ends itself by SIGKILL at the failpoint."""
     path = journal.directory / "settings.json"
-    path.write_text(journal.settings().model_dump_json())
+    path.write_text((settings or journal.settings()).model_dump_json())
     done = subprocess.run(
         [sys.executable, "-m", "tests.loader.once", str(path)]
         + [block.SerializeToString().hex() for block in blocks],
-        env={"RELAY_FAILPOINT": failpoint, "PYTHONPATH": str(ROOT)},
+        env={"RELAY_FAILPOINT": failpoint, "PYTHONPATH": f"{ROOT}:{journal.directory}"},
         cwd=ROOT,
         capture_output=True,
         text=True,

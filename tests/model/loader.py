@@ -127,7 +127,9 @@ class Loader:
             case plan.Read():
                 answer = clickhouse.entries(block_id)
             case plan.Claim(attempt):
-                entry = plan.Entry(plan.PREPARED, attempt, self.run.claim, stamped=True)
+                entry = plan.Entry(
+                    plan.PREPARED, attempt, self.run.claim, stamped=True, rows=self.run.rows
+                )
                 clickhouse.write(block_id, entry)
                 if not clickhouse.ledger_on:  # negative control: insert without asking
                     self.run, self.effect = replace(self.run, at="insert"), plan.Insert(None)

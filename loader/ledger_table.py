@@ -1,0 +1,55 @@
+"""The ledger's columns, and the statements that make the table or bring it up to date. Pure.
+
+It is made as MergeTree, right for a single server. On a cluster, make it beforehand with the
+same columns as ReplicatedMergeTree and send the loader to one replica: the loader uses what it
+finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from relay.errors import ContractBroken
+
+COLUMNS: Mapping[str, str] = {
+    "app": "LowCardinality(String)",
+    "table": "LowCardinality(String)",  # empty in position rows
+    "block": "String",  # in position rows the journal's topic id and partition
+    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded; position
+    "attempt": "Int64",  # in position rows the next journal offset
+    "claim": "String",
+    "seen": "Int64",
+    "stamped": "Bool",
+    "rows": "UInt64",  # that an INSERT under the claim inserts
+    "reason": "String",
+    "record": "String",  # of a parked block: its journal record in base64, to resolve it by
+    "at": "DateTime64(3) DEFAULT now64(3)",
+    "transform": "String",  # version of what made the rows; empty: they are the block's
+}
+LATER = frozenset({"transform"})
+"""Columns that ledgers of earlier versions of the program have not."""
+
+
+def create(name: str) -> str:
+    """The statement that makes the table; `name` is quoted."""
+    columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree "
+        "ORDER BY (app, table, block)"
+    )
+
+
+def add(name: str, found: Collection[str]) -> str:
+    """The statement that adds what a table with these columns lacks; empty: nothing.
+
+    Raises:
+        ContractBroken: it lacks columns that every ledger has had.
+    """
+    missing = [column for column in COLUMNS if column not in found]
+    if others := [column for column in missing if column not in LATER]:
+        raise ContractBroken(
+            f"{name} has no column {', '.join(others)}",
+            "Set loader.database to one whose `ledger` is this product's, or to a new one.",
+        )
+    added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column} {COLUMNS[column]}" for column in missing)
+    return f"ALTER TABLE {name} {added}" if added else ""

@@ -1,0 +1,66 @@
+"""`spark.read.format("relay")` over real Kafka and real Spark; one start for all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from relay import names
+from tests.loader.blocks import DEADLINE, SCHEMA, Journal, batch
+from tests.loader.test_work import ROOT
+
+pytestmark = pytest.mark.timeout(2 * DEADLINE)
+TABLE = "shop.orders"
+
+
+def read(*options: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a program of its own finds, for each set of options."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.loader.frame", *map(json.dumps, options)],
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
+    """Committed ones alone, with the newest columns, by table, block and group."""
+    first, second = journal.seal(TABLE, batch(0, 3), batch(10, 2))
+    journal.seal("shop.other", batch(100, 5))
+    wider = pa.schema([*SCHEMA, pa.field("n", pa.uint64(), metadata={b"clickhouse": b"UInt64"})])
+    columns = [*batch(20, 1).columns, pa.array([2**64 - 1], pa.uint64())]
+    (third,) = journal.seal(TABLE, pa.RecordBatch.from_arrays(columns, schema=wider))
+    journal.producer.begin_transaction()  # and left open
+    journal.producer.produce(names.blocks_topic(journal.app, TABLE), b"not committed")
+    journal.producer.flush()
+
+    connected = {
+        "app": journal.app,
+        "bootstrap": journal.settings().kafka.bootstrap,
+        "table": TABLE,
+    }
+    whole, one = read(
+        connected | {"partition_bytes": "1", "metadata": "true"}, connected | {"block": second.id}
+    )
+    assert (
+        whole["columns"]
+        == "struct<id:bigint,name:string,n:decimal(20,0),_block:string,_partition:int>"
+    )
+    ids = [row[0] for row in whole["rows"]]
+    assert ids == [0, 1, 2, 10, 11, 20]
+    assert [row[3] for row in whole["rows"]] == [first.id] * 3 + [second.id] * 2 + [third.id]
+    assert whole["rows"][0][1:3] == ["name 0", None]
+    assert whole["rows"][-1][2] == str(2**64 - 1)
+    assert one["columns"] == "struct<id:bigint,name:string>"
+    assert one["rows"] == [[10, "name 0"], [11, "name 1"]]

@@ -1,0 +1,186 @@
+"""Transforms: loaded, versions told apart, refused where not deterministic; no servers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from loader import transform
+from loader.fitting import fitted
+from loader.transform import CannotTransform, Transform, Transforms
+from relay.errors import ConfigError, Refused
+from tests.loader.blocks import batch
+
+Write = Callable[[str], str]
+NUMBERS = count()
+ROWS = batch(0, 4)
+COLUMNS = {"id": "Int64", "name": "LowCardinality(String)", "day": "Date", "price": "Decimal(9, 2)"}
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes a module of the operator's, gives `module:f`; forgotten afterwards."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    module = f"transform_of_test_{next(NUMBERS)}"
+
+    def write(text: str) -> str:
+        sys.modules.pop(module, None)
+        (tmp_path / f"{module}.py").write_text(text)
+        return f"{module}:f"
+
+    yield write
+    sys.modules.pop(module, None)
+
+
+def test_the_version_follows_the_source(written: Write) -> None:
+    """Another text, or another __version__: another version; the same: the same."""
+    first = transform.load(written("f = print"))
+    assert first.version.startswith(f"{first.name}@")
+    assert transform.load(written("f = print")).version == first.version
+    assert transform.load(written("f = print  # changed")).version != first.version
+    said = transform.load(written("__version__ = '7'\nf = print"))
+    assert "@7+" in said.version
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import not_there_at_all", "cannot import"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("g = print", "no function f"),
+        ("f = 3", "no function f"),
+    ],
+)
+def test_a_module_that_is_of_no_use_is_refused(written: Write, text: str, why: str) -> None:
+    """With the module's name, and where to install it."""
+    name = written(text)
+    with pytest.raises(Refused, match=why):
+        Transforms(name, {}).of("d.t")
+    with pytest.raises(ConfigError, match=why) as refused:
+        Transforms("", {"d.t": name}).check()
+    assert "executors" in refused.value.next_step
+
+
+def test_a_module_without_source_is_refused() -> None:
+    """Its versions could not be told apart."""
+    with pytest.raises(Refused, match="no source"):
+        transform.load("_struct:calcsize")
+
+
+def test_a_tables_own_setting_wins(written: Write) -> None:
+    """Also where it is empty: then its rows go through as they are."""
+    name = written("f = g = print")
+    found = Transforms(name, {"d.plain": "", "d.other": name.replace(":f", ":g")})
+    for table, wanted in (("d.any", ":f"), ("d.other", ":g")):
+        one = found.of(table)
+        assert one is not None
+        assert one.name.endswith(wanted)
+    assert found.of("d.plain") is None
+    assert Transforms("", {}).of("d.any") is None
+
+
+def given(function: transform.Function) -> Transform:
+    return Transform("m:f", "m:f@1", function)
+
+
+def test_it_gets_the_table_and_may_give_a_table() -> None:
+    """The table's name stands in the schema's metadata; pieces and no rows at all are joined."""
+    seen: list[object] = []
+
+    def f(rows: pa.RecordBatch) -> pa.Table:
+        seen.append(rows.schema.metadata)
+        return pa.Table.from_batches([rows.slice(0, 1), rows.slice(2, 2)])
+
+    made = given(f).once("d.t", ROWS)
+    assert made.column(0).to_pylist() == [0, 2, 3]
+    assert seen == [{b"table": b"d.t"}]
+    empty = given(lambda rows: pa.Table.from_batches([], rows.schema)).once("d.t", ROWS)
+    assert (empty.num_rows, empty.schema.names) == (0, ["id", "name"])
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [(lambda _: {}["x"], "m:f@1: KeyError: 'x'"), (lambda _: [1], "gave list, not a RecordBatch")],
+)
+def test_what_it_raises_is_the_reason(function: transform.Function, why: str) -> None:
+    """So is a result of another kind."""
+    with pytest.raises(CannotTransform, match=why):
+        given(function).once("d.t", ROWS)
+
+
+def test_one_that_is_not_deterministic_is_refused() -> None:
+    """Values, columns or rows that differ between two runs; each table's first rows tell."""
+    numbers = count()
+
+    def values(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.set_column(0, "id", pa.array([next(numbers)] * rows.num_rows))
+
+    def renamed(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.rename_columns([f"c{next(numbers)}", "name"])
+
+    def fewer(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.slice(next(numbers) % 2)
+
+    for function, what in ((values, "column id"), (renamed, "columns"), (fewer, "number of rows")):
+        with pytest.raises(Refused, match=f"not deterministic.*{what}"):
+            Transforms("", {}).made(given(function), "d.t", ROWS)
+
+
+def test_a_nan_is_no_difference_and_only_the_first_rows_go_through_twice() -> None:
+    """Each table's first rows in this process."""
+    calls: list[int] = []
+
+    def f(rows: pa.RecordBatch) -> pa.RecordBatch:
+        calls.append(rows.num_rows)
+        column = pa.array([[float("nan")]] * rows.num_rows)
+        return rows.append_column("x", column)
+
+    found = Transforms("", {})
+    for table in ("d.t", "d.t", "d.u"):
+        found.made(given(f), table, ROWS)
+    assert calls == [4, 4, 4, 4, 4]
+
+
+def test_columns_keep_their_meaning_or_take_the_tables() -> None:
+    """The block's own types stay; new columns are in the form that blocks have."""
+    made = ROWS.append_column("day", pa.array([1, 2, 3, None], pa.int32()))
+    made = made.append_column("price", pa.array(["1.25", "2", None, "-3.5"]))
+    found = fitted(made.replace_schema_metadata(None), ROWS, COLUMNS, "_block")
+    kinds = [(field.metadata or {})[b"clickhouse"].decode() for field in found.schema]
+    assert kinds == ["Int64", "LowCardinality(String)", "Date", "Decimal(9, 2)"]
+    assert found.schema.field("day").type == pa.uint16()
+    assert found.select(["id", "name"]).equals(ROWS)
+    assert found.column("day").to_pylist() == [1, 2, 3, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("day", pa.array([0, 0, 0, -1]), "column day is int64, Date takes uint16.*-1"),
+        ("day", pa.array(["x"] * 4), "column day is string, Date takes uint16"),
+        ("price", pa.array(["1", "1", "1.255", "1"]), "row 3, column price: '1.255' does not fit"),
+        ("note", pa.array([1] * 4), "column note, which the table has not"),
+        ("_block", pa.array(["b"] * 4), "filled by the loader"),
+        ("id", pa.array([1] * 4), "column id twice"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name: str, values: pa.Array, why: str) -> None:
+    """With column, value and type; nothing is wrapped, cut or replaced."""
+    with pytest.raises(CannotTransform, match=why):
+        fitted(ROWS.append_column(name, values), ROWS, {**COLUMNS, "_block": "String"}, "_block")
+
+
+def test_a_changed_value_of_the_blocks_own_column_is_checked() -> None:
+    """A text that the column's type does not hold, in a column that keeps its type."""
+    schema = pa.schema([pa.field("e", pa.string(), metadata={b"clickhouse": b"Enum8('a' = 1)"})])
+    block = pa.RecordBatch.from_pylist([{"e": "a"}], schema)
+    assert fitted(block, block, {}, "_block").equals(block)
+    made = pa.RecordBatch.from_pylist([{"e": "b"}], schema)
+    with pytest.raises(CannotTransform, match="row 1, column e: 'b' does not fit Enum8"):
+        fitted(made, block, {}, "_block")
