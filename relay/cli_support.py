@@ -58,6 +58,28 @@ log_format_option = click.option(
 """Of the programs that run for long."""
 
 
+def _choose_pipeline(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    context.meta[_PIPELINE] = value
+    return value
+
+
+_PIPELINE = "relay.pipeline"
+pipeline_option = click.option(
+    "--pipeline",
+    metavar="NAME",
+    expose_value=False,
+    callback=_choose_pipeline,
+    help="Of the [pipelines] in the configuration, this one alone.",
+)
+"""Of all commands that read a configuration; `chosen_pipeline` has the value."""
+
+
+def chosen_pipeline() -> str | None:
+    """What --pipeline says, in the command that runs; None: nothing."""
+    chosen: str | None = click.get_current_context().meta.get(_PIPELINE)
+    return chosen
+
+
 def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command line and turn whatever happens into an exit status.
 

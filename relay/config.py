@@ -1,26 +1,24 @@
 """Reads the TOML file into Settings, or lists every problem in it at once.
 
 Receives a path, secrets from the environment and overrides from a command line; gives
-checked relay.settings.Settings. Asks no server; values of secrets appear in no message.
+checked relay.settings.Settings, one for each pipeline. Asks no server; values of secrets appear
+in no message.
 """
 
 from __future__ import annotations
 
-import copy
-import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
-
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from typing import NamedTuple
 
 from relay import config_checks, secrets_given
+from relay.config_validation import dotted, validate
 from relay.errors import ConfigError
-from relay.secrets_given import KeyPath, Table, is_secret, put
+from relay.pipelines import PIPELINES, Part, Pipeline, conflicts, split
+from relay.secrets_given import KeyPath, Table, put
 from relay.settings import Settings
 
 
@@ -32,49 +30,94 @@ class Problem(NamedTuple):
     reason: str
 
 
-def load(path: Path, overrides: Mapping[str, object] | None = None) -> Settings:
-    """The settings in a file.
+def load(
+    path: Path, overrides: Mapping[str, object] | None = None, pipeline: str | None = None
+) -> Settings:
+    """The settings of a file's one app, or of one of its pipelines; arguments as `pipelines`.
+
+    Raises:
+        ConfigError: as `pipelines`; also where the file has several and none is named.
+    """
+    every = pipelines(path, overrides, pipeline)
+    if len(every) > 1:
+        choices = ", ".join(one.name for one in every)
+        raise ConfigError(
+            f"{path} has several pipelines, and this is about one of them: {choices}",
+            "name it with --pipeline",
+        )
+    return every[0].settings
+
+
+def pipelines(
+    path: Path, overrides: Mapping[str, object] | None = None, pipeline: str | None = None
+) -> tuple[Pipeline, ...]:
+    """The file's pipelines, in its order; one without a name where it has only one app.
 
     Relative paths in the file count from its directory, not from the process's.
 
     Args:
         path: of the TOML file.
         overrides: dotted keys (`relay.member`) to values of a command line; they win.
+        pipeline: only this one. What another's settings are worth is not looked at then: its
+            secrets may be on another machine.
 
     Raises:
-        ConfigError: the file cannot be read, or everything that is wrong in it.
+        ConfigError: the file cannot be read, has no such pipeline, or everything that is wrong
+            in it.
     """
-    data = _read(path)
-    secrets = secrets_given.take(data, os.environ)
-    for key, value in (overrides or {}).items():
-        put(data, tuple(key.split(".")), value)
-    _resolve_paths(data, path.parent)
-    settings, problems = check(data)
-    problems += [Problem(dotted(at), reason) for at, reason in secrets]
-    if settings is None or problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        lines = [f"{count} in {path}:", *(f"  {p.key}: {p.reason}" for p in problems)]
+    parts, wrong = split(_read(path))
+    found = dict.fromkeys(wrong)
+    found.update(dict.fromkeys(conflicts(parts)))
+    made = []
+    for part in _chosen(path, parts, pipeline):
+        settings, problems = _part(part, path.parent, overrides or {})
+        found.update(dict.fromkeys((part.key(at), reason) for at, reason in problems))
+        if settings is not None:
+            made.append(Pipeline(part.name, settings))
+    if found:
+        count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+        lines = [f"{count} in {path}:", *(f"  {dotted(at)}: {reason}" for at, reason in found)]
         raise ConfigError("\n".join(lines), f"mend them, then `relay config check {path}`")
-    return settings
+    return tuple(made)
 
 
 def check(data: Table) -> tuple[Settings | None, list[Problem]]:
     """The settings (None if they cannot be made) and every problem, in the data's order."""
-    settings, found = _validate(data)
+    settings, found = _check(data)
+    return settings, [Problem(dotted(at), reason) for at, reason in found]
+
+
+def _chosen(path: Path, parts: list[Part], pipeline: str | None) -> list[Part]:
+    if pipeline is None:
+        return parts
+    chosen = [part for part in parts if part.name == pipeline]
+    if not chosen:
+        choices = ", ".join(part.name for part in parts if part.name)
+        there = f"there are {choices}" if choices else f"the file has no [{PIPELINES}]"
+        raise ConfigError(f"{path} has no pipeline {pipeline!r}: {there}", "name another, or none")
+    return chosen
+
+
+def _part(
+    part: Part, directory: Path, overrides: Mapping[str, object]
+) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
+    secrets = secrets_given.take(part.data, os.environ)
+    for key, value in overrides.items():
+        put(part.data, tuple(key.split(".")), value)
+    _resolve_paths(part.data, directory)
+    settings, problems = _check(part.data)
+    return settings, problems + secrets
+
+
+def _check(data: Table) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
+    settings, found = validate(data)
     for path, reason in config_checks.find(data):
         found.setdefault(path, []).append(reason)
     if settings is not None and not found:
         found = {path: [reason] for path, reason in config_checks.try_clients(settings)}
     return settings, [
-        Problem(dotted(path), " or ".join(dict.fromkeys(reasons)))
-        for path, reasons in found.items()
+        (path, " or ".join(dict.fromkeys(reasons))) for path, reasons in found.items()
     ]
-
-
-def dotted(path: KeyPath) -> str:
-    """A key as TOML writes it: parts that are no bare keys in quotes."""
-    parts = [str(part) for part in path]
-    return ".".join(p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in parts)
 
 
 # ---- the file
@@ -118,105 +161,3 @@ def _from(directory: Path, value: str) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value) or value == config_checks.PROBE:
         return value
     return str(directory.absolute() / value)
-
-
-# ---- pydantic's findings in this product's words
-
-
-def _validate(data: Table) -> tuple[Settings | None, dict[KeyPath, list[str]]]:
-    """Validates until nothing new shows.
-
-    A check over a whole section runs only when all its keys are right, so what is wrong
-    is taken out and the rest tried again; a key then missing was there before.
-    """
-    found: dict[KeyPath, list[str]] = {}
-    removed: set[KeyPath] = set()
-    rest = copy.deepcopy(data)
-    for name in ("kafka", "source", "clickhouse", "loader"):
-        rest.setdefault(name, {})  # so that its missing keys are named
-    while True:
-        try:
-            settings = Settings.model_validate(rest)
-        except ValidationError as errors:
-            details = errors.errors(include_url=False)
-        else:
-            return (None if found else settings), found
-        located = [(_path_in(rest, detail), detail) for detail in details]
-        fresh: dict[KeyPath, list[str]] = {}
-        for path, detail in located:
-            if path not in removed and path not in found:
-                fresh.setdefault(path, []).append(_reason(path, detail))
-        if not fresh:
-            return None, found
-        found.update(fresh)
-        removed.update(path for path in fresh if _take_out(rest, path))
-
-
-def _path_in(data: object, detail: ErrorDetails) -> KeyPath:
-    """The key in the file; pydantic appends names of its own, as of a union's members."""
-    location = detail["loc"]
-    if detail["type"] == "missing":
-        return location
-    for depth, part in enumerate(location):
-        if not isinstance(data, dict) or part not in data:
-            return location[:depth]
-        data = data[part]
-    return location
-
-
-def _take_out(data: Table, path: KeyPath) -> bool:
-    """Removes data[path]; False if it is not there. A whole section is not taken out."""
-    table: Any = data
-    for part in path[:-1]:
-        table = table.get(part) if isinstance(table, dict) else None
-    if not path or not isinstance(table, dict) or path[-1] not in table:
-        return False
-    if len(path) == 1 and isinstance(table[path[-1]], dict) and path[-1] in Settings.model_fields:
-        return False
-    del table[path[-1]]
-    return True
-
-
-def _reason(path: KeyPath, detail: ErrorDetails) -> str:
-    if detail["type"] == "missing":
-        return "missing, and it has no default"
-    if detail["type"] == "extra_forbidden":
-        meant = _did_you_mean(path)
-        return f"unknown key; did you mean {meant}?" if meant else "unknown key"
-    if path[:2] == ("kafka", "client") and len(path) == 3:
-        return "should be text, a number or true or false"
-    value = detail["input"]
-    said = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
-    if isinstance(value, dict):
-        return said  # a check over a whole section, which names its keys
-    if detail["type"] in {"model_type", "dict_type", "model_attributes_type"}:
-        return f"should be a table, not a single value ({type(value).__name__})"
-    if is_secret(path) or detail["type"] == "value_error":
-        return said
-    return f"{said}, not {value!r}"
-
-
-def _did_you_mean(path: KeyPath) -> str | None:
-    """The known key nearest to an unknown one: of its own section first, then of any."""
-    known = [p for p in known_keys() if "*" not in p]
-    siblings = {str(p[-1]): p for p in known if p[:-1] == path[:-1]}
-    anywhere = {str(p[-1]): p for p in known}
-    for names in (siblings, anywhere):
-        near = difflib.get_close_matches(str(path[-1]), names, n=1)
-        if near:
-            return dotted(names[near[0]])
-    return None
-
-
-def known_keys(model: type[BaseModel] = Settings, prefix: KeyPath = ()) -> Iterator[KeyPath]:
-    """Every key a file may hold, `*` for names the user chooses, in the model's order."""
-    for name, field in model.model_fields.items():
-        path = (*prefix, name)
-        yield path
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from known_keys(annotation, path)
-            continue
-        for inner in get_args(annotation):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                yield from known_keys(inner, (*path, "*"))

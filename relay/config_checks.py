@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from relay import kafka_allowed, kafka_settings, names
+from relay.server_settings import addresses
 from relay.settings import Settings
 
 Found = tuple[tuple[str, ...], str]
@@ -50,7 +51,6 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
     for path, problem in (
         (("kafka", "bootstrap"), _bootstrap),
         (("source", "topic"), lambda topic: _topic(topic, data.get("app"))),
-        (("clickhouse", "url"), _url),
         *((("clickhouse", f"{kind}_file"), _readable) for kind in _CLICKHOUSE_FILES),
         (("loader", "database"), _identifier),
         (("loader", "block_column"), _identifier),
@@ -60,12 +60,7 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
         if reason is not None:
             yield path, reason
     clickhouse = data.get("clickhouse")
-    if isinstance(clickhouse, dict) and {"password", "password_file"} <= clickhouse.keys():
-        yield ("clickhouse", "password_file"), "give either this or password, not both"
-    if isinstance(clickhouse, dict) and {"key_file", "certificate_file"} & clickhouse.keys() == {
-        "key_file"
-    }:
-        yield ("clickhouse", "key_file"), "give the certificate_file that it belongs to"
+    yield from _clickhouse(clickhouse if isinstance(clickhouse, dict) else {})
     yield from _client(data)
     yield from _client_files(data)
 
@@ -87,11 +82,27 @@ def _bootstrap(value: str) -> str | None:
 def _topic(topic: str, app: object) -> str | None:
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
         return f"not a topic name: {topic!r}"
-    if isinstance(app, str):
-        own = {names.journal_topic(app), names.dead_topic(app), names.schemas_topic(app)}
-        if topic in own or topic.startswith(f"{app}.blocks."):
-            return f"{topic!r} is a topic that the relay writes; it would read its own output"
+    if isinstance(app, str) and names.is_written(topic, app):
+        return f"{topic!r} is a topic that the relay writes; it would read its own output"
     return None
+
+
+def _clickhouse(given: dict[str, Any]) -> Iterator[Found]:
+    """Its addresses, and what makes sense only beside something else."""
+    urls = addresses(given.get("url"))
+    for url in urls:
+        if (reason := _url(url)) is not None:
+            yield ("clickhouse", "url"), reason
+    if len(urls) > 1 and given.get("insert_quorum") is None:
+        reason = (
+            "names several replicas: set insert_quorum, too; else what became of an INSERT whose "
+            "answer was lost would be asked of a replica that may not have it yet"
+        )
+        yield ("clickhouse", "url"), reason
+    if {"password", "password_file"} <= given.keys():
+        yield ("clickhouse", "password_file"), "give either this or password, not both"
+    if "key_file" in given and "certificate_file" not in given:
+        yield ("clickhouse", "key_file"), "give the certificate_file that it belongs to"
 
 
 def _url(url: str) -> str | None:

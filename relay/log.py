@@ -19,16 +19,22 @@ _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asct
 FORMAT = "RELAY_LOG_FORMAT"
 """Environment variable: text or json; an option wins over it."""
 _ABOUT: ContextVar[Mapping[str, object]] = ContextVar("about", default={})  # noqa: B039 - never changed
+_ALWAYS: dict[str, object] = {}
+"""On every line of this process."""
 _LONGEST = 500
 """Characters of one value; a longer one is cut, since it is likely to be somebody's data."""
 
 
-def setup(json: bool) -> None:  # noqa: FBT001 - its only argument; log.setup(json=True) reads well
+def setup(json: bool, pipeline: str = "") -> None:  # noqa: FBT001 - log.setup(json=True) reads well
     """Send everything from INFO up to stderr; a second call replaces the first.
 
     Args:
         json: one JSON object per line instead of text.
+        pipeline: that each line names; empty: none.
     """
+    _ALWAYS.clear()
+    if pipeline:
+        _ALWAYS["pipeline"] = pipeline
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if json else _Text())
     root = logging.getLogger()
@@ -117,7 +123,7 @@ def _time(record: logging.LogRecord) -> str:
 def _extras(record: logging.LogRecord) -> dict[str, object]:
     """What the caller gave as `extra`, and the exception if there is one."""
     given = {k: v for k, v in vars(record).items() if k not in _OWN_ATTRIBUTES}
-    extras = {k: _shown(v) for k, v in {**given, **_ABOUT.get(), **given}.items()}
+    extras = {k: _shown(v) for k, v in {**given, **_ABOUT.get(), **_ALWAYS, **given}.items()}
     if record.exc_info and record.exc_info[1] is not None:
         extras["error"] = _shown(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
         # Not cut: it names places in this program, and a half of it helps nobody.

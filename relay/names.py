@@ -65,6 +65,12 @@ def schemas_topic(app: str) -> str:
     return f"{app}.schemas"
 
 
+def is_written(topic: str, app: str) -> bool:
+    """Whether it is one that the app's relays write."""
+    own = (journal_topic(app), dead_topic(app), schemas_topic(app))
+    return topic in own or topic.startswith(f"{app}.blocks.")
+
+
 def group_id(app: str) -> str:
     """The relay's consumer group; floors are committed to it."""
     return f"{app}.relay"

@@ -110,6 +110,18 @@ def parsed(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def behind(listen: str | None, index: int) -> str | None:
+    """The address `index` ports behind; the same where the port is 0, which is any free one.
+
+    Raises:
+        ConfigError: `listen` is not of that form.
+    """
+    if listen is None:
+        return None
+    _, port = parsed(listen)
+    return f"{listen.rpartition(':')[0]}:{port + index if port else 0}"
+
+
 def _application(
     routes: Mapping[str, Route], more: Mapping[str, str]
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:

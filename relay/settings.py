@@ -8,44 +8,41 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from relay import names
+from relay.server_settings import ClickHouse, Kafka, Section
+
+__all__ = [
+    "Block",
+    "ClickHouse",
+    "Kafka",
+    "Loader",
+    "Relay",
+    "Settings",
+    "Source",
+    "TableBlock",
+    "TableLoad",
+]
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Bytes = Annotated[int, Field(gt=0)]
+_TRANSFORM = r"^([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*)?$"
+T = TypeVar("T")
 
 
-class Section(BaseModel):
-    """A table of the file: frozen, and an unknown key is an error."""
+def _by_table(tables: dict[str, T]) -> dict[str, T]:
+    """Settings whose keys are names of tables.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Kafka(Section):
-    """How to reach the brokers."""
-
-    bootstrap: str = Field(
-        description="brokers, host:port separated by commas", examples=["localhost:9092"]
-    )
-    client: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="librdkafka settings passed through to every client; those that "
-        "correctness owns, or that run code, are refused",
-        examples=[{"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512"}],
-        repr=False,
-    )
-    client_files: dict[str, Path] = Field(
-        default_factory=dict,
-        description="secrets among those settings, each from a file that holds the value alone; "
-        "read anew for every client",
-        examples=[{"sasl.password": "/run/secrets/kafka"}],
-    )
-    replication: int = Field(
-        1, ge=1, le=32767, description="of topics the relay creates; 3 in production"
-    )
+    Raises:
+        ValueError: one is not.
+    """
+    for table in tables:
+        if not names.is_table_name(table):
+            raise ValueError(f"not a table name: {table!r}")
+    return tables
 
 
 class Source(Section):
@@ -101,10 +98,7 @@ class Block(Section):
     @field_validator("tables")
     @classmethod
     def _are_tables(cls, tables: dict[str, TableBlock]) -> dict[str, TableBlock]:
-        for table in tables:
-            if not names.is_table_name(table):
-                raise ValueError(f"not a table name: {table!r}")
-        return tables
+        return _by_table(tables)
 
 
 class Relay(Section):
@@ -158,44 +152,12 @@ class Relay(Section):
         return self
 
 
-class ClickHouse(Section):
-    """How to reach ClickHouse over HTTP."""
+class TableLoad(Section):
+    """How one table's blocks are loaded."""
 
-    url: str = Field(
-        description="http://host:8123 or https://host:8443", examples=["http://localhost:8123"]
+    transform: str = Field(
+        pattern=_TRANSFORM, description="instead of loader.transform; empty: none for this table"
     )
-    user: str = Field("default", description="who inserts and reads the tables' columns")
-    password: SecretStr = Field(SecretStr(""), description="rather use password_file")
-    password_file: Path | None = Field(
-        None, description="holds the password alone", examples=["/run/secrets/clickhouse"]
-    )
-    ca_file: Path | None = Field(
-        None,
-        description="certificates (PEM) that may vouch for an https server, instead of those "
-        "that come with the client",
-        examples=["/run/secrets/ca.pem"],
-    )
-    certificate_file: Path | None = Field(
-        None,
-        description="certificate (PEM) that this client shows, where the server asks for one",
-        examples=["/run/secrets/relay.pem"],
-    )
-    key_file: Path | None = Field(
-        None, description="its private key (PEM)", examples=["/run/secrets/relay.key"]
-    )
-
-    @field_validator("url")
-    @classmethod
-    def _is_http(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"must begin with http:// or https://, not {url!r}")
-        return url
-
-    def secret(self) -> str:
-        """The password, from the file where one is named."""
-        if self.password_file is not None:
-            return self.password_file.read_text(encoding="utf-8").strip()
-        return self.password.get_secret_value()
 
 
 class Loader(Section):
@@ -218,6 +180,23 @@ class Loader(Section):
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         0.0, description="how long to wait for servers that are away; 0 waits for ever"
     )
+    transform: str = Field(
+        "",
+        pattern=_TRANSFORM,
+        description="module:function that makes a block's rows (a pyarrow.RecordBatch) into "
+        "others before they are inserted, always the same from the same ones; it is imported and "
+        "run where Spark's workers are. Empty: none",
+    )
+    tables: dict[str, TableLoad] = Field(
+        default_factory=dict,
+        description="settings of single tables, by database.table",
+        examples=[{"shop.countries": {"transform": "shop_rows:without_test_rows"}}],
+    )
+
+    @field_validator("tables")
+    @classmethod
+    def _are_tables(cls, tables: dict[str, TableLoad]) -> dict[str, TableLoad]:
+        return _by_table(tables)
 
 
 class Settings(Section):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 
-from relay import config, log
+from relay import log
 from relay.cli import rewindtext
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, settings_of
+from relay.cli_support import chosen_pipeline
 from relay.rewind import accepting
 from relay.rewind.record import Author
 from relay.rewind.servers import Servers
@@ -64,9 +65,9 @@ def accept(
     why = " ".join(why.split())
     if do and not why:
         raise click.UsageError("say why: --why TEXT stays in the journal")
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
     begins = {} if begin is None or partition is None else {partition: begin}
-    with contextlib.closing(Servers(settings, config_file)) as servers:
+    with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None
         found = accepting.accept(servers, begins, partition, author)
     for line in rewindtext.notes(found, accepted=do, as_json=as_json):

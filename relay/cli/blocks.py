@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from relay import config
 from relay.cli import blockstext
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, settings_of
 from relay.cli.parsed import INSTANT, TABLE
 from relay.console import console_of
 from relay.errors import NotExactlyOnce, Refused, Unavailable
@@ -64,7 +63,7 @@ def list_blocks(
     relay blocks ls relay.toml --table shop.orders --state sealed
     relay blocks ls relay.toml --state parked --json | jq -r .id
     """
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
     where = from_the_start if since_ms is None else begin.since(since_ms)
     listed = [
         one for one in look.listed(settings, where) if table is None or one.block.table == table
@@ -109,7 +108,7 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     \b
     relay blocks show relay.toml shop:shop.orders:0:0:1200
     """
-    found = look.story_of(config.load(config_file), block)
+    found = look.story_of(settings_of(config_file), block)
     if as_json:
         click.echo(json.dumps(story.story_as_json(found), ensure_ascii=False))
     else:

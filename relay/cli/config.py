@@ -17,10 +17,19 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from relay import config as reader
+from relay.cli_support import chosen_pipeline, pipeline_option
+from relay.config_validation import dotted
 from relay.secrets_given import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.settings import Settings
 
 HIDDEN = "(hidden)"
+_PIPELINES = (
+    "# several topics, clusters or shards in one file: each name here is a pipeline, an app of its",
+    '# own ("shop-east"), whose settings are all of the above with these over them',
+    "# [pipelines]",
+    '# east.kafka.bootstrap = "east:9092"',
+    '# west.kafka.bootstrap = "west:9092"',
+)
 _WIDTH = 88
 
 
@@ -46,25 +55,34 @@ def init() -> None:
 @_FILE
 def check(file: Path) -> None:
     """Check FILE; list everything that is wrong in it, and exit 2 if anything is."""
-    settings = reader.load(file)
-    click.echo(f"{file}: ok, app {settings.app!r}")
-    if settings.source.start is None:
-        click.echo(
-            "note: source.start is not set; partitions without a committed floor need"
-            " `relay run --start`"
-        )
+    for name, settings in reader.pipelines(file):
+        which = f", pipeline {name}" if name else ""
+        click.echo(f"{file}: ok{which}, app {settings.app!r}")
+        if settings.source.start is None:
+            click.echo(
+                "note: source.start is not set; partitions without a committed floor need"
+                " `relay run --start`"
+            )
 
 
 @config.command("show")
 @_FILE
+@pipeline_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON: only keys and values.")
 def show(file: Path, *, as_json: bool) -> None:
-    """Print all settings of FILE with defaults and meanings; secrets hidden."""
-    settings = reader.load(file)
+    """Print all settings of FILE with defaults and meanings; secrets hidden.
+
+    Of each pipeline, or of one, where the file has several.
+    """
+    every = reader.pipelines(file, pipeline=chosen_pipeline())
     if as_json:
-        click.echo(json.dumps(_plain(settings, ()), indent=2))
+        values = {name: _plain(settings, ()) for name, settings in every}
+        shown = {"pipelines": values} if every[0].name else values[""]
+        click.echo(json.dumps(shown, indent=2))
         return
-    click.echo("\n".join(_shown(settings, ())))
+    for name, settings in every:
+        head = ["", f"# ---- pipeline {name}", ""] if name else []
+        click.echo("\n".join([*head, *_shown(settings, ())]))
 
 
 def example() -> str:
@@ -75,7 +93,7 @@ def example() -> str:
         '# named, or a variable of the environment as "${NAME}"; these win over both:',
         *(f"#   {name}" for name in (*FROM_ENVIRONMENT, *USERS_FROM_ENVIRONMENT)),
     ]
-    return "\n".join([*head, "", *_example(Settings, ())])
+    return "\n".join([*head, "", *_example(Settings, ()), "", *_PIPELINES])
 
 
 def _example(model: type[BaseModel], path: KeyPath) -> Iterator[str]:
@@ -92,7 +110,7 @@ def _example(model: type[BaseModel], path: KeyPath) -> Iterator[str]:
         else:
             yield f"# {name} = {_toml(_plain(field.get_default(), (*path, name)))}"
     for name, field in model.model_fields.items():
-        section, title = _section(field), reader.dotted((*path, name))
+        section, title = _section(field), dotted((*path, name))
         if section is not None:
             yield from ("", f"# {_first_line(section)}", f"[{title}]")
             yield from _example(section, (*path, name))
@@ -117,16 +135,16 @@ def _shown(section: BaseModel, path: KeyPath) -> Iterator[str]:
     for name, value in values.items():
         here = (*path, name)
         if isinstance(value, BaseModel):
-            yield from ("", f"# {_first_line(type(value))}", f"[{reader.dotted(here)}]")
+            yield from ("", f"# {_first_line(type(value))}", f"[{dotted(here)}]")
             yield from _shown(value, here)
         elif isinstance(value, dict):
-            yield from ("", *_meaning(model.model_fields[name]), f"[{reader.dotted(here)}]")
+            yield from ("", *_meaning(model.model_fields[name]), f"[{dotted(here)}]")
             yield from _entries(_plain(value, here))
 
 
 def _entries(table: dict[str, Any]) -> Iterator[str]:
     for key, value in table.items():
-        yield f"{reader.dotted((key,))} = {_toml(value)}"
+        yield f"{dotted((key,))} = {_toml(value)}"
 
 
 def _plain(value: Any, path: KeyPath) -> Any:

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from relay import config
 from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
-from relay.cli.options import config_option
+from relay.cli.options import config_option, settings_of
 from relay.cli.parsed import TABLE
 from relay.console import console_of
 from relay.dead import look, plan
@@ -64,7 +63,7 @@ def list_dead(
     relay dead ls --reason 'does not fit Date' --json | jq .reason
     relay dead ls --summary
     """
-    with _reader(config.load(config_file)) as reader:
+    with _reader(settings_of(config_file)) as reader:
         marks = reader.marks()
         chosen = filter(Selection(**wanted).means, reader.letters())
         if grouped:
@@ -129,7 +128,7 @@ def show(
     relay dead show 0:17
     relay dead show 0:17 --raw message.bin
     """
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
     with _reader(settings) as reader:
         letter = next(reader.letters([place]))
         mark = reader.marks().get(place)
@@ -179,7 +178,7 @@ def replay(
     relay dead replay --table shop.orders --reason 'unknown table' --run
     relay dead replay 0:17 0:18 --as-table shop.orders --run
     """
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
     tally = Tally()
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(_reader(settings))

@@ -11,8 +11,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from relay import config
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, pipelines_of
 from relay.cli.parsed import TABLE
 from relay.console import console_of
 from relay.doctor import grants as granting
@@ -84,7 +83,8 @@ def doctor(  # noqa: PLR0913 - one argument for each option
 
     Before the first start and at any time. Each finding says what was found, why it matters, and
     the command that mends it. Changes nothing, but that transactional id APP.relay.#doctor becomes
-    known to the brokers; rights are those of the user in the configuration.
+    known to the brokers; rights are those of the user in the configuration. Of several pipelines
+    each is looked at, and the worst finding of all gives the exit status.
 
     \b
     Example: relay doctor relay.toml
@@ -94,19 +94,31 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     configuration · 4 a server was away · 5 a server refused user or password.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # findings say what clients would log
-    settings = config.load(config_file)
+    every = pipelines_of(config_file)
     if grants:
-        _print_grants(settings, {*tables, *settings.block.tables}, only, as_json=as_json)
+        for name, settings in every:
+            _head(name, as_json=as_json)
+            wanted = {*tables, *settings.block.tables}
+            _print_grants(settings, wanted, only, as_json=as_json)
         return 0
     if only:
         raise click.UsageError("--role goes with --grants")
-    findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe))
-    if as_json:
-        _print_json(findings)
-    else:
-        _print(findings)
-    status = exit_status(findings)
+    every_finding: list[Finding] = []
+    for name, settings in every:
+        findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe))
+        every_finding += findings
+        _head(name, as_json=as_json)
+        if as_json:
+            _print_json(findings, name)
+        else:
+            _print(findings)
+    status = exit_status(every_finding)
     return 0 if errors_only and status == EXIT_WARNINGS else status
+
+
+def _head(pipeline: str, *, as_json: bool) -> None:
+    if pipeline and not as_json:
+        click.echo(f"# ---- pipeline {pipeline}")
 
 
 def _print_grants(
@@ -132,10 +144,11 @@ def _counts(findings: Sequence[Finding]) -> dict[str, int]:
     }
 
 
-def _print_json(findings: Sequence[Finding]) -> None:
+def _print_json(findings: Sequence[Finding], pipeline: str) -> None:
+    which = {"pipeline": pipeline} if pipeline else {}
     for finding in findings:
-        click.echo(json.dumps({"finding": finding.as_json()}, ensure_ascii=False))
-    click.echo(json.dumps({**_counts(findings), "status": exit_status(findings)}))
+        click.echo(json.dumps({"finding": finding.as_json(), **which}, ensure_ascii=False))
+    click.echo(json.dumps({**_counts(findings), "status": exit_status(findings), **which}))
 
 
 def _print(findings: Sequence[Finding]) -> None:

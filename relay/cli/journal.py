@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from relay import config
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, settings_of
 from relay.cli.statustext import clock
 from relay.cli.stopping import stopped_by_signal
 from relay.errors import Unavailable
@@ -48,7 +47,7 @@ def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> Non
     relay journal tail relay.toml -n 100 --json | jq '.record.blocks[].id'
     """
     stop = stopped_by_signal() if follow else None
-    with contextlib.closing(Tail(config.load(config_file))) as reading:
+    with contextlib.closing(Tail(settings_of(config_file))) as reading:
         for entry in reading.last(records):
             _show(entry, as_json=as_json)
         while stop is not None and not stop.wait(ROUND_SECONDS):

@@ -1,22 +1,59 @@
-"""Options that several of `relay`'s subcommands have."""
+"""Options that several of `relay`'s subcommands have, and the settings that they name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-config_option = click.option(
-    "--config",
-    "config_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("relay.toml"),
-    show_default=True,
-    help="The app's configuration file.",
-)
+from relay import config
+from relay.cli_support import chosen_pipeline, pipeline_option
+from relay.pipelines import Pipeline
+from relay.settings import Settings
 
-config_argument = click.argument(
-    "config_file",
-    metavar="CONFIG",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_option(command: F) -> F:
+    """--config and --pipeline; the function gets `config_file`."""
+    option = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=Path("relay.toml"),
+        show_default=True,
+        help="The app's configuration file.",
+    )
+    return option(pipeline_option(command))
+
+
+def config_argument(command: F) -> F:
+    """CONFIG and --pipeline; the function gets `config_file`."""
+    argument = click.argument(
+        "config_file",
+        metavar="CONFIG",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    )
+    return argument(pipeline_option(command))
+
+
+def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:
+    """Of the file's one app, or of the pipeline that --pipeline names.
+
+    Raises:
+        ConfigError: as relay.config.load.
+    """
+    return config.load(config_file, overrides, chosen_pipeline())
+
+
+def pipelines_of(
+    config_file: Path, overrides: Mapping[str, object] | None = None
+) -> tuple[Pipeline, ...]:
+    """All of the file, or the one that --pipeline names.
+
+    Raises:
+        ConfigError: as relay.config.pipelines.
+    """
+    return config.pipelines(config_file, overrides, chosen_pipeline())

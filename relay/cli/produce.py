@@ -9,8 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from relay import config
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, settings_of
 from relay.produce import Cut, total_bytes
 from relay.produce import produce as send_files
 from relay.readers import SUFFIXES, Source
@@ -60,7 +59,7 @@ def produce(  # noqa: PLR0913 - one per option
     Exit status: 0 every row is acknowledged · 2 a file or an option is wrong, nothing was
     sent · 4 a server does not answer · 5 a server refused.
     """
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
     sources = [Source.of(path, format_, nulls=nulls, allow_missing=allow_missing) for path in files]
     console = Console(stderr=True)

@@ -6,16 +6,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from relay import config
+from relay import names
+from relay.cli.options import settings_of
 from relay.errors import ConfigError
 from relay.records_pb2 import TableSchema
 from relay.registry import Registry
 from relay.schema import live_columns, unsupported_columns
+from relay.topics import Topics
 
 
 def read_registry(config_file: Path) -> Registry:
     """Read to its end, and closed: what it knows stays."""
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
+    # Where credentials are wrong, a consumer only finds nobody; this one hears why.
+    Topics(settings).describe(names.schemas_topic(settings.app))
     registry = Registry(settings.kafka, settings.app)
     try:
         registry.catch_up()

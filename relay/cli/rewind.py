@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay import config, log
+from relay import log
 from relay.cli import rewindtext
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, settings_of
 from relay.cli.parsed import INSTANT, TABLE, Parsed
+from relay.cli_support import chosen_pipeline
 from relay.rewind import run as steps
 from relay.rewind.record import Author
 from relay.rewind.removal import Told
@@ -107,11 +108,11 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
         raise click.UsageError("say from where: --to-offset or --to-time")
     if whole and (partition is not None or table is not None):
         raise click.UsageError("--all is more than --partition and --table")
-    settings = config.load(config_file)
+    settings = settings_of(config_file)
     author = partial(_author, why)
     column = settings.loader.block_column
     told = Told(frozenset(keep), despite_views, despite_replays)
-    with contextlib.closing(Servers(settings, config_file)) as servers:
+    with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         wanted = None
         if not bare:
             offsets = _offsets(servers, partition, to_offset, when_ms)

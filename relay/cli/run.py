@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from relay import config, log
+from relay import log
 from relay import processes as several
 from relay import run as relay_run
-from relay.cli.options import config_argument
-from relay.cli_support import log_format_option
+from relay.cli.options import config_argument, pipelines_of
+from relay.cli_support import chosen_pipeline, log_format_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay.pipelines import Pipeline
 
 
 @click.command()
@@ -33,8 +39,8 @@ from relay.cli_support import log_format_option
     "--http",
     "listen",
     metavar="HOST:PORT",
-    help="Serve /metrics, /healthz and /readyz there. With --processes, the first process "
-    "serves at PORT, the second at PORT+1, and so on.",
+    help="Serve /metrics, /healthz and /readyz there. Of several processes, the first serves at "
+    "PORT, the second at PORT+1, and so on; those of the first pipeline are the first.",
 )
 @log_format_option
 def run(
@@ -47,19 +53,56 @@ def run(
 ) -> None:
     """Form blocks from the source topic, in transactions, until SIGTERM or Ctrl-C.
 
+    Where the configuration has several pipelines, all of them, each in a process of its own (or
+    in --processes of them). The end of one ends no other: it is started again, with pauses,
+    unless it ended with a status that waits for a person (2, 3, 5, 6); then the others go on, and
+    the worst status is this command's at its end.
+
     \b
     Exit status: 0 stopped as asked · 2 wrong configuration · 4 servers away for longer
     than relay.wait_for_servers_seconds at start · 5 a server refused · 6 recorded and
     found state disagree, a human decides · 7 another process has this identity ·
     70 a bug.
     """
-    log.setup(json=log_format == "json")
+    pipeline = chosen_pipeline() or ""
+    log.setup(json=log_format == "json", pipeline=pipeline)
     given = {"relay.member": member, "source.start": start}
     overrides = {key: value for key, value in given.items() if value is not None}
-    settings = config.load(config_file, overrides)
-    if processes == 1:
+    every = pipelines_of(config_file, overrides)
+    settings = every[0].settings
+    if processes == len(every) == 1:
         relay_run.run(settings, listen or "")
         return
-    arguments = [str(config_file), *(["--start", start] if start else [])]
-    arguments += ["--log-format", log_format]
+    common = [*(["--start", start] if start else []), "--log-format", log_format]
+    if len(every) > 1:
+        sys.exit(several.supervise(commands(config_file, every, processes, listen, common)))
+    chosen = ["--pipeline", pipeline] if pipeline else []
+    arguments = [str(config_file), *chosen, *common]
     sys.exit(several.run(arguments, settings.relay.member, processes, listen))
+
+
+def commands(
+    config_file: Path,
+    every: Sequence[Pipeline],
+    processes: int,
+    listen: str | None,
+    common: Sequence[str],
+) -> dict[str, list[str]]:
+    """The arguments of each process, by a name for the log.
+
+    Args:
+        config_file: of the pipelines.
+        every: of them.
+        processes: of each.
+        listen: HOST:PORT of the first; None: none serves.
+        common: further arguments, the same for all.
+    """
+    found: dict[str, list[str]] = {}
+    for name, settings in every:
+        for index in range(processes):
+            member = settings.relay.member + (f"-{index}" if processes > 1 else "")
+            found[f"{name}, {member}"] = [
+                *(str(config_file), "--pipeline", name, "--member", member, *common),
+                *several.served(listen, len(found)),
+            ]
+    return found

@@ -10,8 +10,8 @@ import click
 from google.protobuf.descriptor import Descriptor
 from rich.table import Table
 
-from relay import config, names
-from relay.cli.options import config_option
+from relay import names
+from relay.cli.options import config_option, settings_of
 from relay.cli.registered import described_schema, read_registry, version_of
 from relay.codecs import table_codecs
 from relay.compatible import Finding, findings
@@ -51,7 +51,7 @@ def proto(table: str, config_file: Path, *, as_json: bool) -> None:
     \b
     relay schema proto shop.orders > orders.proto
     """
-    found = table_codecs(config.load(config_file))(table).schema
+    found = table_codecs(settings_of(config_file))(table).schema
     text = proto_text(found)
     if as_json:
         text = json.dumps({"table": table, "version": found.version, "proto": text}) + "\n"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from relay import config
 from relay.cli import statustext
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, pipelines_of
 from relay.cli.stopping import stopped_by_signal
 from relay.console import console_of
 from relay.errors import Unavailable
@@ -43,30 +44,68 @@ def status(config_file: Path, watch: float | None, records: int, *, as_json: boo
     from floor to position; per table the age of the oldest row that is sealed and not in
     ClickHouse, blocks that wait, are parked or discarded, dead letters; the rates of the last
     minute, and the last anomaly in the journal that was read. Needs no answer from a relay or
-    loader, and shows what Kafka says when ClickHouse is away. Changes nothing.
+    loader, and shows what Kafka says when ClickHouse is away. Changes nothing. Of several
+    pipelines all are shown, one under the other.
 
     \b
     relay status relay.toml
     relay status relay.toml --watch 2
     relay status relay.toml --json | jq '.tables[] | {table, lag_seconds}'
     """
-    settings = config.load(config_file)
     console = console_of(WIDTH)
-    with contextlib.closing(look.Look(settings, records)) as looking:
+    with contextlib.ExitStack() as opened:
+        lookings = {
+            name: opened.enter_context(contextlib.closing(look.Look(settings, records)))
+            for name, settings in pipelines_of(config_file)
+        }
+        # Beside each other: one whose brokers are away takes its time to say so.
+        asking = opened.enter_context(ThreadPoolExecutor(len(lookings)))
         if watch is None:
-            _show(console, looking.screen(), as_json=as_json)
+            _once(console, _asked(asking, lookings), as_json=as_json)
             return
         stop = stopped_by_signal()
         while not stop.is_set():
-            try:
-                found = looking.screen()
-            except Unavailable as error:
-                click.echo(f"waiting: {error.message}", err=True)
-            else:
-                if not as_json:
-                    console.clear()
-                _show(console, found, as_json=as_json)
+            found = _asked(asking, lookings)
+            if not as_json and any(future.exception() is None for future in found.values()):
+                console.clear()
+            for name, error in _all(console, found, as_json=as_json):
+                if not isinstance(error, Unavailable):
+                    raise error
+                click.echo(f"{name}{': ' if name else ''}waiting: {error.message}", err=True)
             stop.wait(watch)
+
+
+def _asked(
+    asking: ThreadPoolExecutor, lookings: Mapping[str, look.Look]
+) -> dict[str, Future[screen.Screen]]:
+    """A screen of each pipeline, or what stood in its way."""
+    futures = {name: asking.submit(looking.screen) for name, looking in lookings.items()}
+    wait(futures.values())
+    return futures
+
+
+def _once(console: Console, screens: Mapping[str, Future[screen.Screen]], *, as_json: bool) -> None:
+    """All of them; raises what stood in the way of the first that could not be shown."""
+    errors = _all(console, screens, as_json=as_json)
+    for name, error in errors:
+        if name:
+            click.echo(f"{name}: {error}", err=True)
+    if errors:
+        raise errors[0][1]
+
+
+def _all(
+    console: Console, screens: Mapping[str, Future[screen.Screen]], *, as_json: bool
+) -> list[tuple[str, BaseException]]:
+    """One under the other; gives what stood in the way of the others, by pipeline."""
+    errors = []
+    for name, future in screens.items():
+        error = future.exception()
+        if error is None:
+            _show(console, future.result(), as_json=as_json)
+        else:
+            errors.append((name, error))
+    return errors
 
 
 def _show(console: Console, found: screen.Screen, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.markup import escape
@@ -117,11 +117,22 @@ def _bottom(screen: Screen) -> Iterator[str]:
         f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {lately.blocks:,} blocks, "
         f"{lately.dead_letters:,} dead letters"
     )
+    yield from _acknowledged(facts.acknowledged)
     if not facts.anomalies:
         yield f"no anomaly in {facts.audited:,} journal records"
         return
     yield f"[red]anomalies: {len(facts.anomalies):,}[/red] in {facts.audited:,} journal records"
     yield f"the last: {escape(str(facts.anomalies[-1]))}"
+
+
+def _acknowledged(texts: Sequence[str]) -> Iterator[str]:
+    """No anomaly, and never hidden; the latest first."""
+    if texts:
+        yield f"[yellow]acknowledged by a person: {len(texts):,}[/yellow], in the records read"
+    for text in texts[: -_SHOWN - 1 : -1]:
+        yield f"  {escape(text)}"
+    if len(texts) > _SHOWN:
+        yield f"and {len(texts) - _SHOWN:,} before: relay verify --once"
 
 
 def seconds(number: float) -> str:

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.table import Table
 
-from relay import config, log
-from relay.cli.options import config_argument
-from relay.cli.verifyfollow import follow
+from relay import log
+from relay.cli import verifyseveral, verifytext
+from relay.cli.options import config_argument, pipelines_of
+from relay.cli.verifyfollow import Outlets, follow
+from relay.cli.verifyonce import audit_of, once
 from relay.cli_support import log_format_option
 from relay.errors import NotExactlyOnce
-from relay.verify import run
-from relay.verify.audit import Audit
-from relay.verify.deep import Deep
 from relay.verify.reading import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from relay.settings import Settings
-    from relay.verify.anomaly import Anomaly
+    from relay.verify.audit import Audit
 
 
 @click.command()
@@ -72,6 +66,10 @@ def verify(
     Reads the journal and the group's committed offsets, and says where they cannot be true:
     backward, overlap, gap, torn, foreign, stuck. Changes nothing; any number may run.
 
+    Of several pipelines all are audited, beside each other, and what is found comes in the order
+    of the commits that show it, each line with its pipeline. One whose servers are away holds up
+    no other. --http: the first serves at PORT, the second at PORT+1, and so on.
+
     \b
     Examples:
       relay verify relay.toml --once
@@ -87,83 +85,39 @@ def verify(
     source = click.get_current_context().get_parameter_source("webhook_url")
     if source is ParameterSource.COMMANDLINE and mode != "follow":
         raise click.UsageError("--webhook gets what --follow finds: give both")
-    settings = config.load(config_file)
-    held_seconds = 2 * settings.relay.transaction_timeout_seconds
-    audit = Audit(settings.app, settings.source.topic, held_seconds)
-    began = time.monotonic()
-    say = _say_json if as_json else _say
-    with contextlib.closing(Reader(settings)) as reader:
+    every, outlets = pipelines_of(config_file), Outlets(listen, webhook_url)
+    if len(every) > 1:
         if mode == "follow":
-            follow(settings, reader, audit, say, listen, webhook_url)
-        elif deep:
-            _deeply(settings, reader, audit, say)
+            audits = verifyseveral.follow(every, outlets, as_json=as_json)
         else:
-            run.once(reader, audit, say)
-    _acknowledge(audit, as_json=as_json)
-    _show(audit, time.monotonic() - began, as_json=as_json)
-    if audit.anomalies:
+            audits = verifyseveral.once_each(every, deep=deep, as_json=as_json)
+    else:
+        settings = every[0].settings
+        audits = [_one(settings, mode, outlets, deep=deep, as_json=as_json)]
+    found = [anomaly for audit in audits for anomaly in audit.anomalies]
+    if found:
         raise NotExactlyOnce(
-            f"{len(audit.anomalies)} anomalies; the first: {audit.anomalies[0]}",
+            f"{len(found)} anomalies; the first: {found[0]}",
             "do not restart anything yet: keep journal and source topic from retention, and "
             "look at the records named",
         )
 
 
-def _deeply(
+def _one(
     settings: Settings,
-    reader: Reader,
-    audit: Audit,
-    say: Callable[[Anomaly], None],
-) -> None:
-    with contextlib.closing(Deep(settings)) as deep:
-        run.once(reader, audit, say, deep.keep)
-        for anomaly in deep.judge(lambda what: click.echo(what, err=True)):
-            audit.anomalies.append(anomaly)
-            say(anomaly)
-        audit.acknowledged += deep.acknowledged
-
-
-def _acknowledge(audit: Audit, *, as_json: bool) -> None:
-    """What people took note of; it is no anomaly, and is never hidden."""
-    for text in audit.acknowledged:
-        if as_json:
-            click.echo(json.dumps({"acknowledged": text}))
+    mode: str | None,
+    outlets: Outlets,
+    *,
+    deep: bool,
+    as_json: bool,
+) -> Audit:
+    audit = audit_of(settings)
+    began = time.monotonic()
+    say = verifytext.say_json if as_json else verifytext.say
+    with contextlib.closing(Reader(settings)) as reader:
+        if mode == "follow":
+            follow(settings, reader, audit, say, outlets)
         else:
-            click.echo(f"acknowledged: {text}", err=True)
-    for partition in audit.unfinished():
-        text = f"partition {partition}: a rewind was begun and has not ended; relays wait"
-        if as_json:
-            click.echo(json.dumps({"unfinished": text}))
-        else:
-            click.echo(f"unfinished: {text}", err=True)
-
-
-def _say(anomaly: Anomaly) -> None:
-    click.echo(f"anomaly: {anomaly}", err=True)
-
-
-def _say_json(anomaly: Anomaly) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
-
-
-def _show(audit: Audit, seconds: float, *, as_json: bool) -> None:
-    totals = audit.totals
-    summary: dict[str, Any] = {
-        "journal records": totals.records,
-        "flush points": totals.flush_points,
-        "blocks": totals.blocks,
-        "rows": totals.rows,
-        "source messages": totals.messages,
-        "dead letters": totals.dead_letters,
-        "anomalies": len(audit.anomalies),
-    }
-    if as_json:
-        named = {key.replace(" ", "_"): value for key, value in summary.items()}
-        click.echo(json.dumps({**named, "seconds": seconds, "tables": totals.rows_by_table}))
-        return
-    table = Table("looked at", "count", title=f"Journal, judged in {seconds:.1f} s")
-    table.columns[1].justify = "right"
-    for name, value in summary.items():
-        table.add_row(name, f"{value:,}")
-    Console().print(table)
+            once(settings, reader, audit, say, deep=deep)
+    verifytext.conclude(audit, time.monotonic() - began, as_json=as_json)
+    return audit

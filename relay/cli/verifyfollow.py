@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relay.cli.stopping import stopped_by_signal
 from relay.page.figures import Figures, health
@@ -21,12 +21,28 @@ from relay.verify.webhook import Webhook
 from relay.view import look
 
 if TYPE_CHECKING:
+    import threading
+
+    from relay.records_pb2 import Commit
     from relay.settings import Settings
     from relay.verify.anomaly import Anomaly
     from relay.verify.audit import Audit
     from relay.verify.reading import Reader
+    from relay.verify.run import Keep
 
 log = logging.getLogger(__name__)
+
+
+class Outlets(NamedTuple):
+    """Where anomalies are told beside the terminal.
+
+    Attributes:
+        listen: `HOST:PORT` of the page; empty: none.
+        webhook_url: gets anomalies; empty: none does.
+    """
+
+    listen: str = ""
+    webhook_url: str = ""
 
 
 def follow(
@@ -34,8 +50,9 @@ def follow(
     reader: Reader,
     audit: Audit,
     say: Callable[[Anomaly], None],
-    listen: str,
-    webhook_url: str,
+    outlets: Outlets,
+    stop: threading.Event | None = None,
+    keep: Keep = lambda *_: None,
 ) -> None:
     """Until SIGTERM or Ctrl-C.
 
@@ -44,20 +61,22 @@ def follow(
         reader: not started yet.
         audit: gets all that is read.
         say: prints an anomaly.
-        listen: `HOST:PORT` of the page; empty: none.
-        webhook_url: gets anomalies; empty: none does.
+        outlets: where else it is told.
+        stop: that ends it instead of a signal.
+        keep: gets partition, offset and record before they are judged.
 
     Raises:
-        ConfigError: the app has no journal; `listen` or `webhook_url` cannot be used.
+        ConfigError: the app has no journal; one of `outlets` cannot be used.
     """
     standing, trail = Standing(time.monotonic()), Trail()
     with contextlib.ExitStack() as opened:
         webhook = None
-        if webhook_url:
-            webhook = opened.enter_context(contextlib.closing(Webhook(webhook_url, settings.app)))
-        if listen:
+        if outlets.webhook_url:
+            posting = Webhook(outlets.webhook_url, settings.app)
+            webhook = opened.enter_context(contextlib.closing(posting))
+        if outlets.listen:
             figures = Figures(standing, audit.totals, reader, webhook)
-            opened.enter_context(_served(settings, listen, standing, audit, trail, figures))
+            opened.enter_context(_served(settings, outlets.listen, standing, audit, trail, figures))
 
         def told(anomaly: Anomaly) -> None:
             say(anomaly)
@@ -65,7 +84,11 @@ def follow(
             if webhook is not None:
                 webhook.tell(anomaly)
 
-        run.follow(reader, audit, told, stopped_by_signal(), standing, trail.add)
+        def kept(partition: int, offset: int, commit: Commit) -> None:
+            keep(partition, offset, commit)
+            trail.add(partition, offset, commit)
+
+        run.follow(reader, audit, told, stop or stopped_by_signal(), standing, kept)
 
 
 @contextlib.contextmanager

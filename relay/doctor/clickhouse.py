@@ -133,7 +133,7 @@ def _table(
             "let rows expire no sooner than an outage lasts",
         )
     yield from _partitions(name, table, facts)
-    yield from judge_quorum(name, table, facts)
+    yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
 
 
 def _block_column(name: str, table: Table, column: str) -> Iterator[Finding]:

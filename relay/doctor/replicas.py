@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 _REPLICATED = ("Replicated", "Shared")
 
 
-def judge_quorum(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding]:
-    """Every finding about a table's replicas."""
+def judge_quorum(
+    name: str, table: Table, facts: ClickHouse, own: int | str | None = None
+) -> Iterator[Finding]:
+    """Every finding about a table's replicas; `own`: what clickhouse.insert_quorum says."""
     replica = table.replica
     if replica is None:
         return
@@ -30,29 +32,31 @@ def judge_quorum(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding
     if replica.replicas < 2:  # nothing to acknowledge it besides itself
         return
     asked = facts.settings.get("insert_quorum")
-    if asked is None:
+    if own is None and asked is None:
         return
-    quorum = _quorum(asked.value, replica.replicas)
+    value = asked.value if own is None and asked is not None else str(own)
+    mend = "clickhouse." if own is not None else f"ALTER USER {facts.user} SETTINGS "
+    quorum = _quorum(value, replica.replicas)
     if quorum < 2:
         yield found(
             "quorum-one",
-            f"{name}: {replica.replicas} replicas, and insert_quorum = {asked.value}",
-            f"ALTER USER {facts.user} SETTINGS insert_quorum = 2",
+            f"{name}: {replica.replicas} replicas, and insert_quorum = {value}",
+            f"{mend}insert_quorum = 2",
         )
         return
     if quorum > replica.active:
         yield found(
             "quorum-unreachable",
-            f"{name}: insert_quorum = {asked.value} of {replica.replicas} replicas, and "
+            f"{name}: insert_quorum = {value} of {replica.replicas} replicas, and "
             f"{replica.active} are active",
-            f"start the others, or ALTER USER {facts.user} SETTINGS insert_quorum = "
-            f"{replica.active}",
+            f"start the others, or {mend}insert_quorum = {replica.active}",
         )
     parallel = facts.settings.get("insert_quorum_parallel")
-    if parallel is not None and parallel.value == "0":
+    # With a quorum of its own the loader orders them itself, so that replicas know what they lack.
+    if own is None and parallel is not None and parallel.value == "0":
         yield found(
             "quorum-serial",
-            f"{name}: insert_quorum = {asked.value} with insert_quorum_parallel = 0",
+            f"{name}: insert_quorum = {value} with insert_quorum_parallel = 0",
             f"ALTER USER {facts.user} SETTINGS insert_quorum_parallel = 1",
         )
 

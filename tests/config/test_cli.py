@@ -12,12 +12,14 @@ import pytest
 from relay import config
 from relay.cli import main
 from relay.cli.config import HIDDEN, example
+from relay.config_validation import dotted, known_keys
 from relay.settings import Settings
 
 from .test_load import GOOD, write
 
 FILES = ("ca_file", "certificate_file", "key_file", "password_file")
-"""Of [clickhouse]."""
+EXAMPLES = (*FILES, "insert_quorum")
+"""Settings of [clickhouse] that have no default but an example."""
 
 
 def relay(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -37,25 +39,27 @@ def test_the_example_is_a_correct_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_examples_commented_lines_are_the_defaults_and_hold_every_key() -> None:
     live = tomllib.loads(uncommented(example()))
-    known = {path for path in config.known_keys() if "*" not in path}
+    known = {path for path in known_keys() if "*" not in path}
     for path in known:
         table: object = live
         for part in path:
             assert isinstance(table, dict), path
-            assert part in table, f"{config.dotted(path)} is not in the example"
+            assert part in table, f"{dotted(path)} is not in the example"
             table = table[part]
     named = re.findall(r"^# ([a-z_]+) = .*# an example, not the default", example(), re.MULTILINE)
-    assert sorted(named) == sorted([*FILES, "member", "start"])
+    assert sorted(named) == sorted([*EXAMPLES, "member", "start"])
     # With the named examples and the example tables taken out, it is the minimal file.
     for section, key in (
         ("relay", "member"),
-        *(("clickhouse", key) for key in FILES),
+        *(("clickhouse", key) for key in EXAMPLES),
         ("source", "start"),
         ("kafka", "client"),
         ("kafka", "client_files"),
         ("block", "tables"),
+        ("loader", "tables"),
     ):
         del live[section][key]
+    assert live.pop("pipelines") == {}
     assert Settings.model_validate(live) == Settings.model_validate(tomllib.loads(example()))
 
 
@@ -103,8 +107,8 @@ def test_show_hides_secrets_and_shows_all_else(
     assert shown["clickhouse"]["password"] == HIDDEN
     assert shown["kafka"]["client"]["sasl.password"] == HIDDEN
     assert shown["kafka"]["client"]["sasl.username"] == "u"
-    for key in config.known_keys():
-        if "*" not in key and (as_json or key[-1] not in {"start", *FILES}):
+    for key in known_keys():
+        if "*" not in key and (as_json or key[-1] not in {"start", *EXAMPLES}):
             value: object = shown
             for part in key:
                 assert isinstance(value, dict)

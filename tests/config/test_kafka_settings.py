@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from relay import config, kafka_allowed, kafka_settings
+from relay.config_validation import dotted
 from relay.settings import Settings
 
 from .test_load import GOOD
@@ -58,7 +59,7 @@ def test_a_setting_of_the_other_kind_would_draw_a_warning() -> None:
 @pytest.mark.parametrize("key", sorted({**kafka_allowed.OWNED, **kafka_allowed.DENIED}))
 def test_what_correctness_owns_or_runs_code_is_refused_by_name(key: str) -> None:
     _, problems = config.check(tomllib.loads(f'{GOOD}\n[kafka.client]\n"{key}" = "1"\n'))
-    assert [problem.key for problem in problems] == [config.dotted(("kafka", "client", key))]
+    assert [problem.key for problem in problems] == [dotted(("kafka", "client", key))]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

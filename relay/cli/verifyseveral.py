@@ -1,0 +1,157 @@
+"""`relay verify` of several pipelines: each audited by itself, what is found in one order.
+
+Each has a reader and an audit of its own; one whose servers are away holds up no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from relay.cli import verifytext
+from relay.cli.stopping import stopped_by_signal
+from relay.cli.verifyfollow import Outlets
+from relay.cli.verifyfollow import follow as follow_one
+from relay.cli.verifyonce import audit_of, once
+from relay.cli_support import show_error
+from relay.errors import RelayError
+from relay.serving import behind
+from relay.supervision import worst
+from relay.verify.merged import Clock, Merged, Told
+from relay.verify.reading import Reader
+from relay.verify.run import ROUND_SECONDS
+from relay.verify.webhook import Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay.pipelines import Pipeline
+    from relay.verify.anomaly import Anomaly
+    from relay.verify.audit import Audit
+
+AGAIN_SECONDS = 10.0
+"""Before the audit of one that ended, as without a journal yet, is begun anew."""
+
+
+class Following(threading.Thread):
+    """The audit of one pipeline beside production, begun anew where it ended with an error.
+
+    Attributes:
+        audit: that goes on.
+        bug: what nobody foresaw, which ends them all; None: nothing.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        merged: Merged,
+        stop: threading.Event,
+        outlets: Outlets,
+    ) -> None:
+        super().__init__(name=pipeline.name)
+        self._settings, self._merged, self._ending = pipeline.settings, merged, stop
+        self._outlets = outlets
+        self.audit = audit_of(self._settings)
+        self.bug: Exception | None = None
+
+    def run(self) -> None:
+        """Until stopped."""
+        while not self._ending.is_set():
+            self.audit = audit_of(self._settings)
+            try:
+                self._follow()
+            except RelayError as error:
+                show_error(f"relay: {self.name}", error)
+                self._ending.wait(AGAIN_SECONDS)
+            except Exception as bug:  # noqa: BLE001 - raised again where it can end the program
+                self.bug = bug
+                self._ending.set()
+
+    def _follow(self) -> None:
+        clock = Clock()
+
+        def say(anomaly: Anomaly) -> None:
+            self._merged.add(Told(clock.of(anomaly, _now_ms()), self.name, anomaly))
+
+        with contextlib.closing(Reader(self._settings)) as reader:
+            follow_one(
+                self._settings,
+                reader,
+                self.audit,
+                say,
+                self._outlets,
+                self._ending,
+                clock.note,
+            )
+
+
+def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) -> list[Audit]:
+    """All of them until SIGTERM or Ctrl-C; gives their audits.
+
+    Raises:
+        ConfigError: one of `outlets` cannot be used.
+    """
+    if outlets.webhook_url:
+        Webhook(outlets.webhook_url, "").close()  # told before any audit begins
+    merged, stop = Merged(), stopped_by_signal()
+    following = [
+        Following(pipeline, merged, stop, _behind(outlets, index))
+        for index, pipeline in enumerate(pipelines)
+    ]
+    began = time.monotonic()
+    for one in following:
+        one.start()
+    while not stop.wait(ROUND_SECONDS):
+        _tell(merged, as_json=as_json)
+    for one in following:
+        one.join()
+    _tell(merged, as_json=as_json)
+    for one in following:
+        if one.bug is not None:
+            raise one.bug
+        verifytext.conclude(one.audit, time.monotonic() - began, one.name, as_json=as_json)
+    return [one.audit for one in following]
+
+
+def once_each(pipelines: Sequence[Pipeline], *, deep: bool, as_json: bool) -> list[Audit]:
+    """All that is retained of each; gives the audits.
+
+    Raises:
+        RelayError: the worst of what ended an audit, where none of them found an anomaly.
+    """
+    merged, audits, errors = Merged(), [], []
+    for name, settings in pipelines:
+        audit, clock, began = audit_of(settings), Clock(each=deep), time.monotonic()
+
+        def say(anomaly: Anomaly, name: str = name, clock: Clock = clock) -> None:
+            merged.add(Told(clock.of(anomaly, _now_ms()), name, anomaly))
+
+        audits.append(audit)
+        try:
+            with contextlib.closing(Reader(settings)) as reader:
+                once(settings, reader, audit, say, clock.note, deep=deep)
+        except RelayError as error:
+            show_error(f"relay: {name}", error)
+            errors.append(error)
+        else:
+            verifytext.conclude(audit, time.monotonic() - began, name, as_json=as_json)
+    _tell(merged, as_json=as_json)
+    if errors and not any(audit.anomalies for audit in audits):
+        status = worst(error.exit_code for error in errors)
+        raise next(error for error in errors if error.exit_code == status)
+    return audits
+
+
+def _behind(outlets: Outlets, index: int) -> Outlets:
+    return outlets._replace(listen=behind(outlets.listen or None, index) or "")
+
+
+def _tell(merged: Merged, *, as_json: bool) -> None:
+    for told in merged.take():
+        verifytext.tell(told, as_json=as_json)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,90 @@
+"""What `relay verify` prints: anomalies, what people took note of, totals."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from relay.cli.statustext import clock
+
+if TYPE_CHECKING:
+    from relay.verify.anomaly import Anomaly
+    from relay.verify.audit import Audit
+    from relay.verify.merged import Told
+
+
+def say(anomaly: Anomaly) -> None:
+    """For people."""
+    click.echo(f"anomaly: {anomaly}", err=True)
+
+
+def say_json(anomaly: Anomaly) -> None:
+    """For machines."""
+    now_ms = time.time_ns() // 1_000_000
+    click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
+
+
+def tell(told: Told, *, as_json: bool) -> None:
+    """One of several pipelines'."""
+    if as_json:
+        found = {"anomaly": told.anomaly.as_json(), "pipeline": told.pipeline}
+        now_ms = time.time_ns() // 1_000_000
+        click.echo(json.dumps({**found, "committed_ms": told.committed_ms, "at_ms": now_ms}))
+        return
+    when = clock(told.committed_ms)
+    click.echo(f"anomaly: {when} UTC  {told.pipeline}  {told.anomaly}", err=True)
+
+
+def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool) -> None:
+    """What people took note of, and how much was looked at.
+
+    Args:
+        audit: that has ended.
+        seconds: it took.
+        pipeline: of which; empty where there is only one.
+        as_json: for machines.
+    """
+    named = {"pipeline": pipeline} if pipeline else {}
+    before = f"{pipeline}: " if pipeline else ""
+    for text in audit.acknowledged:  # no anomaly, and never hidden
+        if as_json:
+            click.echo(json.dumps({"acknowledged": text, **named}))
+        else:
+            click.echo(f"acknowledged: {before}{text}", err=True)
+    for partition in audit.unfinished():
+        text = f"partition {partition}: a rewind was begun and has not ended; relays wait"
+        if as_json:
+            click.echo(json.dumps({"unfinished": text, **named}))
+        else:
+            click.echo(f"unfinished: {before}{text}", err=True)
+    _totals(audit, seconds, pipeline, as_json=as_json)
+
+
+def _totals(audit: Audit, seconds: float, pipeline: str, *, as_json: bool) -> None:
+    totals = audit.totals
+    summary: dict[str, Any] = {
+        "journal records": totals.records,
+        "flush points": totals.flush_points,
+        "blocks": totals.blocks,
+        "rows": totals.rows,
+        "source messages": totals.messages,
+        "dead letters": totals.dead_letters,
+        "anomalies": len(audit.anomalies),
+    }
+    if as_json:
+        named = {key.replace(" ", "_"): value for key, value in summary.items()}
+        which = {"pipeline": pipeline} if pipeline else {}
+        found = {**named, "seconds": seconds, "tables": totals.rows_by_table, **which}
+        click.echo(json.dumps(found))
+        return
+    of = f" of {pipeline}" if pipeline else ""
+    table = Table("looked at", "count", title=f"Journal{of}, judged in {seconds:.1f} s")
+    table.columns[1].justify = "right"
+    for name, value in summary.items():
+        table.add_row(name, f"{value:,}")
+    Console().print(table)

@@ -1,0 +1,124 @@
+"""Several replicas of one ClickHouse shard behind one client: one is asked; if it fails, the next.
+
+Receives addresses, gives the pool that a clickhouse-connect client is made with. Sends no
+statement a second time: whoever sent it hears of the failure, and what is sent next goes to the
+next replica. All clients of a process move on together.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
+
+from relay.httppool import Trust, pool
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+    from relay.server_settings import ClickHouse
+
+_CODE = "X-ClickHouse-Exception-Code"
+_NOT_HERE = frozenset({
+    "225",  # NO_ZOOKEEPER
+    "242",  # TABLE_IS_READ_ONLY: this replica has lost its Keeper
+    "289",  # REPLICA_IS_NOT_IN_QUORUM: it has not got all that counts
+    "999",  # KEEPER_EXCEPTION
+})  # fmt: skip
+"""Errors of one replica, which another may not have."""
+
+
+class Address(NamedTuple):
+    """Of one replica."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """ClickHouse's ports where none is named."""
+        parts = urlsplit(url)
+        port = parts.port or (8443 if parts.scheme == "https" else 8123)
+        return cls(parts.scheme, parts.hostname or "localhost", port)
+
+
+class InTurn(PoolManager):
+    """A pool of each replica; what is asked of any address goes to the one in use."""
+
+    def __init__(self, urls: tuple[str, ...], trust: Trust) -> None:
+        super().__init__()
+        self._netlocs = [urlsplit(url)[:2] for url in urls]
+        self._pools = [pool(*Address.of(url), trust) for url in urls]
+        self._moving = threading.Lock()
+        self._at = 0
+
+    def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
+        """As PoolManager's."""
+        at = self._at
+        scheme, netloc = self._netlocs[at]
+        there = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
+        try:
+            answer = self._pools[at].urlopen(method, there, *more, **named)
+        except HTTPError:
+            self._leave(at)
+            raise
+        if answer.headers.get(_CODE) in _NOT_HERE:
+            self._leave(at)
+        return answer
+
+    def _leave(self, at: int) -> None:
+        """On to the next, unless another thread has gone there already."""
+        with self._moving:
+            if self._at == at:
+                self._at = (at + 1) % len(self._pools)
+
+
+def pool_of(clickhouse: ClickHouse) -> PoolManager:
+    """The process's connections to the server, or to the replicas of a shard."""
+    trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
+    if len(clickhouse.urls) == 1:
+        return pool(*Address.of(clickhouse.urls[0]), trust)
+    return _in_turn(os.getpid(), clickhouse.urls, trust)
+
+
+@cache
+def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> InTurn:
+    """One for each process, as in relay.httppool."""
+    return InTurn(urls, trust)
+
+
+def is_shared(engine: str) -> bool:
+    """Whether a table of this engine holds the same on each replica."""
+    return engine.startswith(("Replicated", "Shared"))
+
+
+def reading(clickhouse: ClickHouse) -> dict[str, Any]:
+    """Settings of statements that read, so that a replica that lags says so instead of answering.
+
+    Without a quorum there are none: one server knows all that it was told.
+    """
+    return {} if clickhouse.insert_quorum is None else {"select_sequential_consistency": 1}
+
+
+def writing(clickhouse: ClickHouse, seconds: float) -> dict[str, Any]:
+    """Settings of all statements of a client that writes.
+
+    Args:
+        clickhouse: says how many replicas make a quorum.
+        seconds: how long a statement may wait for them.
+    """
+    if clickhouse.insert_quorum is None:
+        return {}
+    return {
+        "insert_quorum": clickhouse.insert_quorum,
+        "insert_quorum_timeout": int(seconds * 1000),
+        # Quorums that overlap leave no order in which a replica could say that it has all.
+        "insert_quorum_parallel": 0,
+        **reading(clickhouse),
+    }

@@ -1,0 +1,104 @@
+"""How to reach the servers, as the TOML file says it: pure values, checked when made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def addresses(value: object) -> tuple[str, ...]:
+    """The servers in a setting that names one or several: a list, or separated by commas."""
+    listed = value if isinstance(value, list) else [value]
+    texts = [part for item in listed if isinstance(item, str) for part in item.split(",")]
+    return tuple(text.strip() for text in texts if text.strip())
+
+
+class Kafka(Section):
+    """How to reach the brokers."""
+
+    bootstrap: str = Field(
+        description="brokers, host:port separated by commas", examples=["localhost:9092"]
+    )
+    client: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="librdkafka settings passed through to every client; those that "
+        "correctness owns, or that run code, are refused",
+        examples=[{"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512"}],
+        repr=False,
+    )
+    client_files: dict[str, Path] = Field(
+        default_factory=dict,
+        description="secrets among those settings, each from a file that holds the value alone; "
+        "read anew for every client",
+        examples=[{"sasl.password": "/run/secrets/kafka"}],
+    )
+    replication: int = Field(
+        1, ge=1, le=32767, description="of topics the relay creates; 3 in production"
+    )
+
+
+class ClickHouse(Section):
+    """How to reach ClickHouse over HTTP."""
+
+    url: str = Field(
+        description="http://host:8123 or https://host:8443; several, as a list or separated by "
+        "commas, are replicas of one shard: where one does not answer, the next is asked",
+        examples=["http://localhost:8123"],
+    )
+    insert_quorum: Annotated[int, Field(ge=2)] | Literal["auto"] | None = Field(
+        None,
+        description='replicas that must have an INSERT before it counts, a number or "auto" (more '
+        "than half); what is read then is what so many have. Needed where url names several",
+        examples=["auto"],
+    )
+    user: str = Field("default", description="who inserts and reads the tables' columns")
+    password: SecretStr = Field(SecretStr(""), description="rather use password_file")
+    password_file: Path | None = Field(
+        None, description="holds the password alone", examples=["/run/secrets/clickhouse"]
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="certificates (PEM) that may vouch for an https server, instead of those "
+        "that come with the client",
+        examples=["/run/secrets/ca.pem"],
+    )
+    certificate_file: Path | None = Field(
+        None,
+        description="certificate (PEM) that this client shows, where the server asks for one",
+        examples=["/run/secrets/relay.pem"],
+    )
+    key_file: Path | None = Field(
+        None, description="its private key (PEM)", examples=["/run/secrets/relay.key"]
+    )
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _joined(cls, url: object) -> object:
+        return ",".join(addresses(url)) if isinstance(url, list) and url else url
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        for one in addresses(url) or ("",):
+            if not one.startswith(("http://", "https://")):
+                raise ValueError(f"must begin with http:// or https://, not {one!r}")
+        return url
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Of the replicas, the first to be asked first."""
+        return addresses(self.url)
+
+    def secret(self) -> str:
+        """The password, from the file where one is named."""
+        if self.password_file is not None:
+            return self.password_file.read_text(encoding="utf-8").strip()
+        return self.password.get_secret_value()

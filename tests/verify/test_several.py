@@ -1,0 +1,187 @@
+"""`relay verify` of several pipelines: one order, and none that holds up another."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.cli import cli, verifyseveral
+from relay.cli_support import run_main
+from relay.errors import ConfigError, Unavailable
+from relay.records_pb2 import Commit
+from relay.verify.anomaly import Anomaly, Kind
+from relay.verify.merged import Clock, Merged, Told
+from tests.broker.pipeline import wait_until
+from tests.config.test_load import GOOD
+from tests.config.test_pipelines import TWO
+
+
+def anomaly(n: int, partition: int = 0) -> Anomaly:
+    return Anomaly(Kind.GAP, partition, n, 0, f"gap {n}")
+
+
+def commit(n: int, at_ms: int) -> Commit:
+    return Commit(n=n, written_at_ms=at_ms)
+
+
+def test_what_was_found_comes_in_the_order_of_the_commits() -> None:
+    """Whoever told it first; and once."""
+    merged = Merged()
+    found = [Told(30, "a", anomaly(3)), Told(10, "b", anomaly(1)), Told(10, "a", anomaly(2))]
+    for told in found:
+        merged.add(told)
+    assert merged.take() == [found[2], found[1], found[0]]
+    assert merged.take() == []
+
+
+def test_the_time_is_that_of_the_commit_that_shows_it() -> None:
+    """The last one of its partition while reading; any one where all are remembered."""
+    for each, of_first in ((False, 200), (True, 100)):
+        clock = Clock(each=each)
+        clock.note(0, 0, commit(1, 100))
+        clock.note(0, 1, commit(2, 200))
+        clock.note(1, 0, commit(1, 900))
+        assert clock.of(anomaly(1), 7) == of_first
+        assert clock.of(anomaly(2), 7) == 200
+        assert clock.of(anomaly(1, partition=1), 7) == 900
+        assert clock.of(anomaly(1, partition=2), 7) == 7
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Of two pipelines, east and west; readers ask no server."""
+    path = tmp_path / "relay.toml"
+    path.write_text(GOOD + TWO)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    class Reader:
+        def __init__(self, settings: object) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(verifyseveral, "Reader", Reader)
+    monkeypatch.setattr(verifyseveral, "AGAIN_SECONDS", 0.05)
+    yield str(path)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def found_by(audits: dict[str, list[tuple[int, int]]]) -> Callable[..., None]:
+    """In place of an audit: (n, Unix milliseconds) of each anomaly, by app."""
+
+    def look(settings: Any, _reader: object, audit: Any, say: Any, note: Any, **_: Any) -> None:
+        for n, at_ms in audits[settings.app]:
+            note(0, n, commit(n, at_ms))
+            audit.anomalies.append(anomaly(n))
+            say(anomaly(n))
+
+    return look
+
+
+def test_once_tells_all_of_all_in_one_order(
+    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"shop-east": [(1, 100), (2, 300)], "shop-west": [(1, 200)]}
+    monkeypatch.setattr(verifyseveral, "once", found_by(found))
+    assert run_main(cli, "relay", ["verify", config, "--json"]) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [(one["pipeline"], one["committed_ms"]) for one in lines if "anomaly" in one]
+    assert told == [("east", 100), ("west", 200), ("east", 300)]
+    totals = {one["pipeline"]: one["anomalies"] for one in lines if "anomalies" in one}
+    assert totals == {"east": 2, "west": 1}
+    assert run_main(cli, "relay", ["verify", config]) == 1
+    lines_of_text = capsys.readouterr().err.splitlines()
+    assert lines_of_text[0].startswith("anomaly: 1970-01-01 00:00:00.100 UTC  east  gap: ")
+
+
+@pytest.mark.parametrize(("of_west", "status"), [([(1, 100)], 1), ([], 4)])
+def test_once_one_that_is_away_hides_no_other(
+    config: str,
+    of_west: list[tuple[int, int]],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The others are audited; that one was not is the status where nothing worse is."""
+
+    def look(settings: Any, *arguments: Any, **named: Any) -> None:
+        if settings.app == "shop-east":
+            raise Unavailable("east is away", "wait")
+        found_by({"shop-west": of_west})(settings, *arguments, **named)
+
+    monkeypatch.setattr(verifyseveral, "once", look)
+    assert run_main(cli, "relay", ["verify", config]) == status
+    said = capsys.readouterr()
+    assert "relay: east: east is away" in said.err
+    assert "Journal of west" in said.out
+    assert "Journal of east" not in said.out
+
+
+def test_follow_goes_on_with_the_others_and_begins_again(
+    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """East has no journal at first. What each finds is told while they go on, and is the status."""
+    tries: list[str] = []
+    both = threading.Event()
+
+    def look(
+        settings: Any, _: object, audit: Any, say: Any, outlets: Any, stop: Any, note: Any
+    ) -> None:
+        tries.append(outlets.listen)
+        if settings.app == "shop-east" and tries.count("127.0.0.1:9466") < 3:
+            raise ConfigError("there is no topic shop-east.journal", "run a relay")
+        found_by({"shop-east": [(1, 100)], "shop-west": [(1, 200)]})(
+            settings, None, audit, say, note
+        )
+        stop.wait(60)
+
+    def then_stop() -> None:
+        wait_until(lambda: len(tries) >= 4, "the third try of the east")
+        both.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(verifyseveral, "follow_one", look)
+    thread = threading.Thread(target=then_stop)
+    thread.start()
+    command = ["verify", config, "--follow", "--http", "127.0.0.1:9466"]
+    status = run_main(cli, "relay", command)
+    thread.join()
+    assert (both.is_set(), status) == (True, 1)
+    assert sorted(tries) == [*["127.0.0.1:9466"] * 3, "127.0.0.1:9467"]
+    said = capsys.readouterr()
+    assert said.err.count("relay: east: there is no topic") == 2
+    assert {line.split("  ")[1] for line in said.err.splitlines() if "anomaly:" in line} == {
+        "east",
+        "west",
+    }
+
+
+def test_what_nobody_foresaw_ends_the_verifier(
+    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever supervises it starts it again; going on without one would look like no anomaly."""
+
+    def look(settings: Any, *arguments: Any) -> None:
+        if settings.app == "shop-east":
+            raise KeyError("east")
+        arguments[4].wait(60)
+
+    monkeypatch.setattr(verifyseveral, "follow_one", look)
+    assert run_main(cli, "relay", ["verify", config, "--follow"]) == 70
+    assert "KeyError" in capsys.readouterr().err
+
+
+def test_a_webhook_that_is_none_is_told_before_anything_begins(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_main(cli, "relay", ["verify", config, "--follow", "--webhook", "host"]) == 2
+    assert "not a URL" in capsys.readouterr().err
