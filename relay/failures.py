@@ -40,7 +40,8 @@ REFUSED: Mapping[int, str] = {
     KafkaError.SASL_AUTHENTICATION_FAILED: "wrong user or password",
     # The same records would be refused again, by any producer.
     KafkaError.MSG_SIZE_TOO_LARGE: "exceeds the topic's max.message.bytes: raise that, or lower "
-    "block.chunk_bytes",
+    "block.chunk_bytes; for a dead letter raise message.max.bytes in kafka.client as well, and set "
+    "compression.type there, as its source message was compressed",
     KafkaError.RECORD_LIST_TOO_LARGE: "exceeds the topic's segment.bytes",
     KafkaError.INVALID_RECORD: "the topic's settings allow no such record",
     KafkaError.POLICY_VIOLATION: "a policy of the brokers forbids it",

@@ -128,8 +128,9 @@ def producer(settings: Settings) -> ClientSettings:
         "linger.ms": 20,
         # Below the broker's default message.max.bytes (1048588), else the transaction fails.
         "batch.size": 1_000_000,
-        # The topic's limit decides: a dead letter is as large as its source message was.
-        "message.max.bytes": 64 << 20,
+        # The topic's limit decides: a dead letter is as large as its source message was, which
+        # librdkafka inflates to as much; the brokers' socket.request.max.bytes is a little more.
+        "message.max.bytes": 100_000_000,
         # Chunks are compressed inside already.
         "compression.type": "none",
         # Bounds memory; a full queue makes produce() wait, it drops nothing.

@@ -27,6 +27,7 @@ from relay.performer import Performer
 from relay.registry import Registry
 from relay.serving import Serving
 from relay.source import Source
+from relay.tableheaders import TableHeaders
 from relay.tables import Tables
 from relay.topics import Topics
 from relay.transactiontimeout import with_both_numbers
@@ -71,7 +72,7 @@ class Relay:
         self._stop = stop
         self._observer = observer
         self._state = RelayState(limits=limits(settings), committed_at_ms=0)
-        self._headers = intake.TableHeaders()
+        self._headers = TableHeaders()
         self._assigning: dict[int, int] | None = None
         self._leaving = False
         self._error: RelayError | None = None
@@ -85,7 +86,8 @@ class Relay:
             settings.loader.block_column,
         )
         watched = observer.settings("consumer")
-        self._source = Source(settings, self._assigned, self._revoked, watched)
+        heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
+        self._source = Source(settings, *heard)
         self._performer = Performer(settings, self._tables, self._source, stop, observer)
         self._truth = TruthReader(settings, topics, self._performer.deadline_seconds)
 
@@ -194,7 +196,7 @@ class Relay:
         match effect:
             case ef.ReadTruth(partitions):
                 found = self._wait(lambda: self._truth.read(partitions, self._source.consumer))
-                self._source.remember(found)
+                self._source.epochs.remember(found)
                 return ev.TruthRead(found, now_ms())
             case ef.Seek(partition, offset):
                 if self._assigning is not None:

@@ -121,7 +121,8 @@ class TransactionalProducer:
                     self._unacknowledged += 1
                     return
             except KafkaException as error:
-                raise self._failed("produce", without_frames(error).args[0]) from error
+                cause = without_frames(error).args[0]
+                raise self._failed(f"produce to {place.topic}", cause) from error
             if time.monotonic() > deadline:
                 raise _unknown("produce: queue stays full")
             self.serve(QUEUE_FULL_SECONDS)

@@ -114,7 +114,7 @@ class Arrival:
 
     Attributes:
         rows: in all of them, estimated: it only decides when a buffer is full.
-        bytes: of all their values.
+        bytes: of all their values, and of headers that weigh much.
         first_timestamp_ms: of the first one's record.
     """
 

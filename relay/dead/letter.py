@@ -5,12 +5,15 @@ its dead letter; and the other way round. The value stays the value. Pure text a
 
 Headers, in this order: source_topic, source_partition, source_offset, table (empty where none
 could be read), reason; then source_key where the message had a key, source_headers (how many
-it had), and each of them under its name behind `source.`. Dead letters of releases before
+it had), and each of them under its name behind `source.`; more than MANY of them all in
+source_headers_packed, because librdkafka reads no header at all of a record with more than
+100,000, and a dead letter has some of its own. Dead letters of releases before
 those three end at the reason: of them key and further headers are not known.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +25,11 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 _KEY = "source_key"
 _COUNT = "source_headers"
+_PACKED = "source_headers_packed"
 _PREFIX = "source."
+MANY = 1_000
+_LENGTHS = struct.Struct(">ii")
+"""Of a packed header's name and value, which follow; -1: the value is null."""
 
 
 class Origin(NamedTuple):
@@ -96,7 +103,10 @@ def headers_of(
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
-    headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
+    if len(origin.headers) > MANY:
+        headers.append((_PACKED, _pack(origin.headers)))
+    else:
+        headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
     return headers
 
 
@@ -132,6 +142,38 @@ def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
     if count is None:
         return None
     kept = [(name.removeprefix(_PREFIX), raw) for name, raw in headers if name.startswith(_PREFIX)]
+    kept += _unpack(found.get(_PACKED) or b"")
     if len(kept) != int(count):
         raise ValueError(f"{len(kept)} of {int(count)} source headers are there")
     return Origin(found.get(_KEY), kept)
+
+
+def _pack(headers: Headers) -> bytes:
+    """All of them, in order."""
+    parts = []
+    for name, value in headers:
+        raw = name.encode()
+        parts += [_LENGTHS.pack(len(raw), -1 if value is None else len(value)), raw, value or b""]
+    return b"".join(parts)
+
+
+def _unpack(packed: bytes) -> list[tuple[str, bytes | None]]:
+    """The reverse.
+
+    Raises:
+        ValueError: it was cut.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    at = 0
+    while at < len(packed):
+        try:
+            of_name, of_value = _LENGTHS.unpack_from(packed, at)
+        except struct.error as error:
+            raise ValueError(f"packed headers are cut at {at}") from error
+        begin = at + _LENGTHS.size + of_name
+        at = begin + max(of_value, 0)
+        if at > len(packed):
+            raise ValueError(f"packed headers are cut at {len(packed)} of {at}")
+        name = packed[begin - of_name : begin].decode()
+        found.append((name, None if of_value < 0 else packed[begin:at]))
+    return found

@@ -31,6 +31,12 @@ _INTAKE = (
         *("table", "partition"),
     ),
     counter(
+        "relay_source_errors_total",
+        "errors",
+        "Which errors come in the place of messages, as of one that cannot be uncompressed?",
+        *("partition", "error"),
+    ),
+    counter(
         "relay_messages_passed_over_total",
         "messages",
         "How many were read again after a restart though they are in blocks already?",

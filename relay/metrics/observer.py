@@ -42,6 +42,9 @@ class Observer:
     def away(self, why: str) -> None:
         """A server did not answer; it is tried again. Once per try."""
 
+    def trouble(self, partition: int, name: str) -> None:
+        """An error came in the place of messages of this source partition; it is tried again."""
+
     def ended(self, error: RelayError) -> None:
         """The relay ends by itself."""
 

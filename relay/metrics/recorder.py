@@ -119,6 +119,10 @@ class Recorder(Observer):
         self._vitals.waiting(why)
         self._m["relay_server_waits_total"].inc()
 
+    def trouble(self, partition: int, name: str) -> None:
+        """Of one message, until it comes."""
+        self._m["relay_source_errors_total"].labels(partition, name).inc()
+
     def ended(self, error: RelayError) -> None:
         """Fencing is also told by the consumer, without a step."""
         if isinstance(error, Fenced) and not self._vitals.fenced:

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 METRICS = (
     counter("verifier_anomalies_total", "anomalies", "Was anything found? Page a person.", "kind"),
+    counter(
+        "verifier_acknowledged_total",
+        "records",
+        "What did people take note of: rewinds, and what they accepted?",
+        *("kind", "partition"),
+    ),
     gauge(
         "verifier_audited_n", "", "Which commit of each partition was audited last?", "partition"
     ),
@@ -111,6 +117,10 @@ class Figures(Collector):
         found: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
         for name, values in labelled.items():
             found[f"verifier_{name}"] = [((str(one),), n) for one, n in sorted(values.items())]
+        found["verifier_acknowledged_total"] = [
+            ((kind, str(partition)), n)
+            for (kind, partition), n in sorted(dict(totals.by_person).items())
+        ]
         return found
 
 

@@ -108,6 +108,7 @@ class Page:
                     "anomalies": sum(kinds.values()),
                     "by_kind": kinds,
                     "acknowledged": self._audit.acknowledged[-_SHOWN:],
+                    "acknowledged_in_all": len(self._audit.acknowledged),
                     "told": [told.as_json() for told in standing.told()],
                     "problem": standing.problem,
                     "turned_at_ms": round(standing.turned_at * 1000) or None,

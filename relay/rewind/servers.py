@@ -34,10 +34,11 @@ class Servers:
     Args:
         settings: of the app.
         config_file: they were read from; the loader reads them again.
+        pipeline: of that file; None where it has only one app.
     """
 
-    def __init__(self, settings: Settings, config_file: Path) -> None:
-        self._settings, self._config_file = settings, config_file
+    def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:
+        self._settings, self._config_file, self._pipeline = settings, config_file, pipeline
         self.standing = Standing(settings)
         self._owners: dict[int, Any] = {}
 
@@ -66,6 +67,7 @@ class Servers:
         """See Hands."""
         lines = [base64.b64encode(block.SerializeToString()).decode() for block in blocks]
         command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
+        command += ["--pipeline", self._pipeline] if self._pipeline else []
         command += ["--blocks", "-", "--why", why, *(["--keep-rows"] if keep else [])]
         reached("before_supersede")
         done = subprocess.run(  # noqa: S603 - this installation's own loader

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from relay.records_pb2 import Commit
 from relay.verify import committed as offsets
+from relay.verify.acknowledged import kinds, said
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.chain import Head, check
 from relay.verify.committed import NOTHING, Record
-from relay.verify.decided import Sealed, by_person, said
+from relay.verify.decided import Sealed, by_person
 from relay.verify.record import Place
 
 GRACE_SECONDS = 5.0
@@ -33,11 +34,14 @@ class Totals:
     dead_letters: int = 0
     flush_points: int = 0
     rows_by_table: Counter[str] = field(default_factory=Counter)
+    by_person: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Rewinds and what was accepted, by kind and partition."""
 
     def add(self, commit: Commit) -> None:
         """One more record."""
         self.records += 1
         self.flush_points += commit.flush_point
+        self.by_person.update((kind, commit.partition) for kind in kinds(commit))
         for block in commit.blocks:
             self.blocks += 1
             self.rows += block.rows

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -88,10 +89,14 @@ def header(message: Message, name: str) -> bytes | None:
 def table_of(message: Message) -> str:
     """The table that a source message names in exactly one header; else ""."""
     named = [value for key, value in _headers(message) if key == names.TABLE_HEADER]
-    if len(named) != 1 or named[0] is None:
-        return ""
+    return _table(named[0]) if len(named) == 1 and named[0] is not None else ""
+
+
+@lru_cache(10_000)
+def _table(raw: bytes) -> str:
+    """Remembered: a topic has few tables and many messages."""
     try:
-        table = named[0].decode()
+        table = raw.decode()
     except UnicodeDecodeError:
         return ""
     return table if names.is_table_name(table) else ""

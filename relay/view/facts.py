@@ -66,6 +66,7 @@ class Facts:
     Attributes:
         ends: last stable offset by source partition; empty where the source is not there.
         journal: whether there is one, which the relay makes when it first runs.
+        acknowledged: rewinds and accepts among the records audited, oldest first.
     """
 
     app: str
@@ -77,3 +78,4 @@ class Facts:
     ledger: LedgerFacts
     audited: int
     anomalies: tuple[Anomaly, ...] = ()
+    acknowledged: tuple[str, ...] = ()

@@ -77,6 +77,7 @@ class Look:
             ledger=self._ask_clickhouse(),
             audited=self._audit.totals.records,
             anomalies=tuple(self._audit.anomalies),
+            acknowledged=tuple(self._audit.acknowledged),
         )
         return assemble(self._seen, facts)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from google.protobuf.json_format import MessageToDict
 
 from relay.records_pb2 import Commit
+from relay.verify.acknowledged import parts
 
 
 class Entry(NamedTuple):
@@ -39,7 +40,7 @@ def enough(found: dict[int, list[Entry]], unread: Iterable[int], most: int) -> b
 
 
 def lines(entry: Entry) -> Iterator[str]:
-    """For people: where the partition stands, then what was sealed."""
+    """For people: where the partition stands, what a person decided, then what was sealed."""
     commit = entry.commit
     moved = f"{commit.previous_floor:,} → {commit.floor:,}"
     if commit.previous_floor == commit.floor:
@@ -49,6 +50,9 @@ def lines(entry: Entry) -> Iterator[str]:
         f"epoch {commit.epoch}  floor {moved}  position {commit.position:,}"
         f"{'  flush point' if commit.flush_point else ''}  by {commit.member}"
     )
+    yield from (f"    {part}" for part in parts(commit))
+    if commit.rewound:
+        yield "    the rewind has ended: relays go on"
     for mark in commit.marks:
         yield f"    mark {mark.table} {mark.offset:,}"
     for block in commit.blocks:

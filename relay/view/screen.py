@@ -196,4 +196,5 @@ def as_json(screen: Screen) -> dict[str, Any]:
         "audited_records": facts.audited,
         "anomalies": len(facts.anomalies),
         "last_anomaly": None if last is None else last.as_json(),
+        "acknowledged": list(facts.acknowledged),
     }

@@ -83,10 +83,18 @@ def make_blocks(stack: Stack, source: Source, app: str, directory: Path) -> jour
     return journal.check(stack.bootstrap, app, source)
 
 
-def load_once(stack: Stack, source: Source, app: str, directory: Path, turn: int) -> Run:
+def load_once(
+    stack: Stack,
+    source: Source,
+    app: str,
+    directory: Path,
+    turn: int,
+    *,
+    block_column: bool = False,
+) -> Run:
     """`loader run --once` into empty tables with an empty ledger."""
     client = servers.client(stack)
-    rows.create_tables(client)
+    rows.create_tables(client, block_column=block_column)
     # A database and a checkpoint of its own: nothing is known to be loaded.
     place = directory / f"load-{turn}"
     place.mkdir()

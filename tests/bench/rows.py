@@ -42,10 +42,12 @@ _FIRST_TICK = 1_700_000_000_000  # milliseconds since 1970: DateTime64(3)
 _FIRST_DAY = _FIRST_TICK // 86_400_000
 
 
-def create_tables(client: Client) -> None:
+def create_tables(client: Client, *, block_column: bool = False) -> None:
     """The tables, empty, with a window in which ClickHouse knows a token again."""
     client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
     columns = ", ".join(f"{column.name} {column.type}" for column in COLUMNS)
+    if block_column:
+        columns += ", _block String"
     for table in TABLES:
         client.command(f"DROP TABLE IF EXISTS {table} SYNC")
         client.command(

@@ -11,9 +11,12 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from loader import begin
 from loader.fetch import Fetcher
-from loader.journal_source import JournalReader, Row, Start
+from loader.journal_polling import Row
+from loader.journal_source import JournalReader, Start
 from relay import config as settings_file
 from relay import kafka_settings
+from relay.cli import cli
+from relay.cli_support import run_main
 from relay.core.events import Failure
 from relay.errors import Refused
 from relay.failures import TransactionFailed
@@ -185,6 +188,21 @@ def test_a_wrong_password(pipeline: Pipeline, server: Authorized) -> None:
 
     refused(pipeline, process, "_AUTHENTICATION", "mend user, password")
     assert "not this one" not in pipeline.log(process)
+
+
+@pytest.mark.parametrize("command", ["schema ls --config", "schema proto shop.t --config"])
+def test_a_wrong_password_is_told_by_commands_for_producers(
+    pipeline: Pipeline, server: Authorized, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Theirs are other clients than a relay's; they do not take it for brokers away."""
+    file = str(config(pipeline, server, password="not this one"))
+
+    assert run_main(cli, "relay", [*command.split(), file]) == Refused.exit_code
+
+    said = capfd.readouterr().err
+    assert "_AUTHENTICATION" in said
+    assert "mend user, password or certificate in kafka.client" in said
+    assert "not this one" not in said
 
 
 def test_a_password_that_became_wrong_ends_the_waiting_for_a_producer(

@@ -27,6 +27,7 @@ from tests.chaos.servers import DATABASE, LEDGER, PARTITIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from relay.records_pb2 import Block
     from tests.chaos.servers import Servers
     from tests.chaos.truth import Truth
 
@@ -118,15 +119,20 @@ def tables(servers: Servers) -> dict[int, Rows]:
     return found
 
 
-def count_rows(servers: Servers) -> int:
-    """Rows in all tables."""
+def count_rows(servers: Servers) -> dict[int, int]:
+    """Rows that ClickHouse holds, by table."""
     client = servers.clickhouse()
-    total = sum(
-        int(client.query(f"SELECT count() FROM {DATABASE}.{t.name}").result_rows[0][0])
-        for t in TABLES
-    )
+    found = {
+        index: int(client.query(f"SELECT count() FROM {DATABASE}.{t.name}").result_rows[0][0])
+        for index, t in enumerate(TABLES)
+    }
     client.close()
-    return total
+    return found
+
+
+def table_of(block: Block) -> int:
+    """The index of its table."""
+    return [f"{DATABASE}.{t.name}" for t in TABLES].index(block.table)
 
 
 def parked(servers: Servers) -> dict[int, int]:

@@ -7,9 +7,10 @@ like a row that came twice.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.chaos import ends, facts, judges
+from tests.chaos import ends, facts, judges, kept
 from tests.chaos.campaign import SETTLE_SECONDS
 from tests.chaos.options import Report
 
@@ -35,6 +36,7 @@ def pause(campaign: Campaign) -> bool:
     found += _settled(campaign, lambda: judges.hanging(ends.stables(servers)))
     for what in found:
         campaign.anomaly(what)
+    kept.pause(servers, campaign.directory)
     campaign.history.write(
         "pause", seconds=campaign.pauses[-1], anomalies=found, figures=campaign.figures()
     )
@@ -66,6 +68,7 @@ def report(campaign: Campaign) -> Report:
             if not expected:
                 campaign.anomaly(f"{program.name} ended with {status}", program.last_lines())
     campaign.source.finish()
+    kept.end(campaign.servers, campaign.directory)
     figures = {**campaign.figures(), **judge(campaign)}
     seconds = round(time.monotonic() - campaign.begun, 1)
     campaign.history.write("verdict", anomalies=campaign.anomalies, figures=figures)
@@ -78,12 +81,14 @@ def _passed(campaign: Campaign, last: dict[int, int]) -> bool:
 
 
 def _all_loaded(campaign: Campaign) -> bool:
-    """As many rows as the journal's blocks have; parked ones wait for a person."""
+    """Each table has as many rows as its blocks; those of parked ones wait for a person."""
     servers = campaign.servers
-    blocks = (b for cs in facts.journal(servers).values() for c in cs for b in c.blocks)
-    wanted = sum(block.rows for block in blocks)
-    parked = sum(facts.parked(servers).values())
-    return facts.count_rows(servers) >= wanted - parked
+    parked, there = facts.parked(servers), facts.count_rows(servers)
+    missing = Counter({table: -rows for table, rows in there.items()})
+    for commits in facts.journal(servers).values():
+        for block in (b for commit in commits for b in commit.blocks):
+            missing[facts.table_of(block)] += block.rows
+    return all(rows <= parked.get(table, 0) for table, rows in missing.items())
 
 
 def _settled(campaign: Campaign, judged: Callable[[], list[str]]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.dead.letter import Origin, Place, headers_of, parse
+from relay.dead.letter import MANY, Origin, Place, headers_of, parse
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=4)
 NO_TABLE = Origin(None, [])
@@ -34,6 +34,22 @@ def test_parse_gives_back_what_was_written(
         value,
         reason,
     )
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_very_many_headers_come_back_and_take_few_of_the_dead_letters_own(more: int) -> None:
+    """librdkafka reads none of a record with more than 100,000: there is room for its own."""
+    some: list[tuple[str, bytes | None]] = [("table", b"d.t"), ("ä", None), ("", b""), ("x", b"12")]
+    origin = Origin(None, some * (MANY // 4) + some[:more])
+    written = headers_of("rows", Place(3, 41), "d.t", "no", origin)
+    assert len(written) == (7 if more else MANY + 6)
+    assert parse(Place(1, 7), 99, b"", written).origin == origin
+    if more:
+        name, packed = written[-1]
+        assert isinstance(packed, bytes)
+        for cut in (1, 2, 3, len(packed) - 1):
+            with pytest.raises(ValueError, match=r"cut at|source headers"):
+                parse(Place(1, 7), 99, b"", [*written[:-1], (name, packed[:-cut])])
 
 
 def test_one_of_an_earlier_release_has_no_origin() -> None:

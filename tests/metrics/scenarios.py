@@ -178,6 +178,14 @@ def a_rebalance(rig: Rig) -> None:
     assert rig.value("relay_partitions_owned") == 0
 
 
+def a_message_that_does_not_come(rig: Rig) -> None:
+    """Each time that its error comes instead."""
+    for _ in range(3):
+        rig.recorder.trouble(1, "_BAD_COMPRESSION")
+    found = rig.value("relay_source_errors_total", partition=1, error="_BAD_COMPRESSION")
+    assert found == 3
+
+
 def servers_away(rig: Rig) -> None:
     """Each try counts, until a poll comes round."""
     rig.recorder.away("no broker")
@@ -271,6 +279,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     fenced_by_the_group,
     refused,
     a_rebalance,
+    a_message_that_does_not_come,
     servers_away,
     tables_change,
     what_is_held,

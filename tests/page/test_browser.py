@@ -133,6 +133,7 @@ def test_what_people_took_note_of_stays_visible(page: Chrome, made: Built) -> No
     wait_until(lambda: texts(page, "#acknowledged li") != [], "what was acknowledged")
     assert texts(page, "#acknowledged li") == made.audit.acknowledged[::-1]
     assert page.find_element("id", "acknowledged-section").is_displayed()
+    assert texts(page, "#acknowledged-title") == ["Acknowledged by a person: 2"]
     assert texts(page, "#verdict") == ["no anomaly in 200 journal records"]
 
 

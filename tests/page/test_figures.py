@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.metrics.metric import rows
 from relay.page.figures import METRICS, Figures, health
+from relay.records_pb2 import Accept, Commit, Rewind
 from relay.verify.anomaly import Kind
 from relay.verify.standing import SILENT_SECONDS
 from relay.verify.webhook import Counts
@@ -35,6 +36,9 @@ def samples(made: Built, webhook: Any = None) -> dict[tuple[str, str], float]:
 def test_every_metric_is_there_and_says_what_is_known() -> None:
     made = built(NOW_MS)
     made.standing.anomaly(ANOMALY, NOW_MS)
+    for why in ("one", "another"):
+        made.audit.totals.add(Commit(partition=3, rewind=Rewind(why=why)))
+    made.audit.totals.add(Commit(partition=0, accept=Accept(kinds=["topic", "retention", "?"])))
     made.standing.turned(1.0, 2.0, "the brokers did not answer")
     webhook: Any = SimpleNamespace(counts=Counts(3, 2, 1, 9))
     found = samples(made, webhook)
@@ -47,7 +51,11 @@ def test_every_metric_is_there_and_says_what_is_known() -> None:
     assert found["verifier_audited_floor", "0"] == 1_000
     assert found["verifier_audited_commit_timestamp_seconds", "0"] == NOW_MS / 1_000 - 3
     assert found["verifier_journal_lag_offsets", "0"] == 7
-    assert found[("verifier_records_total",)] == 200
+    assert found[("verifier_records_total",)] == 203
+    acknowledged = {key[1:]: n for key, n in found.items() if "acknowledged" in key[0]}
+    assert acknowledged == {
+        ("rewind", "3"): 2, ("retention", "0"): 1, ("topic", "0"): 1, ("other", "0"): 1
+    }  # fmt: skip
     assert found[("verifier_rounds_waiting_total",)] == 1
     assert found["verifier_webhook_total", "dropped"] == 1
     assert found[("process_open_fds",)] > 0

@@ -130,6 +130,7 @@ def test_data_is_what_is_known(made: Built) -> None:
     assert data["verifier"]["anomalies"] == data["verifier"]["by_kind"]["gap"] == 1
     assert data["verifier"]["told"] == [{**ANOMALY.as_json(), "at_ms": NOW_MS}]
     assert data["verifier"]["acknowledged"] == ["partition 0, n=7: accepted retention"]
+    assert data["verifier"]["acknowledged_in_all"] == 1
     assert data["blocks"][-1]["id"] == LATEST
     assert data["plots"]["lag"][-1] == [NOW_MS, 120]
     assert [None] in [one[1:] for one in data["plots"]["queryable"]]

@@ -1,5 +1,7 @@
 """`python -m tests.verify.scale`: how long `relay verify --once` takes over a long journal.
 
+With `--deep ROWS`: how fast `--deep` is beside the loader (tests.verify.deepscale).
+
 Starts a broker of its own in a temporary directory, writes a clean journal in the product's
 record formats with the offsets that belong to it, and times the command as an operator runs it.
 """
@@ -9,7 +11,6 @@ from __future__ import annotations
 import json
 import platform
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,8 +28,10 @@ from relay.core.records import CommittedOffset
 from relay.dev import stack as dev
 from relay.errors import NotExactlyOnce, Unavailable
 from relay.records_pb2 import Commit
+from tests.verify import deepscale
 from tests.verify.histories import APP, SOURCE, clean
 from tests.verify.laps import laps
+from tests.verify.running import timed
 
 HISTORY = 4_000
 """Records made by the core, for each partition; the rest are laps of them."""
@@ -43,13 +46,31 @@ SECONDS = 30.0
     "--partitions", type=click.IntRange(min=1), default=4, show_default=True, help="Of the journal."
 )
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Audits.")
-def scale(records: int, partitions: int, runs: int) -> None:
+@click.option(
+    "--deep",
+    "rows",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help="Load so many rows instead, and time --deep beside the loader.",
+)
+@click.option(
+    "--per-message",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="With --deep: rows in a source message.",
+)
+def scale(records: int, partitions: int, runs: int, rows: int | None, per_message: int) -> None:
     """Write a clean journal, audit it, print seconds and memory.
 
     Ends with status 1 where the audit finds anything, or misses a record.
     """
     with tempfile.TemporaryDirectory(prefix="block-relay-scale-") as place:
         directory = Path(place)
+        if rows is not None:
+            found = deepscale.measured(directory, rows, per_message, runs, _progress)
+            click.echo(json.dumps(found))
+            return
         try:
             stack = dev.up(directory / "servers", progress=_progress)
             config = _config(directory, stack.bootstrap, stack.clickhouse_url)
@@ -141,24 +162,10 @@ def _produce(producer: Producer, topic: str, partition: int, commit: Commit) -> 
 def _audit(config: Path, records: int) -> dict[str, Any]:
     """One run of the command: its own figures, the clock on the wall, the most memory it held."""
     relay = Path(sys.executable).parent / "relay"
-    began, most = time.monotonic(), 0
-    with psutil.Popen(
-        [relay, "verify", config, "--once", "--json"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        while process.poll() is None:
-            try:
-                most = max(most, process.memory_info().rss)
-            except psutil.NoSuchProcess:
-                break
-            try:
-                process.wait(0.2)
-            except psutil.TimeoutExpired:
-                continue
-        output = process.stdout.read()
-    wall = time.monotonic() - began
+    output, wall, most = timed([relay, "verify", config, "--once", "--json"])
     totals = json.loads(output.splitlines()[-1])
-    if process.returncode or totals["journal_records"] != records or totals["anomalies"]:
-        raise NotExactlyOnce(f"status {process.returncode}, {totals}, {records} records written")
+    if totals["journal_records"] != records or totals["anomalies"]:
+        raise NotExactlyOnce(f"{totals}, {records} records written")
     return {
         "records": records,
         "blocks": totals["blocks"],

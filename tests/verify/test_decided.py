@@ -8,32 +8,14 @@ import pytest
 
 from relay.records_pb2 import Block, Commit
 from relay.rewind import accepting
-from relay.rewind import run as steps
 from relay.rewind.record import Author
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
-from relay.verify.anomaly import Anomaly, Kind
+from relay.verify.anomaly import Kind
 from relay.verify.audit import Audit
 from relay.verify.decided import Superseded, replaced
-from tests.rewind.world import AUTHOR, World
+from tests.rewind.world import World
 from tests.verify import histories
 from tests.verify.histories import History
-
-
-def judged(journal: History) -> list[Anomaly]:
-    audit = Audit(histories.APP, histories.SOURCE, 1.0)
-    for offset, commit in journal:
-        audit.record(0, offset, commit)
-    return audit.anomalies
-
-
-def rewound(seed: int = 1, table: str | None = "d.a") -> World:
-    """A table is re-run from the middle, and relays go on."""
-    world = World(seed)
-    world.relay(40)
-    steps.rewind(world, Wanted({0: world.floor // 2}, table, Told()), "_block", lambda: AUTHOR)
-    world.relay(20)
-    return world
+from tests.verify.rewinds import judged, rewound, with_rewinds
 
 
 def changed(journal: History, change: Callable[[Commit], None], field: str) -> History:
@@ -49,6 +31,13 @@ def changed(journal: History, change: Callable[[Commit], None], field: str) -> H
 def test_clean_histories_with_rewinds_raise_nothing() -> None:
     for seed in range(40):
         assert judged(rewound(seed, None if seed % 3 else "d.a").journal) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_several_rewinds_one_after_the_other_raise_nothing(seed: int) -> None:
+    journal = with_rewinds(seed)
+    assert any(commit.HasField("rewind") for _, commit in journal)
+    assert judged(journal) == []
 
 
 def test_retained_in_part_they_raise_nothing() -> None:
@@ -171,6 +160,7 @@ def test_an_unfinished_rewind_is_said() -> None:
 
     assert audit.unfinished() == [0]
     assert "rewound from" in audit.acknowledged[0]
+    assert audit.totals.by_person == {("rewind", 0): 1}
 
 
 def accepted(kind: str) -> World:
@@ -216,8 +206,11 @@ def test_an_accepted_state_stays_visible_and_is_no_anomaly(kind: str) -> None:
 
     assert audit.anomalies == []
     (text,) = audit.acknowledged
+    assert text.startswith("partition 0, n=")
+    assert "1970-01-01 00:00:00 UTC: accepted " in text
     assert kind in text
-    assert "so it was" in text
+    assert text.endswith("why: so it was")
+    assert audit.totals.by_person == {(kind, 0): 1}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer, TopicPartition
 
 from loader import clickhouse
 from loader.ledger import Ledger
@@ -26,6 +25,7 @@ from relay.config import load
 from relay.records_pb2 import Commit
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
+from tests.verify import grouptool
 from tests.verify.receiver import SECRET, Receiver
 
 if TYPE_CHECKING:
@@ -82,24 +82,9 @@ def write_journal(pipeline: Pipeline, record: Commit) -> int:  # noqa: F811
 
 
 def move_offset(pipeline: Pipeline, attempt: int) -> int:  # noqa: F811
-    """As Kafka's own tool does; refused while the static member's session lasts."""
-    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    group = f"{pipeline.app}.relay"
-    places = [TopicPartition(pipeline.source, 1, 3 + attempt)]
-    request = ConsumerGroupTopicPartitions(group, places)
-    at_ms = 0
-
-    def moved() -> bool:
-        nonlocal at_ms
-        at_ms = now_ms()
-        try:
-            answer = admin.alter_consumer_group_offsets([request])[group].result(30)
-        except KafkaException:
-            return False
-        return not any(place.error for place in answer.topic_partitions)
-
-    wait_until(moved, "the group is empty")
-    return at_ms
+    """By Kafka's own tool."""
+    place = TopicPartition(pipeline.source, 1, 3 + attempt)
+    return grouptool.reset(pipeline.bootstrap, f"{pipeline.app}.relay", place)
 
 
 def repeat_last_record(pipeline: Pipeline, _attempt: int) -> int:  # noqa: F811

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition
 
-from relay.records_pb2 import Mark
+from relay.records_pb2 import Accept, Mark, Rewind
 from relay.view import begin, record
 from relay.view.record import Entry
 from tests.view.records import block, commit, dead
@@ -56,6 +56,34 @@ def test_a_record_as_lines_and_as_json() -> None:
     found = json.loads(json.dumps(record.as_json(Entry(0, 14, one))))
     assert found["record"]["blocks"][0]["id"] == "shop:d.t:0:0:3"
     assert found["record"]["epoch"] == "0"
+
+
+def told(**fields: Any) -> list[str]:
+    return list(record.lines(Entry(0, 14, commit(7, floor=5, previous_floor=9, **fields))))
+
+
+def test_a_rewind_and_its_end_are_told_to_people() -> None:
+    starts = [Mark(table="d.t", offset=5), Mark(table="", offset=8)]
+    assert told(rewind=Rewind(starts=starts, kept=["d.t"], why="wrong rates"))[1:] == [
+        "    rewound from 9: d.t from 5, (no table) from 8",
+        "    old rows kept in d.t",
+        "    why: wrong rates",
+    ]
+    assert told(rewind=Rewind(starts=starts[:1]))[1:] == [
+        "    rewound from 9: d.t from 5",
+        "    why: not said",
+    ]
+    assert told(rewound=True)[1:] == ["    the rewind has ended: relays go on"]
+    assert told()[1:] == []
+
+
+def test_what_was_accepted_is_told_to_people() -> None:
+    found = Accept(kinds=["retention"], found="the log begins at 9, the floor is 5", why="outage")
+    assert told(accept=found)[1:] == [
+        "    accepted retention: the log begins at 9, the floor is 5",
+        "    floor 9 became 5",
+        "    why: outage",
+    ]
 
 
 NOBODY = cast("Any", None)

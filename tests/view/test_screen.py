@@ -111,6 +111,19 @@ def test_people_and_programs_see_all_of_it() -> None:
     assert found["parked"][0]["id"] == "shop:d.t:0:0:20"
 
 
+def test_what_people_took_note_of_is_shown_beside_anomalies() -> None:
+    seen, facts = night()
+    assert "acknowledged" not in shown(assemble(seen, facts))
+    told = tuple(f"partition 0, n={n}: rewound from 9: why: [red]" for n in range(12))
+    screen = assemble(seen, dataclasses.replace(facts, acknowledged=told))
+    text = shown(screen)
+    assert "acknowledged by a person: 12, in the records read" in text
+    assert told[11] in text, "the latest"
+    assert told[1] not in text
+    assert "and 2 before: relay verify --once" in text
+    assert as_json(screen)["acknowledged"] == list(told)
+
+
 def test_a_loader_that_never_started_leaves_everything_waiting() -> None:
     """A journal and no ledger: all blocks count as sealed and not loaded."""
     seen, facts = night()
