@@ -99,7 +99,7 @@ def insert(engine: Engine, batch: pa.RecordBatch) -> None:
     whole = loader_insert.statement(block, batch, ledger, target, "_block", None)
     sql = whole.split(" AND throwIf(")[0]  # the engine's child takes no parameters
     in_force = ", ".join(
-        f"{name} = {value!r}" for name, value in loader_insert.settings(block).items()
+        f"{name} = {value!r}" for name, value in loader_insert.settings(block, block.rows).items()
     )
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "block.arrow"
