@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.int64]
 
 NULL = -1
-"""The size of a value or key that is not there at all."""
+"""The size of a value or key that is not there at all: messagekernel.NULL, which would bring the
+compiled code with it."""
 
 
 @dataclass(slots=True)

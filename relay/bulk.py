@@ -92,9 +92,13 @@ class Bulk:
         for queue in self._owned:
             self._library.rd_kafka_queue_forward(queue, self._queue)
 
+    def begin(self) -> None:
+        """Before a poll, which may be of several batches: give back what the last one got."""
+        self._release()
+        self._forward()
+
     def poll(self, most: int, seconds: float) -> tuple[Batch, list[Failed], int]:
         """Up to `most` further messages, those that are errors, and how many it were in all."""
-        self._forward()
         first = self._held
         most = min(most, len(self._messages) - first)
         got = self._library.rd_kafka_consume_batch_queue(
@@ -104,14 +108,14 @@ class Bulk:
         self._held += count
         return (*self._columns(first, count), count)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Give back all messages; their memory must not be read any more."""
         held, self._held = self._held, 0
         self._kernel.release(self._messages, held, self._destroy)
 
     def close(self) -> None:
         """Let go of messages and queues, before the consumer is closed."""
-        self.release()
+        self._release()
         for queue in self._partitions.values():
             self._library.rd_kafka_queue_forward(queue, None)
             self._library.rd_kafka_queue_destroy(queue)
@@ -126,7 +130,7 @@ class Bulk:
         numbers = np.empty(count, np.int64)
         names = self._tables.names
         self._kernel.look(
-            messages, 0, count, self._headers_of, self._header_at,
+            messages, self._headers_of, self._header_at,
             names.joined, names.ends, names.slots, self._room, columns, numbers,
         )  # fmt: skip
         failed = []

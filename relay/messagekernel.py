@@ -31,7 +31,6 @@ FAILED = -2
 """As the number of a table: the message is an error."""
 NULL = -1
 """As the size of what is not there at all."""
-
 _ERROR, _PARTITION, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE, _OFFSET = 0, 16, 24, 32, 40, 48, 56
 _POINTER = 8
 _NAME = (116, 97, 98, 108, 101, 0)  # "table" and its end
@@ -102,13 +101,11 @@ def _is_table(name):
 
 
 @compiled
-def look(messages, first, count, headers_of, header_at, names, ends, slots, room, columns, numbers):
-    """What each message is, from `first` on.
+def look(messages, headers_of, header_at, names, ends, slots, room, columns, numbers):
+    """What each message is.
 
     Args:
         messages: addresses.
-        first: the first one's index.
-        count: of messages.
         headers_of: address of rd_kafka_message_headers.
         header_at: address of rd_kafka_header_get_all.
         names: as `place_of`.
@@ -120,7 +117,7 @@ def look(messages, first, count, headers_of, header_at, names, ends, slots, room
     """
     places = address(messages)
     found = address(room)
-    for at in range(first, first + count):
+    for at in range(len(messages)):
         message = integer(places + at * _POINTER)
         columns[0, at] = np.int64(half(message + _PARTITION))
         columns[1, at] = integer(message + _OFFSET)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-log = logging.getLogger(__name__)
-
 POLL_MESSAGES = 10_000
 """Most messages of one poll: what is done once per poll, partition and table is then small."""
 BATCH_MESSAGES = 500
@@ -110,7 +108,7 @@ class Source:
         """
         self.rebalanced = False
         if self._bulk is not None:
-            self._bulk.release()
+            self._bulk.begin()
         left = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
         batch = int(min(BATCH_MESSAGES, max(1, BATCH_BYTES / self._mean_bytes)))
         wait = POLL_SECONDS

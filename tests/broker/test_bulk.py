@@ -147,7 +147,7 @@ def in_bulk(bootstrap: str, topic: str, ends: dict[int, int]) -> dict[int, list[
     while any(at.offset < ends[at.partition] for at in reader.position(places(topic))):
         assert time.monotonic() < deadline
         assert reader.consume(1, 0) == []
-        queue.release()
+        queue.begin()
         for _ in range(3):  # as a poll of several batches
             batch, failed, _ = queue.poll(MOST // 3, 0.2)
             assert not failed
@@ -227,7 +227,7 @@ def polled(queue: Bulk, partition: int, seconds: float = SECONDS) -> list[int]:
     """Offsets of one poll that holds messages of this partition."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        queue.release()
+        queue.begin()
         batch, _, _ = queue.poll(MOST, 0.2)
         offsets = [int(at) for at in batch.offsets[batch.partitions == partition]]
         if offsets:
