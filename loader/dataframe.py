@@ -23,9 +23,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from loader.begin import topic_id
+from loader.clickhouse import one_line
 from loader.dataoptions import Asked, asked
 from loader.fetch import Damaged, Fetcher
-from loader.fitting import CLICKHOUSE
+from loader.fitting import recorded_type
 from loader.journal_polling import JournalPolling, Row
 from loader.selection import concerns, groups, live, newest
 from loader.sparktypes import converted, kind_of, spark_type
@@ -82,7 +83,7 @@ def table_schema(rows: pa.Schema, *, metadata: bool) -> spark.StructType:
         ValueError: a column's type is not known here; names both.
     """
     fields = [
-        spark.StructField(field.name, spark_type(kind_of(field.name, _clickhouse(field))))
+        spark.StructField(field.name, spark_type(kind_of(field.name, recorded_type(field))))
         for field in rows
     ]
     if metadata:
@@ -152,21 +153,18 @@ def shaped(rows: pa.RecordBatch, block: Block, wanted: pa.Schema) -> pa.RecordBa
 
 def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) -> Any:
     field = rows.schema.field(at)
-    array = converted(kind_of(field.name, _clickhouse(field)), rows.column(at))
+    array = converted(kind_of(field.name, recorded_type(field)), rows.column(at))
     if array.type.equals(wanted.type):
         return array
     try:
         return array.cast(wanted.type)
     except pa.ArrowException as error:
+        was = recorded_type(field)
         raise Refused(
-            f"block {block.id}: column {field.name} was {_clickhouse(field)}, and does not read as "
-            f"{wanted.type}: {' '.join(str(error).split())}",
+            f"block {block.id}: column {field.name} was {was}, and does not read as "
+            f"{wanted.type}: {one_line(error)}",
             "read it by itself (option block), or those since the change (option since)",
         ) from error
-
-
-def _clickhouse(field: pa.Field[Any]) -> str:
-    return (field.metadata or {}).get(CLICKHOUSE, b"").decode()
 
 
 def _blocks(what: Asked) -> list[Block]:
@@ -186,9 +184,8 @@ def _blocks(what: Asked) -> list[Block]:
 
     polling = JournalPolling(settings.kafka, journal, given)
     try:
-        bounds = {p: polling.watermarks(p) for p in polling.partitions()}
-        begin = {p: low for p, (low, _) in bounds.items()}
-        rows = polling.up_to(begin, {p: high for p, (_, high) in bounds.items()}, None)
+        begin = {p: polling.watermarks(p)[0] for p in polling.partitions()}
+        rows = polling.up_to(begin, polling.ends(), None)
     finally:
         polling.close()
     records = ((p, Commit.FromString(record)) for p, _, record in rows if record is not None)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loader.clickhouse import one_line
 from loader.transform import CannotTransform
 from relay.types import ColumnType, UnsupportedType, parse_type
 
@@ -61,11 +62,15 @@ def _meant(
     """The ClickHouse type that a column is given in, and whether it is the block's own."""
     at = block.schema.get_field_index(field.name)
     if at >= 0 and block.schema.field(at).type.equals(field.type):
-        recorded = (block.schema.field(at).metadata or {}).get(CLICKHOUSE, b"").decode()
-        return _parsed(field.name, recorded), True
+        return _parsed(field.name, recorded_type(block.schema.field(at))), True
     if field.name not in columns:
         raise CannotTransform(f"the transform gave column {field.name}, which the table has not")
     return _parsed(field.name, columns[field.name]), False
+
+
+def recorded_type(field: pa.Field[Any]) -> str:
+    """The ClickHouse type for which the relay wrote a column; empty where it says none."""
+    return (field.metadata or {}).get(CLICKHOUSE, b"").decode()
 
 
 def _parsed(name: str, text: str) -> ColumnType:
@@ -81,9 +86,9 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
     try:
         return pc.cast(array, meant.arrow)
     except pa.ArrowException as error:
-        reason = " ".join(str(error).split())
         raise CannotTransform(
-            f"column {name} is {array.type}, {meant.clickhouse} takes {meant.arrow}: {reason}"
+            f"column {name} is {array.type}, {meant.clickhouse} takes {meant.arrow}: "
+            f"{one_line(error)}"
         ) from error
 
 

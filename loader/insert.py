@@ -23,6 +23,7 @@ from loader.clickhouse import (
     one_line,
     quoted,
 )
+from loader.fitting import recorded_type
 from loader.tables import counter_sql, shape_sql
 from relay import names
 from relay.types import parse_type
@@ -84,8 +85,7 @@ def statement(
     database, table = names.split_table(block.table)
     columns, selects, structure = [], [], []
     for field in batch.schema:
-        recorded = (field.metadata or {}).get(b"clickhouse", b"").decode()
-        kind = parse_type(recorded)
+        kind = parse_type(recorded_type(field))
         name = quoted(field.name)
         structure.append(f"{name} {kind.input_type}")
         if field.name in target.columns:

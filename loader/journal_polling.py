@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from loader.clioptions import say
 from relay import kafka_settings, log
-from relay.errors import ContractBroken, Unavailable
+from relay.errors import ContractBroken, Refused, Unavailable
 from relay.failures import answered
 from relay.reader import PartitionReader
 
@@ -157,12 +157,23 @@ class JournalPolling:
         )
         return low, high
 
+    def ends(self) -> Positions:
+        """The end of each partition as it is now.
+
+        Raises:
+            Unavailable, Refused: no answer, or a no.
+        """
+        return {partition: self.watermarks(partition)[1] for partition in self.partitions()}
+
     def _answered(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except KafkaException as error:
-            grant = f"grant Read on topic {self._topic} to the user of kafka.client"
-            raise answered(f"look at {self._topic}", error.args[0], grant) from error
+            raise self._error(f"look at {self._topic}", error.args[0]) from error
+
+    def _error(self, what: str, error: KafkaError) -> Unavailable | Refused:
+        grant = f"grant Read on topic {self._topic} to the user of kafka.client"
+        return answered(what, error, grant)
 
     def _assign(self, position: Mapping[int, int]) -> None:
         self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in position.items()])
@@ -199,8 +210,7 @@ class JournalPolling:
             KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
             KafkaError._TRANSPORT,  # noqa: SLF001
         ):
-            grant = f"grant Read on topic {self._topic} to the user of kafka.client"
-            raise answered(f"read {self._topic}[{partition}]", error, grant)
+            raise self._error(f"read {self._topic}[{partition}]", error)
 
 
 def _say(error: KafkaError) -> None:

@@ -63,7 +63,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @functools.cached_property
     def _polling(self) -> JournalPolling:
-        return JournalPolling(self._start.settings.kafka, self._topic, self._given)
+        return JournalPolling(self._start.settings.kafka, self._topic, _given)
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends copies to its workers; each makes a consumer of its own."""
@@ -75,9 +75,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def ends(self) -> Offsets:
         """The journal's end as it is now."""
-        return self._offsets(
-            {p: self._polling.watermarks(p)[1] for p in self._polling.partitions()}
-        )
+        return self._offsets(self._polling.ends())
 
     def rest(self) -> None:
         """Reads nothing until it is asked again: at its end a consumer asks all the time."""
@@ -85,7 +83,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remembers the journal's end as it is now."""
-        self._until = {p: self._polling.watermarks(p)[1] for p in self._polling.partitions()}
+        self._until = self._polling.ends()
 
     def read(self, start: Offsets) -> tuple[Iterator[Row], Offsets]:
         """Records from `start` on, until blocks_per_batch blocks or the end.
@@ -135,14 +133,15 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             for p in self._polling.partitions()
         }
 
-    def _given(self, partition: int, offset: int, record: bytes) -> list[Row]:
-        """The rows of a journal record."""
-        blocks = Commit.FromString(record).blocks
-        given: list[Row] = [(partition, offset, block.SerializeToString()) for block in blocks]
-        return given or [(partition, offset, None)]
-
     def _offsets(self, position: Mapping[int, int]) -> Offsets:
         return {JOURNAL: self._start.journal} | {str(p): position[p] for p in sorted(position)}
+
+
+def _given(partition: int, offset: int, record: bytes) -> list[Row]:
+    """The rows of a journal record."""
+    blocks = Commit.FromString(record).blocks
+    given: list[Row] = [(partition, offset, block.SerializeToString()) for block in blocks]
+    return given or [(partition, offset, None)]
 
 
 def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:

@@ -76,12 +76,17 @@ def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
     """
     made: list[list[Block]] = []
     size = 0
-    for block in sorted(blocks, key=lambda one: (one.topic, one.partition, one.first_offset)):
-        near = made and made[-1][-1].partition == block.partition
-        if near and size + block.row_bytes <= row_bytes:
+    for block in near(blocks):
+        beside = made and made[-1][-1].partition == block.partition
+        if beside and size + block.row_bytes <= row_bytes:
             made[-1].append(block)
             size += block.row_bytes
         else:
             made.append([block])
             size = block.row_bytes
     return made
+
+
+def near(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks in the order in which they lie in Kafka: neighbours are read in one go."""
+    return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))

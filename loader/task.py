@@ -56,7 +56,7 @@ def attempt(
             whose server is away would hold up the others.
     """
     from loader.attempt import Figures, Outcome  # noqa: PLC0415 - heavy, see above
-    from loader.work import near  # noqa: PLC0415
+    from loader.selection import near  # noqa: PLC0415
 
     values = [block.SerializeToString() for block in near(blocks)]
     slots = spark.sparkContext.defaultParallelism

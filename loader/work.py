@@ -18,12 +18,13 @@ from loader.fetch import Damaged, Fetcher
 from loader.insert import insert
 from loader.ledger import Ledger
 from loader.making import Maker
+from loader.selection import near
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from relay.records_pb2 import Block
     from relay.settings import Settings
@@ -237,8 +238,3 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         rows=made.rows,
         transform=made.transform,
     )
-
-
-def near(blocks: Iterable[Block]) -> list[Block]:
-    """The blocks in the order in which they lie in Kafka: neighbours are read in one go."""
-    return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))
