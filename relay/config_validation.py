@@ -10,12 +10,12 @@ import copy
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from relay.secrets_given import KeyPath, Table, is_secret
+from relay.secrets_given import KeyPath, Table, holder, is_secret
 from relay.settings import Settings
 
 
@@ -68,10 +68,8 @@ def _path_in(data: object, detail: ErrorDetails) -> KeyPath:
 
 def _take_out(data: Table, path: KeyPath) -> bool:
     """Removes data[path]; False if it is not there. A whole section is not taken out."""
-    table: Any = data
-    for part in path[:-1]:
-        table = table.get(part) if isinstance(table, dict) else None
-    if not path or not isinstance(table, dict) or path[-1] not in table:
+    table = holder(data, path)
+    if not path or table is None or path[-1] not in table:
         return False
     if len(path) == 1 and isinstance(table[path[-1]], dict) and path[-1] in Settings.model_fields:
         return False

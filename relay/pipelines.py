@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from relay import names
-from relay.secrets_given import KeyPath, Table
+from relay.secrets_given import KeyPath, Table, drop, holder
 from relay.server_settings import addresses
 from relay.settings import Settings
 
@@ -85,12 +85,12 @@ def _merged(shared: Table, own: Table) -> Table:
     merged = copy.deepcopy(shared)
     for secret, instead in _INSTEAD.items():
         if _has(own, secret):
-            _drop(merged, instead)
+            drop(merged, instead)
     kafka = own.get("kafka")
     for mine, other in _CLIENT.items():
         given = kafka.get(mine) if isinstance(kafka, dict) else None
         for key in given if isinstance(given, dict) else ():
-            _drop(merged, ("kafka", other, key))
+            drop(merged, ("kafka", other, key))
     _lay_over(merged, own)
     return merged
 
@@ -181,8 +181,8 @@ def _shares(early: Part, late: Part, section: str, key: str) -> bool:
 
 
 def _at(part: Part, section: str, key: str) -> Any:
-    table = part.data.get(section)
-    return table.get(key) if isinstance(table, dict) else None
+    table = holder(part.data, (section, key))
+    return None if table is None else table.get(key)
 
 
 def _has(data: Table, path: KeyPath) -> bool:
@@ -192,11 +192,3 @@ def _has(data: Table, path: KeyPath) -> bool:
             return False
         table = table[step]
     return True
-
-
-def _drop(data: Table, path: KeyPath) -> None:
-    table: Any = data
-    for step in path[:-1]:
-        table = table.get(step) if isinstance(table, dict) else None
-    if isinstance(table, dict):
-        table.pop(path[-1], None)

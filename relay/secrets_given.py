@@ -74,16 +74,29 @@ def put(data: Table, path: KeyPath, value: object) -> None:
     table[path[-1]] = value
 
 
+def holder(data: Table, path: KeyPath) -> Table | None:
+    """The table that holds data[path], or would; None where there is no such table."""
+    table: Any = data
+    for part in path[:-1]:
+        table = table.get(part) if isinstance(table, dict) else None
+    return table if isinstance(table, dict) else None
+
+
+def drop(data: Table, path: KeyPath) -> None:
+    """Takes data[path] out, if it is there."""
+    table = holder(data, path)
+    if table is not None:
+        table.pop(str(path[-1]), None)
+
+
 def _forget_file(data: Table, path: KeyPath) -> None:
     """Takes out the file that the data names for this secret: the environment wins."""
     if path in USERS_FROM_ENVIRONMENT.values():
         return
-    where: KeyPath = ("kafka", "client_files") if path[0] == "kafka" else ("clickhouse",)
-    table: Any = data
-    for part in where:
-        table = table.get(part) if isinstance(table, dict) else None
-    if isinstance(table, dict):
-        table.pop(path[-1] if path[0] == "kafka" else "password_file", None)
+    file: KeyPath = ("clickhouse", "password_file")
+    if path[0] == "kafka":
+        file = ("kafka", "client_files", path[-1])
+    drop(data, file)
 
 
 def _places(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
