@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.chaos.truth import Truth
 
 READ_SECONDS = 180.0
+_INDEX = {f"{DATABASE}.{table.name}": index for index, table in enumerate(TABLES)}
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
@@ -132,7 +133,7 @@ def count_rows(servers: Servers) -> dict[int, int]:
 
 def table_of(block: Block) -> int:
     """The index of its table."""
-    return [f"{DATABASE}.{t.name}" for t in TABLES].index(block.table)
+    return _INDEX[block.table]
 
 
 def parked(servers: Servers) -> dict[int, int]:
@@ -145,8 +146,7 @@ def parked(servers: Servers) -> dict[int, int]:
         "WHERE state != 'position' GROUP BY table, block) WHERE s = 'parked' GROUP BY table"
     ).result_rows
     client.close()
-    named = {f"{DATABASE}.{t.name}": i for i, t in enumerate(TABLES)}
-    return {named[table]: int(count) for table, count in found}
+    return {_INDEX[table]: int(count) for table, count in found}
 
 
 def dead(servers: Servers) -> list[tuple[int, int, bytes]]:
