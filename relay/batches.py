@@ -2,8 +2,9 @@
 
 Receives messages, gives for each its source partition, offset and table, and where in memory its
 value and key are. `relay.bulk` fills such columns from librdkafka's own memory; here they are
-filled from the messages that its Python binding makes, which takes twice the time: for versions
-of the binding that relay.bulk does not know.
+filled from the messages that its Python binding makes. That takes twice the time, and loads
+nothing compiled: it is for where little comes, and for versions of the binding that relay.bulk
+does not know.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import Message
 
+from relay.bytecolumn import NULL
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -22,10 +25,6 @@ if TYPE_CHECKING:
     from relay.tableheaders import Headers, TableHeaders
 
     Integers = npt.NDArray[np.int64]
-
-NULL = -1
-"""The size of a value or key that is not there at all: messagekernel.NULL, which would bring the
-compiled code with it."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ stay the binding's: here are only the queues of the partitions' messages (rd_kaf
 from __future__ import annotations
 
 import ctypes
+import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
     from relay.tableheaders import TableHeaders
+
+log = logging.getLogger(__name__)
 
 
 class Failed:
@@ -43,6 +46,48 @@ class Failed:
     def offset(self) -> int:
         """Where in it."""
         return self._offset
+
+
+class WhenFull:
+    """A Bulk from the first full poll on: where little comes, to load it takes more than it saves.
+
+    What the consumer's own queue has by then is older than what the Bulk gets: whoever polls
+    empties that queue first.
+
+    Args:
+        consumer: as Bulk's; the others too.
+    """
+
+    def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
+        self._make = lambda: Bulk(consumer, topic, tables, most)
+        self._bulk: Bulk | None = None
+        self._partitions: Collection[int] = ()
+        self._why_never = librdkafka.unsupported()
+        if self._why_never:
+            log.warning(
+                "messages are taken in one by one, at half the speed",
+                extra={"why": self._why_never},
+            )
+
+    def own(self, partitions: Collection[int]) -> None:
+        """As Bulk.own."""
+        self._partitions = partitions
+        if self._bulk is not None:
+            self._bulk.own(partitions)
+
+    def begin(self, *, full: bool) -> Bulk | None:
+        """Before a poll; `full`: the last one gave all that it may."""
+        if self._bulk is None and full and not self._why_never:
+            self._bulk = self._make()
+            self._bulk.own(self._partitions)
+        if self._bulk is not None:
+            self._bulk.begin()
+        return self._bulk
+
+    def close(self) -> None:
+        """As Bulk.close."""
+        if self._bulk is not None:
+            self._bulk.close()
 
 
 class Bulk:

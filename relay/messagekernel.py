@@ -24,13 +24,12 @@ from relay.addresses import (
     integer,
     word,
 )
+from relay.bytecolumn import NULL
 
 UNKNOWN = -1
 """As the number of a table: Python looks at the message's headers."""
 FAILED = -2
 """As the number of a table: the message is an error."""
-NULL = -1
-"""As the size of what is not there at all."""
 _ERROR, _PARTITION, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE, _OFFSET = 0, 16, 24, 32, 40, 48, 56
 _POINTER = 8
 _NAME = (116, 97, 98, 108, 101, 0)  # "table" and its end
@@ -146,7 +145,7 @@ def look(messages, headers_of, header_at, names, ends, slots, room, columns, num
 
 @compiled
 def gather(places, sizes, chosen, at, data, first, ends, given):
-    """Copy some values one behind the other; gives where the last one ends.
+    """Copy some values one behind the other.
 
     Args:
         places: addresses of values.
@@ -166,7 +165,6 @@ def gather(places, sizes, chosen, at, data, first, ends, given):
             copy(base + at, places[chosen[number]], size)
             at += size
         ends[first + number] = at
-    return at
 
 
 @compiled

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from relay import kafka_settings, librdkafka, names
+from relay import kafka_settings, names
 from relay.batches import of_messages
-from relay.bulk import Bulk
+from relay.bulk import WhenFull
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.failures import REFUSED, describe, is_final
 from relay.leaderepochs import LeaderEpochs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from relay.batches import Batch
-    from relay.bulk import Failed
+    from relay.bulk import Bulk, Failed
     from relay.core.records import Epochs
     from relay.settings import Settings
     from relay.tableheaders import TableHeaders
@@ -83,11 +83,8 @@ class Source:
         self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
         self.consumer = Consumer({**client, "error_cb": self._on_error})
         self._tables = tables
-        self._bulk: Bulk | None = None
-        if why := librdkafka.unsupported():
-            log.warning("messages are taken in one by one, at half the speed", extra={"why": why})
-        else:
-            self._bulk = Bulk(self.consumer, self._topic, tables, POLL_MESSAGES)
+        self._bulk = WhenFull(self.consumer, self._topic, tables, POLL_MESSAGES)
+        self._full = False
 
     def join(self) -> None:
         """Join the group; partitions come in a later poll."""
@@ -107,26 +104,26 @@ class Source:
             Fenced, Refused, ContractBroken: as the client's errors say.
         """
         self.rebalanced = False
-        if self._bulk is not None:
-            self._bulk.begin()
+        bulk, self._full = self._bulk.begin(full=self._full), False
         left = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
         batch = int(min(BATCH_MESSAGES, max(1, BATCH_BYTES / self._mean_bytes)))
         wait = POLL_SECONDS
         while left > 0:
             wanted = min(left, batch)
-            got = self._one_by_one(wanted, wait, take)
+            got = self._one_by_one(wanted, wait if bulk is None else 0, take)
             if self.rebalanced:
                 return
-            if self._bulk is not None and not got:
-                got = self._in_bulk(self._bulk, wanted, wait, take)
+            if bulk is not None and not got:
+                got = self._in_bulk(bulk, wanted, wait, take)
             if got < wanted:
                 return
             left -= got
             wait = 0  # what is there already, without waiting for more
+        self._full = True
 
     def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
         """What the client's own queue has: events, errors, and messages if not taken in bulk."""
-        messages = self.consumer.consume(wanted, 0 if self._bulk is not None else wait)
+        messages = self.consumer.consume(wanted, wait)
         if self._raised is not None:
             raise self._raised
         if self._fatal is not None:
@@ -187,8 +184,7 @@ class Source:
 
     def close(self) -> None:
         """Leave the group."""
-        if self._bulk is not None:
-            self._bulk.close()
+        self._bulk.close()
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -198,8 +194,7 @@ class Source:
         except RelayError as error:  # must not cross the client's C frames
             self._raised = error
             starts = {}
-        if self._bulk is not None:
-            self._bulk.own(starts)
+        self._bulk.own(starts)
         consumer.assign([self._place(index, offset) for index, offset in starts.items()])
 
     def _place(self, partition: int, offset: int) -> TopicPartition:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from relay import librdkafka
 from relay.batches import Batch, of_messages
-from relay.bulk import Bulk, Failed
+from relay.bulk import Bulk, Failed, WhenFull
 from relay.bytecolumn import ByteColumn
 from relay.tableheaders import TableHeaders
 from tests.bench.source import PARTITIONS, create_topics
@@ -273,3 +273,35 @@ def test_what_is_no_consumer_is_not_taken_for_one(bootstrap: str) -> None:
     producer: Any = Producer({"bootstrap.servers": bootstrap})
     with pytest.raises(AssertionError, match=r"no consumer's handle: .*producer"):
         Bulk(producer, "topic", TableHeaders(), MOST)
+
+
+def test_from_the_first_full_poll_on_and_nothing_lost(
+    bootstrap: str, topic: str, ends: dict[int, int]
+) -> None:
+    """The source begins with the binding; what that has queued comes before what bulk gets."""
+    expected = by_binding(bootstrap, topic, ends)
+    tables = TableHeaders()
+    found: dict[int, list[Seen]] = {partition: [] for partition in range(PARTITIONS)}
+    reader = consumer(bootstrap)
+    bulk = WhenFull(reader, topic, tables, MOST)
+    bulk.own(range(PARTITIONS))
+    reader.assign(places(topic))
+    began, full = 0, False
+    deadline = time.monotonic() + SECONDS
+    while any(at.offset < ends[at.partition] for at in reader.position(places(topic))):
+        assert time.monotonic() < deadline
+        queue = bulk.begin(full=full)
+        began += queue is not None
+        messages = reader.consume(MOST // 10, 0.2 if queue is None else 0)
+        full = full or len(messages) == MOST // 10
+        for partition, one in seen(of_messages(messages, tables), tables):
+            found[partition].append(one)
+        if queue is not None and not messages:
+            batch, failed, _ = queue.poll(MOST // 10, 0.2)
+            assert not failed
+            for partition, one in seen(batch, tables):
+                found[partition].append(one)
+    assert began, "it never came to bulk"
+    assert found == expected
+    bulk.close()
+    reader.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +36,8 @@ class Heard:
 
 def source() -> Any:
     made = Source.__new__(Source)
-    made._topic, made._group, made._fatal, made._bulk = "rows", "shop.relay", None, None
+    made._topic, made._group, made._fatal = "rows", "shop.relay", None
+    made._full, made._bulk = False, SimpleNamespace(begin=lambda **_: None)
     made._troubles, made.heard = Troubles("rows", 100), []
     made._on_trouble = lambda *what: made.heard.append(what)
     return made

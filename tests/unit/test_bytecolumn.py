@@ -1,0 +1,70 @@
+"""Values copied by compiled code and without it: the same bytes, ends and nulls."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from relay import bytecolumn
+from relay.bytecolumn import NULL, ByteColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WITHOUT = "no module has this name"
+
+
+def column(values: Sequence[bytes | None], parts: int) -> ByteColumn:
+    """Of every second value, extended some values at a time."""
+    memory = np.frombuffer(b"".join(filter(None, values)) + b"\0", np.uint8)
+    sizes = np.array([NULL if one is None else len(one) for one in values], np.int64)
+    ends = np.cumsum(np.maximum(sizes, 0))
+    places = memory.ctypes.data + ends - np.maximum(sizes, 0)
+    places[sizes == NULL] = 0
+    made = ByteColumn()
+    for low in range(0, len(values), parts):
+        made.extend(places, sizes, np.arange(low, min(low + parts, len(values)))[::2])
+    return made
+
+
+@pytest.mark.parametrize("kernel", [bytecolumn._KERNEL, WITHOUT])
+@pytest.mark.parametrize("seed", range(20))
+def test_values_are_copied_as_they_are(
+    kernel: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty ones, nulls, and as many as make the column grow again and again."""
+    from relay import messagekernel  # noqa: PLC0415 - so that it is loaded
+
+    assert sys.modules[bytecolumn._KERNEL] is messagekernel
+    monkeypatch.setattr(bytecolumn, "_KERNEL", kernel)
+    chance = random.Random(seed)
+    values = [
+        chance.choice([None, b"", chance.randbytes(chance.randrange(1, 300))])
+        for _ in range(chance.randrange(1, 400))
+    ]
+    parts = 2 * chance.randrange(1, 50)
+    made = column(values, parts)
+    assert made.array().to_pylist() == values[::2]
+    assert [made[at] for at in range(len(made))] == values[::2]
+    assert made.bytes == sum(len(one or b"") for one in values[::2])
+
+
+def test_where_little_comes_nothing_compiled_is_loaded() -> None:
+    """numba costs a relay 0.5 s and 120 MB: a process that only holds some messages has none."""
+    program = """
+import sys
+import numpy as np
+import relay.run
+from relay.bytecolumn import ByteColumn
+column = ByteColumn()
+held = np.frombuffer(b"abc", np.uint8)
+column.extend(np.array([held.ctypes.data]), np.array([3]), np.array([0]))
+assert column[0] == b"abc"
+assert "numba" not in sys.modules, "loaded"
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
