@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class WhenFull:
     """
 
     def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
-        self._make = lambda: Bulk(consumer, topic, tables, most)
+        self._make = partial(Bulk, consumer, topic, tables, most)
         self._bulk: Bulk | None = None
         self._partitions: Collection[int] = ()
         self._why_never = librdkafka.unsupported()

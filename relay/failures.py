@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.heard import CREDENTIALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,11 +65,6 @@ ENDED: Mapping[int, str] = {
 }
 """What a transaction fails of once and the next one does not: its flags say whether an abort
 is enough or the producer is of no more use, and the committed truth is read again anyhow."""
-
-CREDENTIALS: frozenset[int] = frozenset(
-    {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001
-)
-"""The connection itself is refused: said to error_cb only, while calls time out."""
 
 TRANSPORT: frozenset[int] = frozenset(
     {

@@ -10,23 +10,21 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AclOperation,
-    AdminClient,
     NewPartitions,
     NewTopic,
 )
 
-from relay import kafka_settings, names
+from relay import names
+from relay.admin import Admin
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.failures import CREDENTIALS, answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from concurrent.futures import Future
 
     from relay.settings import Settings
 
@@ -70,9 +68,7 @@ class Topics:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._heard = _Heard()
-        client = {**kafka_settings.admin(settings.kafka), "error_cb": self._heard.listen}
-        self._admin = AdminClient(client)
+        self._admin = Admin(settings.kafka)
         self._ready: set[str] = set()
         self._partitions = 0
 
@@ -141,12 +137,12 @@ class Topics:
         needed = " and ".join(right.name.capitalize() for right in rights) or "Describe"
         grant = f"grant {needed} on topic {topic} to the user of kafka.client, then start again"
         self._look_for_controller()
-        future = self._admin.describe_topics(
+        future = self._admin.client.describe_topics(
             TopicCollection([topic]),
             request_timeout=REQUEST_SECONDS,
             include_authorized_operations=True,
         )[topic]
-        found = self._answer(f"describe topic {topic}", future, grant, fine=_ABSENT)
+        found = self._admin.answer(f"describe topic {topic}", future, grant, fine=_ABSENT)
         if found is None:
             return None
         granted = found.authorized_operations  # empty where the brokers do not say
@@ -160,7 +156,7 @@ class Topics:
         journal = names.journal_topic(self._settings.app)
         if journal in self._ready:  # asking for another could create it
             with contextlib.suppress(KafkaException):  # the request itself says what is wrong
-                self._admin.list_topics(journal, timeout=METADATA_SECONDS)
+                self._admin.client.list_topics(journal, timeout=METADATA_SECONDS)
 
     def _ensure(
         self, topic: str, partitions: int, rights: Rights, config: dict[str, str] | None = None
@@ -170,9 +166,9 @@ class Topics:
             self._create(topic, partitions, config or {})
             self._await(topic, rights)
         elif facts.partitions < partitions:
-            self._answer(
+            self._admin.answer(
                 f"grow topic {topic} to {partitions} partitions",
-                self._admin.create_partitions(
+                self._admin.client.create_partitions(
                     [NewPartitions(topic, partitions)], request_timeout=REQUEST_SECONDS
                 )[topic],
                 f"grant Alter on topic {topic} to the user of kafka.client, or grow it yourself",
@@ -191,9 +187,9 @@ class Topics:
             replication_factor=self._settings.kafka.replication,
             config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **config},
         )
-        self._answer(
+        self._admin.answer(
             f"create topic {topic}",
-            self._admin.create_topics([new], request_timeout=REQUEST_SECONDS)[topic],
+            self._admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[topic],
             f"grant Create on topics that begin with {self._settings.app}. to the user of "
             f"kafka.client, or create the topic yourself with {partitions} partitions",
             fine={KafkaError.TOPIC_ALREADY_EXISTS},
@@ -209,42 +205,3 @@ class Topics:
                     "check that the brokers reach each other",
                 )
             time.sleep(_LOOK_SECONDS)
-
-    def _answer(
-        self, what: str, future: Future[Any], refusal: str, fine: Collection[int] = ()
-    ) -> Any:
-        """What the brokers answer; None for an error code in `fine`.
-
-        Without a connection a request only times out, and does not say why: error_cb does.
-        """
-        self._admin.poll(0)
-        if self._heard.error is not None and self._heard.error.code() in CREDENTIALS:
-            self._heard.error = None  # of before; told again if it is still so
-        while True:
-            try:
-                return future.result(_LOOK_SECONDS)
-            except TimeoutError:
-                self._admin.poll(0)
-                trouble, self._heard.error = self._heard.error, None
-                if trouble is not None:
-                    raise answered(what, trouble, refusal) from None
-            except KafkaException as error:
-                if error.args[0].code() in fine:
-                    return None
-                raise answered(what, error.args[0], refusal) from error
-
-
-class _Heard:
-    """What error_cb said last; apart, so that no cycle holds the client.
-
-    The garbage collector could end it in its own thread, where librdkafka aborts the process.
-    """
-
-    def __init__(self) -> None:
-        self.error: KafkaError | None = None
-
-    def listen(self, error: KafkaError) -> None:
-        if error.code() in CREDENTIALS:
-            self.error = error
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self.error = self.error or error

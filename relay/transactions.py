@@ -17,7 +17,6 @@ from relay import floors
 from relay.core.events import Failure
 from relay.evidence import Evidence
 from relay.failures import (
-    CREDENTIALS,
     NOWHERE,
     TRANSPORT,
     TransactionFailed,
@@ -26,6 +25,7 @@ from relay.failures import (
     describe,
     without_frames,
 )
+from relay.heard import CREDENTIALS
 from relay.watchdog import armed, within
 
 if TYPE_CHECKING:

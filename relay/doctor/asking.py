@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from relay import kafka_settings
 from relay.doctor.facts import Unasked
-from relay.failures import CREDENTIALS, PASSING, answered
+from relay.failures import PASSING, answered
+from relay.heard import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +58,8 @@ class Asker:
         self.apis = listener.apis
         self.unasked: list[Unasked] = []
         self.quiet: dict[str, Any] = {"logger": listener, "debug": "feature", "log_level": 7}
-        self._unconnected: KafkaError | None = None
-        client = {**kafka_settings.admin(kafka), **self.quiet, "error_cb": self._on_error}
+        self._heard = Heard()
+        client = {**kafka_settings.admin(kafka), **self.quiet, "error_cb": self._heard.listen}
         self.admin = AdminClient(client)
 
     def answer(self, what: str, request: Callable[[], Future[Any]]) -> Any:
@@ -70,7 +71,7 @@ class Asker:
             Refused: the connection was refused, for its credentials.
         """
         self.admin.poll(0)
-        self._unconnected = None  # of before; told again if it is still so
+        self._heard.error = None  # of before; told again if it is still so
         deadline = time.monotonic() + SECONDS
         future = request()
         while True:
@@ -78,12 +79,12 @@ class Asker:
                 found = future.result(_LOOK_SECONDS)
             except TimeoutError:
                 self.admin.poll(0)
-                if self._unconnected is not None:
-                    raise answered(what, self._unconnected, "") from None
+                if self._heard.error is not None:
+                    raise answered(what, self._heard.error, "") from None
             except KafkaException as error:
                 cause = error.args[0]
                 if cause.code() < 0:
-                    raise answered(what, self._unconnected or cause, "") from error
+                    raise answered(what, self._heard.error or cause, "") from error
                 if cause.code() not in PASSING or time.monotonic() > deadline:
                     raise
                 time.sleep(_LOOK_SECONDS)  # nothing tells when it has moved but asking again
@@ -96,7 +97,3 @@ class Asker:
         """Keep a question that got no answer."""
         told = f"{reason.name()} ({reason.str()})" if isinstance(reason, KafkaError) else reason
         self.unasked.append(Unasked(what, str(told), mend))
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() in CREDENTIALS or error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._unconnected = self._unconnected or error

@@ -14,12 +14,12 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import kafka_settings, names
+from relay.admin import Admin
 from relay.errors import Fenced, Refused, RelayError
-from relay.failures import REFUSED, answered, describe, is_final
+from relay.failures import REFUSED, describe, is_final
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -72,7 +72,7 @@ class Fence:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._group = names.group_id(settings.app)
-        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._admin = Admin(settings.kafka)
         self._members: dict[str, _Member] = {}
 
     def take(self, partitions: Collection[int]) -> dict[int, Any]:
@@ -117,18 +117,16 @@ class Fence:
             self._members[""] = _Member(self._settings, "")
 
     def _described(self) -> set[str]:
-        future = self._admin.describe_consumer_groups(
-            [self._group], request_timeout=_ANSWER_SECONDS
-        )[self._group]
-        try:
-            found: Any = future.result()
-        except KafkaException as error:
-            cause = error.args[0]
-            if cause.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return set()
-            grant = f"grant Read and Describe on group {self._group} to the user of kafka.client"
-            raise answered(f"describe group {self._group}", cause, grant) from error
-        return {one.group_instance_id for one in found.members if one.group_instance_id}
+        found = self._admin.answer(
+            f"describe group {self._group}",
+            self._admin.client.describe_consumer_groups(
+                [self._group], request_timeout=_ANSWER_SECONDS
+            )[self._group],
+            f"grant Read and Describe on group {self._group} to the user of kafka.client",
+            fine={KafkaError.GROUP_ID_NOT_FOUND},
+        )
+        members = [] if found is None else found.members
+        return {one.group_instance_id for one in members if one.group_instance_id}
 
     def _serve(self, member: _Member) -> None:
         message = member.consumer.poll(_POLL_SECONDS)

@@ -24,17 +24,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import kafka_settings, names
-from relay.errors import ConfigError, Unavailable
+from relay.errors import ConfigError, Refused, Unavailable
+from relay.heard import Heard
 from relay.reader import PartitionReader
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # as above
 
     from relay.settings import Settings
 
 SECONDS = 30.0
 """For one request."""
+LOOK_SECONDS = 1.0
+"""Between two looks at what was heard while there is no answer."""
 UNSTABLE_SECONDS = 0.5
 """A commit takes milliseconds; the transaction of a relay that died, until its timeout."""
 AT_ONCE = 5_000
@@ -63,7 +67,9 @@ class Reader:
     def __init__(self, settings: Settings, begin: Begin = from_the_start) -> None:
         self._settings, self._begin = settings, begin
         self._journal = names.journal_topic(settings.app)
-        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._heard = Heard()
+        client = {**kafka_settings.admin(settings.kafka), "error_cb": self._heard.listen}
+        self._admin = AdminClient(client)
         self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
         self.behind: dict[int, int] = {}
@@ -74,9 +80,9 @@ class Reader:
 
         Raises:
             ConfigError: the app has no journal.
+            Refused: the brokers let nobody in with these credentials.
         """
-        topics = _asked(lambda: self._admin.list_topics(self._journal, SECONDS)).topics
-        described = topics[self._journal]
+        described = self._described()
         if described.error is not None:
             raise ConfigError(
                 f"there is no topic {self._journal}: {described.error}",
@@ -90,6 +96,22 @@ class Reader:
             place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
+
+    def _described(self) -> TopicMetadata:
+        """The journal, as the brokers know it."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                return self._admin.list_topics(self._journal, LOOK_SECONDS).topics[self._journal]
+            except KafkaException as error:
+                self._admin.poll(0)
+                if refused := self._heard.refused():
+                    raise Refused(
+                        f"the brokers let nobody in: {refused.name()} ({refused.str()})",
+                        "mend user, password or certificate in kafka.client",
+                    ) from error
+                if time.monotonic() > deadline:
+                    raise _away(error) from error
 
     def records(self) -> Iterator[tuple[int, int, Commit]]:
         """All that is visible now and was not read yet: partition, offset and record, in order.
@@ -220,6 +242,8 @@ def _asked(question: Any) -> Any:
     try:
         return question()
     except KafkaException as error:
-        raise Unavailable(
-            f"the brokers did not answer: {error.args[0]}", "check the brokers"
-        ) from (error)
+        raise _away(error) from error
+
+
+def _away(error: KafkaException) -> Unavailable:
+    return Unavailable(f"the brokers did not answer: {error.args[0]}", "check the brokers")

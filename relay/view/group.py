@@ -8,11 +8,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
-from relay import kafka_settings, names
-from relay.failures import answered
+from relay import names
+from relay.admin import Admin
 from relay.view.facts import Group, Member
 from relay.waiting import until_available
 
@@ -29,7 +26,7 @@ class GroupReader:
 
     def __init__(self, settings: Settings) -> None:
         self._app, self._source = settings.app, settings.source.topic
-        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._admin = Admin(settings.kafka)
 
     def read(self) -> Group:
         """The group now.
@@ -42,12 +39,9 @@ class GroupReader:
 
     def _described(self) -> Group:
         group = names.group_id(self._app)
-        future = self._admin.describe_consumer_groups([group], request_timeout=SECONDS)[group]
-        try:
-            found: Any = future.result()
-        except KafkaException as error:
-            grant = f"grant Describe on group {group} to the user of kafka.client"
-            raise answered(f"describe group {group}", error.args[0], grant) from error
+        asked = self._admin.client.describe_consumer_groups([group], request_timeout=SECONDS)
+        grant = f"grant Describe on group {group} to the user of kafka.client"
+        found = self._admin.answer(f"describe group {group}", asked[group], grant)
         members = [self._member(one) for one in found.members]
         return Group(found.state.name.lower(), tuple(sorted(members, key=lambda m: m.name)))
 

@@ -190,8 +190,22 @@ def test_a_wrong_password(pipeline: Pipeline, server: Authorized) -> None:
     assert "not this one" not in pipeline.log(process)
 
 
-@pytest.mark.parametrize("command", ["schema ls --config", "schema proto shop.t --config"])
-def test_a_wrong_password_is_told_by_commands_for_producers(
+@pytest.mark.parametrize(
+    "command",
+    [
+        "schema ls --config",
+        "schema proto shop.t --config",
+        "verify",
+        "verify --follow",
+        "status",
+        "blocks ls",
+        "journal tail",
+        "dead ls --config",
+        "rewind --table shop.t --to-offset earliest",
+        "retire --member a",
+    ],
+)
+def test_a_wrong_password_is_told_by_every_command(
     pipeline: Pipeline, server: Authorized, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Theirs are other clients than a relay's; they do not take it for brokers away."""

@@ -1,0 +1,70 @@
+"""An AdminClient that says why it gets no answer.
+
+Receives a request under way, gives what the brokers answer, or the error for people.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from relay import kafka_settings
+from relay.failures import answered
+from relay.heard import Heard
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from concurrent.futures import Future
+
+    from relay.settings import Kafka
+
+_LOOK_SECONDS = 0.1
+"""Between looks at what the client has to say while a request is under way."""
+
+
+class Admin:
+    """The client.
+
+    Attributes:
+        client: makes the requests.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._heard = Heard()
+        config: dict[str, Any] = {**kafka_settings.admin(kafka), "error_cb": self._heard.listen}
+        self.client = AdminClient(config)
+
+    def answer(
+        self, what: str, future: Future[Any], refusal: str, fine: Collection[int] = ()
+    ) -> Any:
+        """What the brokers answer; None for an error code in `fine`.
+
+        Without a connection a request only times out, and does not say why: error_cb does.
+
+        Args:
+            what: the request, as an infinitive with what it concerns.
+            future: of the request.
+            refusal: the next step where the brokers say no.
+            fine: error codes.
+
+        Raises:
+            Unavailable: the brokers did not answer.
+            Refused: they answered no, or the credentials are wrong.
+        """
+        self.client.poll(0)
+        if self._heard.refused():
+            self._heard.error = None  # of before; told again if it is still so
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except TimeoutError:
+                self.client.poll(0)
+                trouble, self._heard.error = self._heard.error, None
+                if trouble is not None:
+                    raise answered(what, trouble, refusal) from None
+            except KafkaException as error:
+                if error.args[0].code() in fine:
+                    return None
+                raise answered(what, error.args[0], refusal) from error
