@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+import click
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -14,8 +14,10 @@ from tests.page import browser
 from tests.page.built import ANOMALY, built
 
 
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 def main(directory: Path) -> None:
-    """Writes light.png, dark.png, narrow.png and story-*.png."""
+    """Write light.png, dark.png, narrow.png and story-*.png into DIRECTORY."""
     directory.mkdir(parents=True, exist_ok=True)
     made = built(time.time_ns() // 1_000_000)
     made.standing.anomaly(ANOMALY, made.now_ms)
@@ -42,4 +44,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
