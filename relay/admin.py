@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from concurrent.futures import Future
 
-    from relay.settings import Kafka
+    from relay.settings import Brokers
 
 _LOOK_SECONDS = 0.1
 """Between looks at what the client has to say while a request is under way."""
@@ -31,9 +31,9 @@ class Admin:
         client: makes the requests.
     """
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, brokers: Brokers) -> None:
         self._heard = Heard()
-        config: dict[str, Any] = {**kafka_settings.admin(kafka), "error_cb": self._heard.listen}
+        config: dict[str, Any] = {**kafka_settings.admin(brokers), "error_cb": self._heard.listen}
         self.client = AdminClient(config)
 
     def answer(

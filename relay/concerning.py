@@ -6,6 +6,8 @@ thread writes in between, librdkafka's included, carries what is said here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from relay.core import effects as ef
 from relay.log import about
 
@@ -18,17 +20,22 @@ class Concerning:
 
     Args:
         transactional_id: its transactions are named after it, and counted from its start.
+        of_partition: the id of one that has a source partition's.
     """
 
-    def __init__(self, transactional_id: str) -> None:
-        self._transactional_id = transactional_id
+    def __init__(
+        self, transactional_id: str, of_partition: Callable[[int], str] = lambda _: ""
+    ) -> None:
+        self._transactional_id, self._of_partition = transactional_id, of_partition
         self._begun = 0
 
     def before(self, effect: ef.Effect) -> None:
         """It is about to be performed."""
         match effect:
-            case ef.Begin():
+            case ef.Begin(_, partition):
                 self._begun += 1
+                if partition is not None:
+                    self._transactional_id = self._of_partition(partition)
                 about(transaction=self._name())
             case ef.Produce(seals):
                 ids = [seal.block_id for seal in seals[:_SHOWN]]

@@ -18,7 +18,7 @@ from relay import config_checks, secrets_given
 from relay.config_validation import dotted, validate
 from relay.errors import ConfigError
 from relay.pipelines import PIPELINES, Part, Pipeline, conflicts, split
-from relay.secrets_given import KeyPath, Table, put
+from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, put
 from relay.settings import Settings
 
 
@@ -141,11 +141,10 @@ def _read(path: Path) -> Table:
 
 
 def _resolve_paths(data: Table, directory: Path) -> None:
-    kafka, clickhouse, loader = (data.get(name) for name in ("kafka", "clickhouse", "loader"))
-    within = kafka if isinstance(kafka, dict) else {}
+    clickhouse, loader = (data.get(name) for name in ("clickhouse", "loader"))
     for table, keys in (
-        (within.get("client"), config_checks.CLIENT_PATHS),
-        (within.get("client_files"), None),
+        *((holder(data, (*at, "client", "")), config_checks.CLIENT_PATHS) for at in CLUSTERS),
+        *((holder(data, (*at, "client_files", "")), None) for at in CLUSTERS),
         (clickhouse, ("password_file", "ca_file", "certificate_file", "key_file")),
         (loader, ("checkpoint",)),
     ):

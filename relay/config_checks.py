@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from relay import kafka_allowed, kafka_settings, names
+from relay.secrets_given import CLUSTERS, holder
 from relay.server_settings import addresses
 from relay.settings import Settings
 
@@ -50,6 +51,7 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
     """Every problem that the values show by themselves."""
     for path, problem in (
         (("kafka", "bootstrap"), _bootstrap),
+        (("source", "kafka", "bootstrap"), lambda given: _bootstrap(given) if given else None),
         (("source", "topic"), lambda topic: _topic(topic, data.get("app"))),
         *((("clickhouse", f"{kind}_file"), _readable) for kind in _CLICKHOUSE_FILES),
         (("loader", "database"), _identifier),
@@ -61,13 +63,17 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
             yield path, reason
     clickhouse = data.get("clickhouse")
     yield from _clickhouse(clickhouse if isinstance(clickhouse, dict) else {})
-    yield from _client(data)
-    yield from _client_files(data)
+    for cluster in CLUSTERS:
+        brokers = holder(data, (*cluster, "bootstrap")) or {}
+        for path, reason in (*_client(brokers), *_client_files(brokers)):
+            yield (*cluster, *path), reason
+    of_source = holder(data, ("source", "kafka", "bootstrap")) or {}
+    if not of_source.get("bootstrap") and any(of_source.values()):
+        yield ("source", "kafka", "bootstrap"), "missing beside the settings of its client"
 
 
-def _text_at(data: dict[str, Any], path: tuple[str, str]) -> str | None:
-    section = data.get(path[0])
-    value = section.get(path[1]) if isinstance(section, dict) else None
+def _text_at(data: dict[str, Any], path: tuple[str, ...]) -> str | None:
+    value = (holder(data, path) or {}).get(path[-1])
     return value if isinstance(value, str) else None
 
 
@@ -137,10 +143,9 @@ def _identifier(name: str) -> str | None:
     return f"should be letters, digits and _, not beginning with a digit, not {name!r}"
 
 
-def _client(data: dict[str, Any]) -> Iterator[Found]:
+def _client(brokers: dict[str, Any]) -> Iterator[Found]:
     """Settings passed through to librdkafka: refused, unknown, or of a wrong value."""
-    kafka = data.get("kafka")
-    client = kafka.get("client") if isinstance(kafka, dict) else None
+    client = brokers.get("client")
     if not isinstance(client, dict):
         return
     for key, value in client.items():
@@ -150,11 +155,11 @@ def _client(data: dict[str, Any]) -> Iterator[Found]:
         reason = refused or _complaint(Producer, {key: value})
         # What makes sense only together with others is for try_clients.
         if reason is not None and not reason.startswith("Failed to create"):
-            yield ("kafka", "client", key), reason
+            yield ("client", key), reason
     mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms"))
     if mechanism == "OAUTHBEARER" and client.get("sasl.oauthbearer.method") != "oidc":
         yield (
-            ("kafka", "client", "sasl.oauthbearer.method"),
+            ("client", "sasl.oauthbearer.method"),
             'must be "oidc": any other waits for ever for a token that a program would have to set',
         )
 
@@ -165,13 +170,11 @@ def _missing(key: str, value: str) -> str | None:
     return None
 
 
-def _client_files(data: dict[str, Any]) -> Iterator[Found]:
+def _client_files(brokers: dict[str, Any]) -> Iterator[Found]:
     """Files that hold secrets for librdkafka: of no secret, doubled, or unreadable."""
-    kafka = data.get("kafka")
-    files = kafka.get("client_files") if isinstance(kafka, dict) else None
-    if not isinstance(kafka, dict) or not isinstance(files, dict):
+    files, client = brokers.get("client_files"), brokers.get("client")
+    if not isinstance(files, dict):
         return
-    client = kafka.get("client")
     for key, path in files.items():
         if key not in kafka_allowed.SECRETS:
             # Of another setting librdkafka's objection could show what the file holds.
@@ -181,7 +184,7 @@ def _client_files(data: dict[str, Any]) -> Iterator[Found]:
         else:
             reason = _readable(path) if isinstance(path, str) else None
         if reason is not None:
-            yield ("kafka", "client_files", key), reason
+            yield ("client_files", key), reason
 
 
 _NOT_TRIED = {"bootstrap.servers", "logger"}
@@ -189,16 +192,18 @@ _NOT_TRIED = {"bootstrap.servers", "logger"}
 
 def try_clients(settings: Settings) -> Iterator[Found]:
     """What librdkafka says to the settings all together; connects to nothing."""
-    for kind, client in (
-        (Consumer, kafka_settings.consumer(settings)),
-        (Producer, kafka_settings.producer(settings)),
-        (Consumer, kafka_settings.reader(settings.kafka)),
-        (Producer, kafka_settings.plain_producer(settings.kafka)),
+    source = CLUSTERS[settings.crosses]
+    told = set()
+    for cluster, kind, client in (
+        (source, Consumer, kafka_settings.consumer(settings)),
+        (CLUSTERS[0], Producer, kafka_settings.producer(settings)),
+        (CLUSTERS[0], Consumer, kafka_settings.reader(settings.kafka)),
+        (source, Producer, kafka_settings.plain_producer(settings.source_kafka)),
     ):
         reason = _complaint(kind, {k: v for k, v in client.items() if k not in _NOT_TRIED})
-        if reason is not None:
-            yield ("kafka", "client"), reason
-            return
+        if reason is not None and cluster not in told:
+            told.add(cluster)
+            yield (*cluster, "client"), reason
 
 
 def _complaint(kind: Callable[..., object], client: dict[str, Any]) -> str | None:

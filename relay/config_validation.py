@@ -15,7 +15,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from relay.secrets_given import KeyPath, Table, holder, is_secret
+from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, is_secret
 from relay.settings import Settings
 
 
@@ -83,7 +83,7 @@ def _reason(path: KeyPath, detail: ErrorDetails) -> str:
     if detail["type"] == "extra_forbidden":
         meant = _did_you_mean(path)
         return f"unknown key; did you mean {meant}?" if meant else "unknown key"
-    if path[:2] == ("kafka", "client") and len(path) == 3:
+    if path[:-2] in CLUSTERS and path[-2] == "client":
         return "should be text, a number or true or false"
     value = detail["input"]
     said = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])

@@ -23,7 +23,7 @@ from relay.failures import NOWHERE, TRANSPORT, classify, describe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from relay.settings import Kafka
+    from relay.settings import Brokers
 
 CALL_SECONDS = 5.0  # one try of a transactional call; repeated until the timeout
 QUEUE_FULL_SECONDS = 0.05  # poll this long for room
@@ -46,7 +46,7 @@ class Delivery:
     """
 
     def __init__(
-        self, kafka: Kafka, topic: str, transactional_id: str | None, timeout_seconds: float
+        self, kafka: Brokers, topic: str, transactional_id: str | None, timeout_seconds: float
     ) -> None:
         self.topic = topic
         self.delivered: Counter[str] = Counter()

@@ -13,7 +13,7 @@ from typing import Any
 
 from relay import log, names
 from relay.errors import ConfigError
-from relay.settings import Kafka, Settings
+from relay.settings import Brokers, Settings
 
 ClientSettings = dict[str, Any]
 """librdkafka names to values; callers add their callbacks."""
@@ -31,7 +31,7 @@ _NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
 """A reader joins no group: the member's limit would only contradict its default session."""
 
 
-def _pass_through(kafka: Kafka, not_for: re.Pattern[str] | None) -> ClientSettings:
+def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSettings:
     given = {**kafka.client, **{key: secret(path) for key, path in kafka.client_files.items()}}
     return {k: v for k, v in given.items() if not_for is None or not not_for.fullmatch(k)}
 
@@ -99,7 +99,7 @@ def consumer(settings: Settings) -> ClientSettings:
         "fetch.wait.max.ms": 100,
     }
     owned = {
-        "bootstrap.servers": settings.kafka.bootstrap,
+        "bootstrap.servers": settings.source_kafka.bootstrap,
         "group.id": names.group_id(settings.app),
         # Static membership: a restart within the session keeps its partitions.
         "group.instance.id": f"{settings.app}.{settings.relay.member}",
@@ -110,7 +110,7 @@ def consumer(settings: Settings) -> ClientSettings:
         "session.timeout.ms": session,
         **_READS,
     }
-    return {**defaults, **_pass_through(settings.kafka, _PRODUCER_ONLY), **owned}
+    return {**defaults, **_pass_through(settings.source_kafka, _PRODUCER_ONLY), **owned}
 
 
 def producer(settings: Settings) -> ClientSettings:
@@ -157,7 +157,7 @@ def producer_under(settings: Settings, identity: str) -> ClientSettings:
     return {**producer(settings), "client.id": identity, "transactional.id": identity}
 
 
-def reader(kafka: Kafka) -> ClientSettings:
+def reader(kafka: Brokers) -> ClientSettings:
     """Of a bounded reader that assigns partitions itself and never commits.
 
     At the end of a partition it reports no event: ask the watermarks first.
@@ -178,7 +178,7 @@ def reader(kafka: Kafka) -> ClientSettings:
     return {**defaults, **_pass_through(kafka, _NOT_A_MEMBER), **owned}
 
 
-def plain_producer(kafka: Kafka) -> ClientSettings:
+def plain_producer(kafka: Brokers) -> ClientSettings:
     """Of a producer outside transactions: rows into the source topic, schema records."""
     defaults = {
         **_DEFAULTS,
@@ -198,7 +198,7 @@ def plain_producer(kafka: Kafka) -> ClientSettings:
     return {**defaults, **_pass_through(kafka, _CONSUMER_ONLY), **owned}
 
 
-def admin(kafka: Kafka) -> ClientSettings:
+def admin(kafka: Brokers) -> ClientSettings:
     """Of the AdminClient."""
     either = re.compile(f"{_CONSUMER_ONLY.pattern}|{_PRODUCER_ONLY.pattern}")
     return {**_DEFAULTS, **_pass_through(kafka, either), "bootstrap.servers": kafka.bootstrap}

@@ -81,6 +81,19 @@ def transactional_id(app: str, member: str) -> str:
     return f"{app}.relay.{member}"
 
 
+def partition_transactional_id(app: str, partition: int) -> str:
+    """Of a source partition, where the source is in another cluster: its new owner fences the old.
+
+    The app stands for the source's cluster and topic: an app has only one of each.
+    """
+    return f"{app}.source.{partition}"
+
+
+def transactional_ids(app: str, *, by_partition: bool) -> str:
+    """How those of the app's relays begin."""
+    return f"{app}.source." if by_partition else transactional_id(app, "")
+
+
 def replay_transactional_id(app: str) -> str:
     """Of the app's one replay of dead letters: a second one fences the first."""
     return f"{app}.dead-replay"

@@ -10,17 +10,16 @@ import logging
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import TopicPartition
 
-from relay import journal, kafka_settings, names
+from relay import floors, journal, names, producers, shown
 from relay.buffers import Buffers, Held, RowDensity
 from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.dead.letter import Place, headers_of
-from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.failpoints import reached
 from relay.failures import TransactionFailed
 from relay.forming import Formed, form
@@ -28,20 +27,20 @@ from relay.intake import Poll
 from relay.metrics.observer import NOTHING, Observer
 from relay.sealed import sealed
 from relay.totals import Totals
-from relay.transactions import TransactionalProducer
 from relay.waiting import until_available
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from relay.core.records import JournalRecord
+    from relay.core.records import JournalRecord, Offsets
     from relay.core.state import Seal
     from relay.settings import Settings
     from relay.source import Source
     from relay.tables import Tables
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Performer:
@@ -51,8 +50,7 @@ class Performer:
         observer: hears of blocks formed and servers away.
 
     Attributes:
-        deadline_seconds: for one client call with its repetitions; twice the transaction's
-            timeout, after which the coordinator has ended it.
+        producers: that transactions run under.
         density: of the tables' rows, learned from what is sealed.
     """
 
@@ -75,35 +73,26 @@ class Performer:
         self.density = RowDensity(settings.source.framing)
         self._written = Totals()
         member = settings.relay.member
-        self._concerning = Concerning(names.transactional_id(settings.app, member))
-        self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
-        self._producer = TransactionalProducer(
-            {**observer.settings("producer"), **kafka_settings.producer(settings)},
-            self.deadline_seconds,
-            names.group_id(settings.app),
+        self._concerning = Concerning(
+            names.transactional_id(settings.app, member),
+            partial(names.partition_transactional_id, settings.app),
         )
+        self.producers = producers.of(settings, observer)
+        self._producer = self.producers.of(None)
+        self._under_way = frozenset[int]()
 
     def start(self) -> None:
-        """Make the first producer; ends whatever a predecessor left open.
+        """Make the first producer, if there is one for all; as relay.producers.OfMember.start."""
+        self.producers.start()
 
-        Raises:
-            Unavailable, Refused: init_transactions did not succeed.
-        """
-        try:
-            self._producer.replace()
-        except TransactionFailed as failed:
-            if failed.kind is ev.Failure.UNKNOWN:
-                raise Unavailable(failed.why, "check the brokers") from failed
-            raise refused(failed) from failed
+    def close(self) -> None:
+        """Let go of the producers."""
+        self.producers.close()
 
     def polled(self, poll: Poll) -> None:
         """The poll whose arrivals the core is about to hear of."""
         self._poll = poll
-        self._producer.serve()
-
-    def close(self) -> None:
-        """Let go of the producer."""
-        self._producer.close()
+        self.producers.serve()
 
     def perform(self, effect: ef.Effect) -> ev.Event | None:
         """Perform one effect; the answer is an event, for those that have one."""
@@ -128,11 +117,26 @@ class Performer:
                 return None
             case ef.Drop(partitions):
                 self._buffers.drop(partitions)
+                self.producers.let_go(partitions - self._under_way)
                 return None
-            case ef.Begin(tables):
+            case ef.ShowOffsets(offsets):
+                shown.show(self._source.consumer, self._places(offsets))
+                return None
+            case ef.Replace(why):
+                log.warning("replacing the producer", extra={"why": why})
+                self._wait(self.start)
+                return ev.Replaced()
+            case _:
+                return self._in_transaction(effect)
+
+    def _in_transaction(self, effect: ef.Effect) -> ev.Event:
+        match effect:
+            case ef.Begin(tables, partition):
                 # Before the wait: what is buffered was polled in this generation.
                 group = self._source.consumer.consumer_group_metadata()
                 self._wait(lambda: self._tables.resolve(tables))
+                self._producer = self.producers.of(partition)
+                self._under_way = frozenset() if partition is None else frozenset({partition})
                 self._producer.begin(group)
                 return ev.Begun()
             case ef.Produce(seals):
@@ -145,20 +149,22 @@ class Performer:
                 return ev.OffsetsSent()
             case ef.Commit():
                 clean = self._producer.commit()
+                self._under_way = frozenset()
                 self._written.report()
                 return ev.Committed(clean)
             case ef.Abort():
                 self._producer.abort()
+                self._under_way = frozenset()
                 return ev.Aborted()
-            case ef.Replace(why):
-                log.warning("replacing the producer", extra={"why": why})
-                self._wait(self.start)
-                return ev.Replaced()
             case _:
                 raise AssertionError(f"not an effect of this performer: {effect!r}")
 
-    def _wait(self, call: Callable[[], None]) -> None:
-        until_available(call, self._stop, away=self._observer.away)
+    def _wait(self, call: Callable[[], T]) -> T:
+        return until_available(call, self._stop, away=self._observer.away)
+
+    def _places(self, offsets: Offsets) -> list[TopicPartition]:
+        epochs = self._source.leader_epochs({p: of.floor for p, of in offsets.items()})
+        return floors.places(self._settings.source.topic, offsets, epochs)
 
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Chunks and dead letters of every seal; one flush for all of them."""
@@ -237,13 +243,6 @@ class Performer:
             )
         self._producer.flush()
         return ev.JournalWritten(offsets)
-
-
-def refused(failed: TransactionFailed) -> RelayError:
-    """The error that ends the process where a producer could not even start."""
-    if failed.kind is ev.Failure.FENCED:
-        return Fenced(failed.why, "run one process per relay.member")
-    return Refused(failed.why, "grant the right or mend the setting, then start again")
 
 
 def _snake(name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from relay import names
-from relay.secrets_given import KeyPath, Table, drop, holder
+from relay.secrets_given import CLUSTERS, KeyPath, Table, drop, holder
 from relay.server_settings import addresses
 from relay.settings import Settings
 
@@ -24,7 +24,7 @@ _INSTEAD: Mapping[KeyPath, KeyPath] = {
 }
 """Of these two, what a pipeline gives takes the other one's place, too."""
 _CLIENT = {"client": "client_files", "client_files": "client"}
-"""Likewise each secret of `kafka`."""
+"""Likewise each secret of `kafka` and `source.kafka`."""
 
 Found = tuple[KeyPath, str]
 
@@ -86,11 +86,10 @@ def _merged(shared: Table, own: Table) -> Table:
     for secret, instead in _INSTEAD.items():
         if _has(own, secret):
             drop(merged, instead)
-    kafka = own.get("kafka")
-    for mine, other in _CLIENT.items():
-        given = kafka.get(mine) if isinstance(kafka, dict) else None
-        for key in given if isinstance(given, dict) else ():
-            drop(merged, ("kafka", other, key))
+    for cluster in CLUSTERS:
+        for mine, other in _CLIENT.items():
+            for key in holder(own, (*cluster, mine, "")) or ():
+                drop(merged, (*cluster, other, key))
     _lay_over(merged, own)
     return merged
 
@@ -155,10 +154,9 @@ def _conflict(early: Part, late: Part) -> Iterator[Found]:
     checkpoints = [_at(part, "loader", "checkpoint") for part in (early, late)]
     if checkpoints[0] is not None and checkpoints[0] == checkpoints[1]:
         yield ("loader", "checkpoint"), f"is that of pipeline {early.name}; give it one of its own"
-    if not _shares(early, late, "kafka", "bootstrap"):
-        return
     topics = [_at(part, "source", "topic") for part in (early, late)]
-    if topics[0] == topics[1] and _shares(early, late, "clickhouse", "url"):
+    beside = bool(_read_from(early) & _read_from(late))
+    if beside and topics[0] == topics[1] and _shares(early, late, "clickhouse", "url"):
         reason = (
             f"pipeline {early.name} reads {topics[1]!r} of the same brokers into the same "
             "ClickHouse: every row would come twice; another topic, or other servers"
@@ -166,6 +164,8 @@ def _conflict(early: Part, late: Part) -> Iterator[Found]:
         yield ("source", "topic"), reason
     for reader, writer in ((early, late), (late, early)):
         topic = _at(reader, "source", "topic")
+        if not _read_from(reader) & _servers(writer, "kafka", "bootstrap"):
+            continue
         if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
             reason = f"pipeline {writer.name} writes {topic!r}, which pipeline {reader.name} reads"
             yield ("source", "topic") if reader is late else (), reason
@@ -173,16 +173,21 @@ def _conflict(early: Part, late: Part) -> Iterator[Found]:
 
 def _shares(early: Part, late: Part, section: str, key: str) -> bool:
     """Whether both name one server, as the addresses are written."""
-    first, second = (
-        {one.casefold().rstrip("/") for one in addresses(_at(part, section, key))}
-        for part in (early, late)
-    )
-    return bool(first & second)
+    return bool(_servers(early, section, key) & _servers(late, section, key))
 
 
-def _at(part: Part, section: str, key: str) -> Any:
-    table = holder(part.data, (section, key))
-    return None if table is None else table.get(key)
+def _servers(part: Part, *path: str) -> set[str]:
+    return {one.casefold().rstrip("/") for one in addresses(_at(part, *path))}
+
+
+def _read_from(part: Part) -> set[str]:
+    """The brokers that have its source topic."""
+    return _servers(part, "source", "kafka", "bootstrap") or _servers(part, "kafka", "bootstrap")
+
+
+def _at(part: Part, *path: str) -> Any:
+    table = holder(part.data, path)
+    return None if table is None else table.get(path[-1])
 
 
 def _has(data: Table, path: KeyPath) -> bool:

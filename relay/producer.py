@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from relay.packing import Integers
     from relay.rowmessage import RowCodec
-    from relay.settings import Kafka, Settings
+    from relay.settings import Brokers, Settings
 
 
 class RowProducer:
@@ -51,7 +51,7 @@ class RowProducer:
 
     def __init__(
         self,
-        kafka: Kafka,
+        kafka: Brokers,
         topic: str,
         codecs: Callable[[str], RowCodec],
         *,
@@ -75,7 +75,7 @@ class RowProducer:
     @classmethod
     def from_settings(cls, settings: Settings, **options: Any) -> Self:
         """For the source topic of an app, with `table_codecs`; `options` as for the class."""
-        return cls(settings.kafka, settings.source.topic, table_codecs(settings), **options)
+        return cls(settings.source_kafka, settings.source.topic, table_codecs(settings), **options)
 
     def codec(self, table: str) -> RowCodec:
         """What the rows of a table are written with."""

@@ -18,11 +18,12 @@ from relay import intake, memory
 from relay.catalogue import Catalogue
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.state import Phase, RelayState
+from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.limits import limits
 from relay.metrics.observer import NOTHING, Observer
+from relay.ownership import Ownership
 from relay.performer import Performer
 from relay.registry import Registry
 from relay.serving import Serving
@@ -30,8 +31,6 @@ from relay.source import Source
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
 from relay.topics import Topics
-from relay.transactiontimeout import with_both_numbers
-from relay.truth import TruthReader
 from relay.waiting import StoppedWaiting, until_available
 
 if TYPE_CHECKING:
@@ -71,7 +70,8 @@ class Relay:
         self._settings = settings
         self._stop = stop
         self._observer = observer
-        self._state = RelayState(limits=limits(settings), committed_at_ms=0)
+        fencing = Fencing.PARTITION if settings.crosses else Fencing.GROUP
+        self._state = RelayState(limits=limits(settings), fencing=fencing, committed_at_ms=0)
         self._headers = TableHeaders()
         self._assigning: dict[int, int] | None = None
         self._leaving = False
@@ -89,7 +89,8 @@ class Relay:
         heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
         self._source = Source(settings, *heard)
         self._performer = Performer(settings, self._tables, self._source, stop, observer)
-        self._truth = TruthReader(settings, topics, self._performer.deadline_seconds)
+        owning = settings, topics, self._source, self._performer.producers
+        self._ownership = Ownership(*owning)
 
     def run(self) -> None:
         """Until stopped or stopped by an error.
@@ -100,7 +101,7 @@ class Relay:
         limit = self._settings.relay.wait_for_servers_seconds
         try:
             self._wait(self._topics.ensure_own, limit)
-            self._wait(self._start, limit)
+            self._wait(self._ownership.start, limit)
             self._source.join()
             log.info("joined", extra={"member": self._settings.relay.member})
             while self._state.phase is not Phase.STOPPED:
@@ -114,12 +115,6 @@ class Relay:
             self._leave()
         if self._error is not None:
             raise self._error
-
-    def _start(self) -> None:
-        try:
-            self._performer.start()
-        except Refused as error:
-            raise with_both_numbers(error, self._settings) from error
 
     def _wait(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
         return until_available(call, self._stop, limit_seconds, self._observer.away)
@@ -194,9 +189,10 @@ class Relay:
 
     def _perform(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
-            case ef.ReadTruth(partitions):
-                found = self._wait(lambda: self._truth.read(partitions, self._source.consumer))
-                self._source.epochs.remember(found)
+            case ef.Fence(partitions):
+                return self._wait(lambda: self._ownership.fence(partitions))
+            case ef.ReadTruth(partitions, ends):
+                found = self._wait(lambda: self._ownership.read(partitions, ends))
                 return ev.TruthRead(found, now_ms())
             case ef.Seek(partition, offset):
                 if self._assigning is not None:
@@ -218,7 +214,7 @@ class Relay:
         """Leave the group and let go of the producer, whatever happened before."""
         self._leaving = True
         with contextlib.ExitStack() as stack:
-            stack.callback(self._truth.close)
+            stack.callback(self._ownership.close)
             stack.callback(self._performer.close)
             stack.callback(self._source.close)
         log.info("left", extra={"member": self._settings.relay.member})

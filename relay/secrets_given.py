@@ -16,25 +16,32 @@ FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "RELAY_CLICKHOUSE_PASSWORD": ("clickhouse", "password"),
     "RELAY_KAFKA_SASL_PASSWORD": ("kafka", "client", "sasl.password"),
     "RELAY_KAFKA_SSL_KEY_PASSWORD": ("kafka", "client", "ssl.key.password"),
+    "RELAY_SOURCE_KAFKA_SASL_PASSWORD": ("source", "kafka", "client", "sasl.password"),
+    "RELAY_SOURCE_KAFKA_SSL_KEY_PASSWORD": ("source", "kafka", "client", "ssl.key.password"),
 }
 """Environment variables that win over the file."""
 
 USERS_FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "RELAY_CLICKHOUSE_USER": ("clickhouse", "user"),
     "RELAY_KAFKA_SASL_USERNAME": ("kafka", "client", "sasl.username"),
+    "RELAY_SOURCE_KAFKA_SASL_USERNAME": ("source", "kafka", "client", "sasl.username"),
 }
 """Likewise; no secrets. Programs with different users can share one file."""
 
 KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
 
+CLUSTERS: tuple[tuple[str, ...], ...] = (("kafka",), ("source", "kafka"))
+"""Tables that say how to reach the brokers of a cluster."""
+
 _NAMED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def is_secret(path: KeyPath) -> bool:
     """Whether the value at this key must never be shown."""
+    clients = [(*cluster, "client") for cluster in CLUSTERS]
     return path in FROM_ENVIRONMENT.values() or (
-        path[:2] == ("kafka", "client") and path[-1] in kafka_allowed.SECRETS
+        path[:-1] in clients and path[-1] in kafka_allowed.SECRETS
     )
 
 
@@ -44,11 +51,15 @@ def take(data: Table, environment: Mapping[str, str]) -> list[tuple[KeyPath, str
     A secret in the data may be empty, or name a variable as `${NAME}`. What stands there in
     plain is a problem, unless one of FROM_ENVIRONMENT replaces it.
     """
-    for variable, path in {**FROM_ENVIRONMENT, **USERS_FROM_ENVIRONMENT}.items():
-        if environment.get(variable):
-            put(data, path, environment[variable])
-            _forget_file(data, path)
-    replaced = {path for variable, path in FROM_ENVIRONMENT.items() if environment.get(variable)}
+    given = {
+        variable: path
+        for variable, path in {**FROM_ENVIRONMENT, **USERS_FROM_ENVIRONMENT}.items()
+        if environment.get(variable) and (path[0] != "source" or _crosses(data))
+    }
+    for variable, path in given.items():
+        put(data, path, environment[variable])
+        _forget_file(data, path)
+    replaced = {path for variable, path in given.items() if variable in FROM_ENVIRONMENT}
     problems: list[tuple[KeyPath, str]] = []
     for path, table in _places(data):
         value = table[path[-1]]
@@ -94,25 +105,32 @@ def _forget_file(data: Table, path: KeyPath) -> None:
     if path in USERS_FROM_ENVIRONMENT.values():
         return
     file: KeyPath = ("clickhouse", "password_file")
-    if path[0] == "kafka":
-        file = ("kafka", "client_files", path[-1])
+    if path[:-2] in CLUSTERS:
+        file = (*path[:-2], "client_files", path[-1])
     drop(data, file)
+
+
+def _crosses(data: Table) -> bool:
+    """Whether the source is said to be in a cluster of its own."""
+    table = holder(data, ("source", "kafka", "bootstrap"))
+    return bool(table and table.get("bootstrap"))
 
 
 def _places(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
     """Keys of the secrets that the data holds, with the tables that hold them."""
-    clickhouse, kafka = data.get("clickhouse"), data.get("kafka")
+    clickhouse = data.get("clickhouse")
     if isinstance(clickhouse, dict) and "password" in clickhouse:
         yield ("clickhouse", "password"), clickhouse
-    client = kafka.get("client") if isinstance(kafka, dict) else None
-    if isinstance(client, dict):
-        for key in [key for key in client if key in kafka_allowed.SECRETS]:
-            yield ("kafka", "client", key), client
+    for cluster in CLUSTERS:
+        client = holder(data, (*cluster, "client", ""))
+        for key in [key for key in client or {} if key in kafka_allowed.SECRETS]:
+            assert client is not None
+            yield (*cluster, "client", key), client
 
 
 def _in_plain(path: tuple[str, ...]) -> str:
     if path[0] == "clickhouse":
         instead = "name a file in clickhouse.password_file"
     else:
-        instead = f'name a file in kafka.client_files."{path[-1]}"'
+        instead = f'name a file in {".".join(path[:-2])}.client_files."{path[-1]}"'
     return f'a secret in plain, which this file must not hold; {instead}, or write "${{NAME}}"'

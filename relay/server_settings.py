@@ -21,8 +21,8 @@ def addresses(value: object) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts if text.strip())
 
 
-class Kafka(Section):
-    """How to reach the brokers."""
+class Brokers(Section):
+    """How to reach the brokers of one cluster."""
 
     bootstrap: str = Field(
         description="brokers, host:port separated by commas", examples=["localhost:9092"]
@@ -40,8 +40,23 @@ class Kafka(Section):
         "read anew for every client",
         examples=[{"sasl.password": "/run/secrets/kafka"}],
     )
+
+
+class Kafka(Brokers):
+    """How to reach the brokers."""
+
     replication: int = Field(
         1, ge=1, le=32767, description="of topics the relay creates; 3 in production"
+    )
+
+
+class SourceKafka(Brokers):
+    """The source topic's cluster, where it is another one than [kafka]'s; else leave it empty."""
+
+    bootstrap: str = Field(
+        "",
+        description="brokers of the source topic, if they are not [kafka]'s: rows then go from one "
+        "cluster to the other exactly once, with where to read on in the target's journal",
     )
 
 

@@ -13,16 +13,18 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from relay import names
-from relay.server_settings import ClickHouse, Kafka, Section
+from relay.server_settings import Brokers, ClickHouse, Kafka, Section, SourceKafka
 
 __all__ = [
     "Block",
+    "Brokers",
     "ClickHouse",
     "Kafka",
     "Loader",
     "Relay",
     "Settings",
     "Source",
+    "SourceKafka",
     "TableBlock",
     "TableLoad",
 ]
@@ -65,6 +67,7 @@ class Source(Section):
         "either answer loses or repeats something unless somebody chose it",
         examples=["earliest"],
     )
+    kafka: SourceKafka = Field(default_factory=SourceKafka)
 
 
 class TableBlock(Section):
@@ -216,3 +219,17 @@ class Settings(Section):
         if not names.is_app_name(app):
             raise ValueError(f"use up to 40 letters, digits, _ and -, not {app!r}")
         return app
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the source topic is in another cluster than all that the relay writes."""
+        return bool(self.source.kafka.bootstrap)
+
+    @property
+    def source_kafka(self) -> Brokers:
+        """How to reach the source topic and the relay's group."""
+        return self.source.kafka if self.crosses else self.kafka
+
+    def kafka_of(self, topic: str) -> Brokers:
+        """How to reach a topic: the source, or one that the app writes."""
+        return self.source_kafka if topic == self.source.topic else self.kafka

@@ -69,6 +69,7 @@ class Topics:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._admin = Admin(settings.kafka)
+        self._of_source = Admin(settings.source_kafka) if settings.crosses else None
         self._ready: set[str] = set()
         self._partitions = 0
 
@@ -82,8 +83,8 @@ class Topics:
         facts = self.describe(topic, (READ,))
         if facts is None:
             raise Refused(
-                f"source topic {topic!r} is not there (kafka.bootstrap = "
-                f"{self._settings.kafka.bootstrap})",
+                f"source topic {topic!r} is not there (bootstrap = "
+                f"{self._settings.source_kafka.bootstrap})",
                 "create it, or mend source.topic; the relay never creates its source",
             )
         self._partitions = facts.partitions
@@ -136,13 +137,15 @@ class Topics:
         """
         needed = " and ".join(right.name.capitalize() for right in rights) or "Describe"
         grant = f"grant {needed} on topic {topic} to the user of kafka.client, then start again"
+        elsewhere = self._of_source if topic == self._settings.source.topic else None
+        admin = elsewhere or self._admin
         self._look_for_controller()
-        future = self._admin.client.describe_topics(
+        future = admin.client.describe_topics(
             TopicCollection([topic]),
             request_timeout=REQUEST_SECONDS,
             include_authorized_operations=True,
         )[topic]
-        found = self._admin.answer(f"describe topic {topic}", future, grant, fine=_ABSENT)
+        found = admin.answer(f"describe topic {topic}", future, grant, fine=_ABSENT)
         if found is None:
             return None
         granted = found.authorized_operations  # empty where the brokers do not say

@@ -30,10 +30,11 @@ from relay.failures import REFUSED, answered
 from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from confluent_kafka import Message
 
+    from relay.core.records import JournalEnd
     from relay.settings import Settings
     from relay.topics import Topics
 
@@ -51,8 +52,15 @@ class TruthReader:
         self._admin = AdminClient(kafka_settings.admin(settings.kafka))
         self._readers: dict[str, PartitionReader] = {}
 
-    def read(self, partitions: Collection[int], group: Consumer) -> tuple[Found, ...]:
-        """Found for each partition. `group` is the member's own consumer.
+    def read(
+        self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
+    ) -> tuple[Found, ...]:
+        """Found for each partition.
+
+        Args:
+            partitions: of the source.
+            group: the member's own consumer.
+            ends: of the journal, where predecessors were fenced by partition.
 
         Raises:
             Unavailable: no answer within the deadline.
@@ -60,7 +68,7 @@ class TruthReader:
             ContractBroken: a committed offset carries foreign metadata.
         """
         try:
-            return self._read(partitions, group)
+            return self._read(partitions, group, ends)
         except KafkaException as error:
             source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
             raise answered(
@@ -69,7 +77,9 @@ class TruthReader:
                 f"grant Read on topics {self._journal} and {source} and on group {group_id}",
             ) from error
 
-    def _read(self, partitions: Collection[int], group: Consumer) -> tuple[Found, ...]:
+    def _read(
+        self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
+    ) -> tuple[Found, ...]:
         topic_id = self._topics.source().topic_id
         stable_ends = self._stable_ends(partitions)
         found = []

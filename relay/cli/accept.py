@@ -13,7 +13,7 @@ import click
 
 from relay import log
 from relay.cli import rewindtext
-from relay.cli.options import config_argument, settings_of
+from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli_support import chosen_pipeline
 from relay.rewind import accepting
 from relay.rewind.record import Author
@@ -66,6 +66,10 @@ def accept(
     if do and not why:
         raise click.UsageError("say why: --why TEXT stays in the journal")
     settings = settings_of(config_file)
+    step = (
+        "mend what is missing, or begin under a new `app`, with source.start where it is to read on"
+    )
+    within_one_cluster(settings, "accept", step)
     begins = {} if begin is None or partition is None else {partition: begin}
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None

@@ -13,7 +13,7 @@ import click
 
 from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
-from relay.cli.options import config_option, settings_of
+from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
 from relay.console import console_of
 from relay.dead import look, plan
@@ -179,6 +179,8 @@ def replay(
     relay dead replay 0:17 0:18 --as-table shop.orders --run
     """
     settings = settings_of(config_file)
+    step = "`relay dead show PLACE --raw FILE` gives a message's bytes: produce them again"
+    within_one_cluster(settings, "dead replay", step)
     tally = Tally()
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(_reader(settings))

@@ -10,6 +10,7 @@ import click
 
 from relay import config
 from relay.cli_support import chosen_pipeline, pipeline_option
+from relay.errors import ConfigError
 from relay.pipelines import Pipeline
 from relay.settings import Settings
 
@@ -46,6 +47,20 @@ def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None
         ConfigError: as relay.config.load.
     """
     return config.load(config_file, overrides, chosen_pipeline())
+
+
+def within_one_cluster(settings: Settings, command: str, step: str) -> None:
+    """For commands whose one transaction covers the source's cluster, too.
+
+    Raises:
+        ConfigError: the source is in another cluster than the journal.
+    """
+    if settings.crosses:
+        raise ConfigError(
+            f"`relay {command}` cannot be done where source.kafka names another cluster: no "
+            "transaction covers both; nothing was changed",
+            step,
+        )
 
 
 def pipelines_of(

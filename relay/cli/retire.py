@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from relay import retire as ending
-from relay.cli.options import config_argument, settings_of
+from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.errors import Refused
 from relay.retirement import Retirement, plan
 from relay.view.group import GroupReader
@@ -49,6 +49,8 @@ def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_js
     logging.getLogger().addHandler(logging.NullHandler())  # errors say what clients would log
     for member in members:  # each a name that a relay could have
         settings = settings_of(config_file, {"relay.member": member})
+    step = "start a relay: whoever takes a source partition over ends what was left open there"
+    within_one_cluster(settings, "retire", step)
     group = {member.name: member.partitions for member in GroupReader(settings).read().members}
     retirements = plan(settings.app, members, group)
     if for_real and (obstacles := [one.obstacle for one in retirements if one.obstacle]):

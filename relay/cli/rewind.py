@@ -14,7 +14,7 @@ import click
 
 from relay import log
 from relay.cli import rewindtext
-from relay.cli.options import config_argument, settings_of
+from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.parsed import INSTANT, TABLE, Parsed
 from relay.cli_support import chosen_pipeline
 from relay.rewind import run as steps
@@ -109,6 +109,7 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     if whole and (partition is not None or table is not None):
         raise click.UsageError("--all is more than --partition and --table")
     settings = settings_of(config_file)
+    within_one_cluster(settings, "rewind", "begin under a new `app`, which reads the source again")
     author = partial(_author, why)
     column = settings.loader.block_column
     told = Told(frozenset(keep), despite_views, despite_replays)

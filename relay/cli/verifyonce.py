@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def audit_of(settings: Settings) -> Audit:
     """An audit that has seen nothing yet."""
     held_seconds = 2 * settings.relay.transaction_timeout_seconds
-    return Audit(settings.app, settings.source.topic, held_seconds)
+    topic, lags = settings.source.topic, settings.crosses
+    return Audit(settings.app, topic, held_seconds, may_lag=lags)
 
 
 def once(

@@ -7,10 +7,10 @@ so a failure never leaves later effects of the same step half done.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from relay.core.records import Arrival, CommittedOffset, JournalRecord
+from relay.core.records import Arrival, CommittedOffset, JournalEnd, JournalRecord
 from relay.core.state import Seal
 
 
@@ -57,10 +57,26 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTruth:
-    """Read committed floor, journal record, topic id and bounds; answered by TruthRead."""
+class Fence:
+    """Take over the transactional id of each of these partitions; answered by PredecessorsFenced.
+
+    Whoever committed under it before never will again, and what it left open is ended.
+    """
 
     partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTruth:
+    """Read committed floor, journal record, topic id and bounds; answered by TruthRead.
+
+    Attributes:
+        ends: of these partitions, where predecessors were fenced by partition: the last visible
+            record before a journal's end is where its partition stands.
+    """
+
+    partitions: frozenset[int]
+    ends: Mapping[int, JournalEnd] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +85,11 @@ class Begin:
 
     Attributes:
         tables: whose buffers it will seal; their row messages have to be known first.
+        partition: under whose transactional id; None: the member's.
     """
 
     tables: frozenset[str] = frozenset()
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +119,23 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowOffsets:
+    """Committed floors to the group in the source's cluster, for lag tools; nobody believes it."""
+
+    offsets: Mapping[int, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """Answered by Aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """New producer, same transactional id, init_transactions; answered by Replaced."""
+    """New producer, same transactional id, init_transactions; answered by Replaced.
+
+    Where each partition has an id of its own the old producers are only let go: Fence follows.
+    """
 
     why: str
 
@@ -120,6 +148,6 @@ class Exit:
 
 
 Effect = (
-    Keep | Drop | Seek | ReadTruth | Begin | Produce | WriteJournal | SendOffsets
-    | Commit | Abort | Replace | Exit
+    Keep | Drop | Seek | Fence | ReadTruth | Begin | Produce | WriteJournal | SendOffsets
+    | Commit | ShowOffsets | Abort | Replace | Exit
 )  # fmt: skip

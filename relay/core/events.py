@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from relay.core.records import Arrival, Found, SealResult
+from relay.core.records import Arrival, Found, JournalEnd, SealResult
 
 
 class Failure(Enum):
@@ -34,6 +34,13 @@ class Revoked:
     """These source partitions are going, or (lost) gone."""
 
     partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PredecessorsFenced:
+    """Answer to Fence."""
+
+    ends: Mapping[int, JournalEnd]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,6 @@ class Failed:
 
 
 Event = (
-    Assigned | Revoked | TruthRead | Polled | SchemaChanged | StopRequested
+    Assigned | Revoked | PredecessorsFenced | TruthRead | Polled | SchemaChanged | StopRequested
     | Begun | Produced | JournalWritten | OffsetsSent | Committed | Aborted | Replaced | Failed
 )  # fmt: skip

@@ -84,6 +84,22 @@ UNKNOWN_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
+class JournalEnd:
+    """Where a source partition's journal ends, now that nobody else can commit there.
+
+    Attributes:
+        offset: all before it is decided, or will be without a new record among it.
+        shown: what the group in another cluster showed before predecessors were fenced; it may be
+            of before, and is never ahead of the journal. What it shows later may be a successor's.
+        leader_epoch: of the source, shown with it.
+    """
+
+    offset: int
+    shown: CommittedOffset | None = None
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What the brokers say of one source partition at take-over.
 
@@ -94,6 +110,7 @@ class Found:
         start_offset: where a partition never committed begins; None: nobody chose.
         leader_epoch: committed with the floor, of its last record or of one behind it; the
             client compares it with the leader's log before it reads on.
+        shown: as JournalEnd's; None where the group's offset is the truth itself.
     """
 
     partition: int
@@ -106,6 +123,7 @@ class Found:
     start_offset: int | None
     last_record: JournalRecord | None = None
     leader_epoch: int = UNKNOWN_EPOCH
+    shown: CommittedOffset | None = None
 
 
 @dataclass(frozen=True, slots=True)

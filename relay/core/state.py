@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relay.core.records import CommittedOffset
 
 
 class Phase(Enum):
@@ -32,6 +36,17 @@ class Phase(Enum):
     """A new producer under the same transactional id ends whatever the old one left."""
     STOPPED = auto()
     """Nothing will be done any more."""
+
+
+class Fencing(Enum):
+    """What keeps a relay that lost a source partition without knowing it from committing."""
+
+    GROUP = auto()
+    """Floors go into the transaction under the group's generation: source and target are one
+    cluster."""
+    PARTITION = auto()
+    """Each source partition has a transactional id of its own in the target cluster, which its
+    owner takes over before it reads where to begin: the group is in another cluster."""
 
 
 class SealReason(Enum):
@@ -131,11 +146,18 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the open transaction holds: the seals, and the partitions as they will be."""
+    """What the open transaction holds: the seals, and the partitions as they will be.
+
+    Attributes:
+        offsets: floors and the journal records that name them, once these are written.
+        then: to follow at once, where each partition has a transaction of its own.
+    """
 
     seals: tuple[Seal, ...]
     partitions: frozenset[int]
     after: Mapping[int, Partition] = field(default_factory=dict)
+    offsets: Mapping[int, CommittedOffset] = field(default_factory=dict)
+    then: tuple[Transaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +174,7 @@ class RelayState:
 
     limits: Limits
     guards: Guards = Guards()
+    fencing: Fencing = Fencing.GROUP
     phase: Phase = Phase.READY
     partitions: Mapping[int, Partition] = field(default_factory=dict)
     pending: frozenset[int] = frozenset()

@@ -14,6 +14,11 @@ partitions are polled from their floors. Nothing is ever replayed from memory.
                                   ABORTING ───────────────────────────► REPLACING
                                       └──► READY (truth read again) ◄──────┘
 
+Where source and target are two clusters, no group can fence (state.Fencing): each source
+partition has a transactional id and thus a transaction of its own, one after the other. Its
+owner takes the id over (Fence) before it reads the truth, which is then the journal's head;
+there is no SENDING_OFFSETS, as the journal's record holds the floor.
+
 Rule: an event that the table below does not allow in the phase raises, and the
 state stays as it was.
 """
@@ -36,7 +41,7 @@ from relay.core.buffering import (
 )
 from relay.core.records import CommittedOffset, SealResult
 from relay.core.sealing import record_due, refill, seals_due
-from relay.core.state import Buffer, Phase, RelayState, Transaction
+from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over
 
 Step = tuple[RelayState, tuple[ef.Effect, ...]]
@@ -76,7 +81,18 @@ def _assigned(state: RelayState, event: ev.Assigned) -> Step:
     """Read the truth of partitions that are new here; those still owned are left alone."""
     fresh = event.partitions - state.partitions.keys()
     state = replace(state, pending=state.pending | fresh)
-    return (state, (ef.ReadTruth(fresh),)) if fresh else (state, ())
+    return (state, (_ask_truth(state, fresh),)) if fresh else (state, ())
+
+
+def _ask_truth(state: RelayState, partitions: frozenset[int]) -> ef.Effect:
+    """What a paused predecessor could still commit would not be in a truth read before."""
+    by_partition = state.fencing is Fencing.PARTITION
+    return ef.Fence(partitions) if by_partition else ef.ReadTruth(partitions)
+
+
+def _predecessors_fenced(state: RelayState, event: ev.PredecessorsFenced) -> Step:
+    ends = {p: end for p, end in event.ends.items() if p in state.pending}
+    return (state, (ef.ReadTruth(frozenset(ends), ends),)) if ends else (state, ())
 
 
 def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
@@ -168,9 +184,27 @@ def _begin_if_due(state: RelayState, *, at_once: bool = False) -> Step:
     state = replace(state, schema_changed=frozenset())
     if not touched:
         return state, ()
-    transaction = Transaction(seals, frozenset(touched))
-    tables = frozenset(seal.table for seal in seals)
-    return replace(state, phase=Phase.BEGINNING, transaction=transaction), (ef.Begin(tables),)
+    return _begin(state, _transactions(state.fencing, seals, frozenset(touched)))
+
+
+def _transactions(
+    fencing: Fencing, seals: tuple[Seal, ...], touched: frozenset[int]
+) -> tuple[Transaction, ...]:
+    if fencing is Fencing.GROUP:
+        return (Transaction(seals, touched),)
+    return tuple(
+        Transaction(tuple(s for s in seals if s.partition == index), frozenset({index}))
+        for index in sorted(touched)
+    )
+
+
+def _begin(state: RelayState, due: tuple[Transaction, ...]) -> Step:
+    """The first of them; the others follow, with no poll in between."""
+    first = replace(due[0], then=due[1:])
+    tables = frozenset(seal.table for seal in first.seals)
+    alone = state.fencing is Fencing.PARTITION
+    begin = ef.Begin(tables, min(first.partitions) if alone else None)
+    return replace(state, phase=Phase.BEGINNING, transaction=first), (begin,)
 
 
 # ---- the transaction, answer by answer ------------------------------------------------------
@@ -211,6 +245,9 @@ def _journal_written(state: RelayState, event: ev.JournalWritten) -> Step:
         index: CommittedOffset(partition.floor, partition.n, event.offsets[index])
         for index, partition in _open(state).after.items()
     }
+    state = replace(state, transaction=replace(_open(state), offsets=offsets))
+    if state.fencing is Fencing.PARTITION:
+        return replace(state, phase=Phase.COMMITTING), (ef.Commit(),)
     return replace(state, phase=Phase.SENDING_OFFSETS), (ef.SendOffsets(offsets),)
 
 
@@ -231,10 +268,19 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
         failures=0,
         tokens=max(-state.limits.max_per_second, state.tokens - len(transaction.seals)),
     )
-    if not event.clean and state.guards.epoch_bump_after_unknown:
+    state, effects = _after_commit(state, transaction, clean=event.clean)
+    if state.fencing is Fencing.PARTITION:
+        effects = (ef.ShowOffsets(transaction.offsets), *effects)
+    return state, effects
+
+
+def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -> Step:
+    if not clean and state.guards.epoch_bump_after_unknown:
         # The answer may belong to a request that was sent twice; the copy still under way
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
         return _replace(state, "transport error inside a transaction that committed")
+    if transaction.then:
+        return _begin(state, transaction.then)
     return _exit(state, None) if state.stopping else (state, ())
 
 
@@ -244,7 +290,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
 def _failed(state: RelayState, event: ev.Failed) -> Step:
     match event.kind:
         case ev.Failure.FENCED:
-            return _exit(state, _fenced(event.why))
+            return _exit(state, _fenced(state.fencing, event.why))
         case ev.Failure.REFUSED:
             return _exit(state, _refused(event.why))
         case ev.Failure.ABORT if state.phase in IN_TRANSACTION:
@@ -268,7 +314,7 @@ def _recover(state: RelayState, _: ev.Event) -> Step:
     state = replace(state, phase=Phase.READY, partitions={}, pending=owned, transaction=None)
     if state.stopping:
         return _exit(state, None)
-    return (state, (ef.Drop(owned), ef.ReadTruth(owned))) if owned else (state, ())
+    return (state, (ef.Drop(owned), _ask_truth(state, owned))) if owned else (state, ())
 
 
 def _exit(state: RelayState, error: ef.StopError | None) -> Step:
@@ -285,7 +331,13 @@ def _open(state: RelayState) -> Transaction:
     return state.transaction
 
 
-def _fenced(why: str) -> ef.StopError:
+def _fenced(fencing: Fencing, why: str) -> ef.StopError:
+    if fencing is Fencing.PARTITION:
+        return ef.StopError(
+            ef.StopKind.FENCED,
+            f"another relay took over a source partition of this one: {why}",
+            "start again: the group gave the partition away while this relay was silent",
+        )
     return ef.StopError(
         ef.StopKind.FENCED,
         f"another process took over this relay's identity: {why}",
@@ -323,6 +375,7 @@ def _table() -> dict[tuple[Phase, type[Any]], Handler]:
         table[Phase.STOPPED, event] = _ignored
     table.update(
         {
+            (Phase.READY, ev.PredecessorsFenced): _predecessors_fenced,
             (Phase.READY, ev.TruthRead): _truth_read,
             (Phase.READY, ev.Polled): _polled,
             (Phase.READY, ev.SchemaChanged): _schema_changed,

@@ -14,6 +14,8 @@ from relay.core.state import Partition
 
 def take_over(found: Found, now_ms: int) -> Partition | StopError:
     """The partition as its last committed transaction left it, with empty buffers."""
+    if ahead := _ahead(found):
+        return ahead
     if found.committed is None:
         return _first_start(found, now_ms)
     problem = (
@@ -34,6 +36,19 @@ def take_over(found: Found, now_ms: int) -> Partition | StopError:
         count=0 if record.flush_point else record.count,
         flushed_at_ms=now_ms,
         marks={mark.table: mark.offset for mark in record.marks},
+    )
+
+
+def _ahead(found: Found) -> StopError | None:
+    """A group in another cluster is told after each commit: it may lag, and never lead."""
+    head = found.committed
+    if found.shown is None or (head is not None and found.shown.n <= head.n):
+        return None
+    ends = "is empty" if head is None else f"ends with n={head.n}"
+    return _stop(
+        found,
+        f"the group in the source's cluster shows floor {found.shown.floor} (n={found.shown.n}), "
+        f"the journal {ends}: it lost records, or this is not the target of before",
     )
 
 

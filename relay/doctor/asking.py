@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from relay.settings import Kafka
+    from relay.settings import Brokers
 
 SECONDS = 30.0
 """For one request."""
@@ -53,7 +53,7 @@ class Asker:
         quiet: settings of further clients that are to print nothing.
     """
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Brokers) -> None:
         listener = Listener()
         self.apis = listener.apis
         self.unasked: list[Unasked] = []

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.settings import Kafka
+    from relay.settings import Brokers
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -19,7 +19,7 @@ def span(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def set_topic(kafka: Kafka, topic: str, **values: object) -> str:
+def set_topic(kafka: Brokers, topic: str, **values: object) -> str:
     """Kafka's own tool, setting these on a topic; `_` in a name stands for a dot."""
     pairs = ",".join(f"{name.replace('_', '.')}={value}" for name, value in values.items())
     return (
@@ -34,7 +34,7 @@ def set_brokers(*settings: tuple[str, object]) -> str:
     return f"set {pairs} in server.properties of every broker, and restart one after another"
 
 
-def grant(kafka: Kafka, operation: str, kind: str, name: str, *, prefixed: bool = False) -> str:
+def grant(kafka: Brokers, operation: str, kind: str, name: str, *, prefixed: bool = False) -> str:
     """Kafka's own tool, granting an operation to the user of kafka.client.
 
     Args:
@@ -52,7 +52,7 @@ def grant(kafka: Kafka, operation: str, kind: str, name: str, *, prefixed: bool 
     )
 
 
-def principal(kafka: Kafka) -> str:
+def principal(kafka: Brokers) -> str:
     """The user as the brokers name it, as far as the settings tell."""
     user = kafka.client.get("sasl.username")
     if user is not None:

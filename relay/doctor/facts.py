@@ -100,6 +100,8 @@ class Kafka:
     heads: Mapping[int, Head] = field(default_factory=dict)
     clock: Clock | None = None
     unasked: tuple[Unasked, ...] = ()
+    source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)
+    """Those that have source and group, where these are in another cluster."""
 
 
 @dataclass(frozen=True, slots=True)

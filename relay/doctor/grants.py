@@ -90,7 +90,7 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
         Role(
             "relay",
             "relay run",
-            tuple(_of_relay(app, source)),
+            tuple(_of_relay(settings)),
             tuple(ClickHouseRight("SHOW TABLES, SHOW COLUMNS", place) for place in databases),
         ),
         Role(
@@ -118,7 +118,7 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
             (read_own, look, read_source),
             (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts"))),
         ),
-        Role("retirer", "relay retire", (look, _identities(app)), ()),
+        Role("retirer", "relay retire", (look, _identities(settings)), ()),
         Role(
             "replayer",
             "relay dead replay",
@@ -129,14 +129,15 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
         Role(
             "feeder",
             "relay produce, relay.producer: these register tables as the relay does",
-            (write_source, *(r for r in _of_relay(app, source) if r.kind == "topic")),
+            (write_source, *(r for r in _of_relay(settings) if r.kind == "topic")),
             tuple(ClickHouseRight("SHOW TABLES, SHOW COLUMNS", place) for place in databases),
         ),
     ]
 
 
-def _of_relay(app: str, source: str) -> Iterator[KafkaRight]:
-    yield _identities(app)
+def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
+    app, source = settings.app, settings.source.topic
+    yield _identities(settings)
     yield KafkaRight("Read", "group", names.group_id(app), "membership and floors")
     yield KafkaRight("Read", "topic", source, "rows")
     for operation in ("Read", "Write"):
@@ -157,8 +158,8 @@ def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
     )
 
 
-def _identities(app: str) -> KafkaRight:
-    prefix = names.transactional_id(app, "")
+def _identities(settings: Settings) -> KafkaRight:
+    prefix = names.transactional_ids(settings.app, by_partition=settings.crosses)
     return KafkaRight("Write", "transactional-id", prefix, "transactions", prefixed=True)
 
 
@@ -167,7 +168,9 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
     yield f"# {role.name}: {role.runs}"
     for right in role.kafka:
         where = (right.kind, right.name)
-        yield grant(settings.kafka, right.operation, *where, prefixed=right.prefixed)
+        of_source = right.kind == "group" or right.name == settings.source.topic
+        brokers = settings.source_kafka if of_source else settings.kafka
+        yield grant(brokers, right.operation, *where, prefixed=right.prefixed)
     user = settings.clickhouse.user
     yield from (f"GRANT {r.privileges} ON {r.place} TO {user};" for r in role.clickhouse)
 

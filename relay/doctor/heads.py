@@ -20,14 +20,17 @@ def judge_heads(settings: Settings, facts: Kafka) -> Iterator[Finding]:
     group, journal = names.group_id(settings.app), names.journal_topic(settings.app)
     source = settings.source.topic
     for index, head in facts.heads.items():
-        if head.journal_offset is None:
+        # A group in another cluster than the journal only shows where relays stand.
+        if head.journal_offset is None and not settings.crosses:
             yield found(
                 "offset-foreign",
                 f"group {group}, {source}[{index}]: offset {head.floor} carries metadata "
                 f"{head.metadata!r}, which no relay wrote",
                 "restore the offset from the journal's last record, or start under a new app name",
             )
-        elif head.journal_start is None or head.journal_offset < head.journal_start:
+        elif not settings.crosses and (
+            head.journal_start is None or (head.journal_offset or 0) < head.journal_start
+        ):
             begins = "is not there" if head.journal_start is None else "begins at "
             yield found(
                 "journal-passed",
@@ -42,5 +45,5 @@ def judge_heads(settings: Settings, facts: Kafka) -> Iterator[Finding]:
                 f"{source}[{index}] begins at {head.source_start}, and the floor is {head.floor}: "
                 f"{head.source_start - head.floor} offset(s) were never read",
                 "find the messages elsewhere, or accept their loss; then "
-                + set_topic(settings.kafka, source, retention_ms=-1),
+                + set_topic(settings.source_kafka, source, retention_ms=-1),
             )

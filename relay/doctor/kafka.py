@@ -61,13 +61,16 @@ def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[F
     yield from _replication(settings, facts)
     for brokers, values in _alike(facts.brokers).items():
         yield from _transactions(settings, brokers, values)
-        yield from _group(settings, brokers, values, outage_seconds)
+        if not settings.crosses:
+            yield from _group(settings, brokers, values, outage_seconds)
         if values.get("auto.create.topics.enable") == "true":
             yield found(
                 "auto-create",
                 f"{brokers}: auto.create.topics.enable = true",
                 set_brokers(("auto.create.topics.enable", "false")),
             )
+    for brokers, values in _alike(facts.source_brokers).items():
+        yield from _group(settings, f"the source's {brokers}", values, outage_seconds)
     yield from _trials(settings, facts)
     yield from judge_heads(settings, facts)
     yield from _clock(settings, facts)

@@ -5,7 +5,6 @@ Receives the app's settings and a client, gives facts.Kafka but for the clock.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -14,7 +13,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 from relay import names
 from relay.doctor.asking import SECONDS
 from relay.doctor.commands import grant
-from relay.doctor.facts import Kafka, Topic
+from relay.doctor.facts import Kafka, Topic, Unasked
 from relay.doctor.facts import Settings as Values
 from relay.doctor.standing import Standing, operations
 from relay.failures import answered
@@ -27,24 +26,28 @@ _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa:
 
 
 class Brokers:
-    """Questions to the brokers, through one client.
+    """Questions to the brokers, through one client for each cluster.
+
+    Args:
+        settings: of the app.
+        asker: asks the brokers of all that the app writes.
+        of_source: asks those of source and group; None: they are the same.
 
     Raises (every method):
         Unavailable: no broker answered.
         Refused: the connection was refused, for its credentials.
     """
 
-    def __init__(self, settings: Settings, asker: Asker) -> None:
+    def __init__(self, settings: Settings, asker: Asker, of_source: Asker | None = None) -> None:
         self._settings = settings
-        self._asker = asker
+        self._asker, self._of_source = asker, of_source or asker
 
     def look(self) -> Kafka:
         """All facts but the clock."""
-        asker, standing = self._asker, Standing(self._settings, self._asker)
-        cluster = asker.answer(
-            "describe the cluster", lambda: asker.admin.describe_cluster(request_timeout=SECONDS)
-        )
-        brokers = self._broker_settings([node.id for node in cluster.nodes])
+        asker, of_source = self._asker, self._of_source
+        standing = Standing(self._settings, asker, of_source)
+        brokers = self._broker_settings(asker)
+        elsewhere = {} if of_source is asker else self._broker_settings(of_source)
         if not asker.apis:
             asker.cannot("which requests the brokers take", "librdkafka's log does not say")
         topics = self._topics()
@@ -56,26 +59,38 @@ class Brokers:
             transactions=standing.transactions(),
             creation=standing.creation(),
             heads=standing.heads(topics),
-            unasked=tuple(asker.unasked),
+            unasked=self.unasked(),
+            source_brokers=elsewhere,
         )
 
-    def _broker_settings(self, brokers: Collection[int]) -> dict[int, Values | None]:
+    def unasked(self) -> tuple[Unasked, ...]:
+        """What got no answer so far."""
+        askers = dict.fromkeys((self._asker, self._of_source))
+        return tuple(one for asker in askers for one in asker.unasked)
+
+    def _broker_settings(self, asker: Asker) -> dict[int, Values | None]:
+        cluster = asker.answer(
+            "describe the cluster", lambda: asker.admin.describe_cluster(request_timeout=SECONDS)
+        )
         found: dict[int, Values | None] = {}
-        mend = grant(self._settings.kafka, "DescribeConfigs", "cluster", "")
-        for broker in brokers:
-            name = str(broker)
-            found[broker] = self._settings_of(ConfigResource.Type.BROKER, name, "broker", mend)
+        where = self._settings.kafka if asker is self._asker else self._settings.source_kafka
+        mend = grant(where, "DescribeConfigs", "cluster", "")
+        for broker in (node.id for node in cluster.nodes):
+            kind, name = ConfigResource.Type.BROKER, str(broker)
+            found[broker] = self._settings_of(asker, kind, name, "broker", mend)
         return found
 
-    def _settings_of(self, kind: Any, name: str, called: str, mend: str) -> Values | None:
+    def _settings_of(
+        self, asker: Asker, kind: Any, name: str, called: str, mend: str
+    ) -> Values | None:
         asked = ConfigResource(kind, name)
         try:
-            entries = self._asker.answer(
+            entries = asker.answer(
                 f"describe the settings of {called} {name}",
-                lambda: self._asker.admin.describe_configs([asked], request_timeout=SECONDS)[asked],
+                lambda: asker.admin.describe_configs([asked], request_timeout=SECONDS)[asked],
             )
         except KafkaException as error:
-            self._asker.cannot(f"settings of {called} {name}", error.args[0], mend)
+            asker.cannot(f"settings of {called} {name}", error.args[0], mend)
             return None
         return {key: str(entry.value) for key, entry in entries.items() if entry.value is not None}
 
@@ -94,10 +109,11 @@ class Brokers:
         return {name: topic for name, topic in found.items() if topic is not None}
 
     def _topic(self, name: str) -> Topic | None:
+        asker = self._of_source if name == self._settings.source.topic else self._asker
         try:
-            described = self._asker.answer(
+            described = asker.answer(
                 f"describe topic {name}",
-                lambda: self._asker.admin.describe_topics(
+                lambda: asker.admin.describe_topics(
                     TopicCollection([name]),
                     request_timeout=SECONDS,
                     include_authorized_operations=True,
@@ -108,13 +124,13 @@ class Brokers:
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Topic(0, 0, 0, None, frozenset())
             if code not in _ABSENT:
-                self._asker.cannot(f"topic {name}", error.args[0])
+                asker.cannot(f"topic {name}", error.args[0])
             return None
-        mend = grant(self._settings.kafka, "DescribeConfigs", "topic", name)
+        mend = grant(self._settings.kafka_of(name), "DescribeConfigs", "topic", name)
         return Topic(
             partitions=len(described.partitions),
             replicas=min(len(partition.replicas) for partition in described.partitions),
             in_sync=min(len(partition.isr) for partition in described.partitions),
-            settings=self._settings_of(ConfigResource.Type.TOPIC, name, "topic", mend),
+            settings=self._settings_of(asker, ConfigResource.Type.TOPIC, name, "topic", mend),
             granted=operations(described),
         )

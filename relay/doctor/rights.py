@@ -53,10 +53,10 @@ def judge_kafka(settings: Settings, facts: Kafka) -> Iterator[Finding]:
         yield found(
             "right-group",
             f"group {group}: this user may not Read",
-            grant(kafka, "Read", "group", group),
+            grant(settings.source_kafka, "Read", "group", group),
         )
     if facts.transactions is not None and facts.transactions.code.endswith(DENIED):
-        prefix = names.transactional_id(app, "")
+        prefix = names.transactional_ids(app, by_partition=settings.crosses)
         yield found(
             "right-transactional-id",
             f"transactional ids that begin with {prefix}: {facts.transactions.code}",
@@ -72,7 +72,7 @@ def judge_kafka(settings: Settings, facts: Kafka) -> Iterator[Finding]:
 
 def _on_topic(settings: Settings, topic: str, operation: str) -> str:
     if topic == settings.source.topic:
-        return grant(settings.kafka, operation, "topic", topic)
+        return grant(settings.source_kafka, operation, "topic", topic)
     return grant(settings.kafka, operation, "topic", f"{settings.app}.", prefixed=True)
 
 

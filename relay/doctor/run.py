@@ -79,11 +79,12 @@ def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
 
 def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
     asker = Asker(settings.kafka)
-    facts = Brokers(settings, asker).look()
+    brokers = Brokers(settings, asker, Asker(settings.source_kafka) if settings.crosses else None)
+    facts = brokers.look()
     if not wanted.probe:
         return replace(facts, unasked=(*facts.unasked, probe.unprobed(settings.app)))
     clock = probe.broker_clock(settings, asker)
-    return replace(facts, clock=clock, unasked=tuple(asker.unasked))
+    return replace(facts, clock=clock, unasked=brokers.unasked())
 
 
 def _tables_of(app: str, facts: Kafka) -> set[str]:

@@ -36,31 +36,31 @@ NO_TABLE = "doctor.trial"
 
 
 class Standing:
-    """Questions about the group and as the relay, through one client.
+    """Questions about the group and as the relay, through one client for each cluster.
 
     Raises (every method):
         Unavailable: no broker answered.
         Refused: the connection was refused, for its credentials.
     """
 
-    def __init__(self, settings: Settings, asker: Asker) -> None:
+    def __init__(self, settings: Settings, asker: Asker, of_source: Asker) -> None:
         self._settings = settings
-        self._asker = asker
+        self._asker, self._of_source = asker, of_source
 
     def group_granted(self) -> frozenset[str] | None:
         """Operations on the group; None where the brokers do not say."""
         group = names.group_id(self._settings.app)
         try:
-            described = self._asker.answer(
+            described = self._of_source.answer(
                 f"describe group {group}",
-                lambda: self._asker.admin.describe_consumer_groups(
+                lambda: self._of_source.admin.describe_consumer_groups(
                     [group], include_authorized_operations=True, request_timeout=SECONDS
                 )[group],
             )
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()
-            self._asker.cannot(f"rights on group {group}", error.args[0])
+            self._of_source.cannot(f"rights on group {group}", error.args[0])
             return None
         return operations(described)
 
@@ -86,7 +86,8 @@ class Standing:
 
     def transactions(self) -> Trial | None:
         """Whether a transactional producer would be let in; None where that got no answer."""
-        name = names.transactional_id(self._settings.app, NO_MEMBER)
+        ids = names.transactional_ids(self._settings.app, by_partition=self._settings.crosses)
+        name = f"{ids}{NO_MEMBER}"
         producer = Producer(
             {
                 **kafka_settings.producer(self._settings),
@@ -115,9 +116,9 @@ class Standing:
         places = [TopicPartition(source, p) for p in range(topics[source].partitions)]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         try:
-            found = self._asker.answer(
+            found = self._of_source.answer(
                 f"committed offsets of {group}",
-                lambda: self._asker.admin.list_consumer_group_offsets(
+                lambda: self._of_source.admin.list_consumer_group_offsets(
                     asked, require_stable=True, request_timeout=SECONDS
                 )[group],
             )
@@ -128,7 +129,7 @@ class Standing:
             wanted += [TopicPartition(record, p.partition) for p in read if p.partition < width]
             starts = self._starts(wanted)
         except KafkaException as error:
-            self._asker.cannot(f"where group {group} stands", error.args[0])
+            self._of_source.cannot(f"where group {group} stands", error.args[0])
             return {}
         return {place.partition: _head(place, source, record, starts) for place in read}
 
@@ -138,11 +139,10 @@ class Standing:
 
     def _start(self, place: TopicPartition) -> int:
         earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
-        found = self._asker.answer(
+        asker = self._of_source if place.topic == self._settings.source.topic else self._asker
+        found = asker.answer(
             f"oldest offset of {place.topic}[{place.partition}]",
-            lambda: self._asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[
-                place
-            ],
+            lambda: asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[place],
         )
         return int(found.offset)
 

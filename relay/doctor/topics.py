@@ -34,7 +34,7 @@ def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[F
         yield found(
             "source-missing",
             f"source topic {settings.source.topic} is not there",
-            f"kafka-topics --bootstrap-server {settings.kafka.bootstrap} --create --topic "
+            f"kafka-topics --bootstrap-server {settings.source_kafka.bootstrap} --create --topic "
             f"{settings.source.topic} --partitions 12 --replication-factor {SAFE_COPIES}; or mend "
             "source.topic",
         )
@@ -59,7 +59,7 @@ def registries(app: str) -> tuple[str, ...]:
 
 
 def _copies(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
-    kafka = settings.kafka
+    kafka = settings.kafka_of(name)
     least = _number(topic, "min.insync.replicas")
     if least is not None and topic.in_sync < least:
         yield found(
@@ -115,7 +115,7 @@ def _registry(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
 
 
 def _kept(settings: Settings, name: str, topic: Topic, outage_seconds: float) -> Iterator[Finding]:
-    kafka, policy = settings.kafka, _text(topic, "cleanup.policy")
+    kafka, policy = settings.kafka_of(name), _text(topic, "cleanup.policy")
     if "compact" in policy:
         yield found(
             "topic-compacted",

@@ -184,14 +184,14 @@ class Recorder(Observer):
         if left is not Phase.READY:
             took = self._m["relay_transaction_phase_seconds"].labels(left.name.lower())
             took.observe(now - self._entered_at)
-        self._entered_at = now
+        self._entered_at, begun_at = now, self._begun_at
         if after.phase is Phase.BEGINNING:
             self._begun_at = now
             self._holding.begun()
         outcome = _outcome(left, event, after.phase)
         if outcome:
             self._m["relay_transactions_total"].labels(outcome).inc()
-            self._m["relay_transaction_seconds"].labels(outcome).observe(now - self._begun_at)
+            self._m["relay_transaction_seconds"].labels(outcome).observe(now - begun_at)
 
 
 def _outcome(left: Phase, event: ev.Event, entered: Phase) -> str:

@@ -58,10 +58,13 @@ class Audit:
     Args:
         app, source_topic: whose journal it is.
         stuck_seconds: how long an open transaction may hold a topic's last stable offset.
+        may_lag: the group is in another cluster than the journal, and told after each commit.
     """
 
-    def __init__(self, app: str, source_topic: str, stuck_seconds: float) -> None:
-        self._app, self._source_topic = app, source_topic
+    def __init__(
+        self, app: str, source_topic: str, stuck_seconds: float, *, may_lag: bool = False
+    ) -> None:
+        self._app, self._source_topic, self._may_lag = app, source_topic, may_lag
         self._stuck_seconds = stuck_seconds
         self._places: dict[int, Place] = {}
         self._heads: dict[int, Head] = {}
@@ -148,7 +151,7 @@ class Audit:
         highest = self._highest.get(partition, NOTHING)
         records = {before.n: before, highest.n: highest, **self._recent.get(partition, {})}
         named = NOTHING if entry is None else offsets.named(*entry)
-        found = offsets.disagreement(partition, before, records, named)
+        found = offsets.disagreement(partition, before, records, named, may_lag=self._may_lag)
         if found is None and named is not None:
             found = self._overdue(partition, named, highest.n, now)
         text = "" if found is None else found.text

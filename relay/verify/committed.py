@@ -2,7 +2,8 @@
 
 Both are written in one transaction, so they agree at every instant; but they are read one
 after the other, while the relay goes on. So the offset must name a record between the
-journal's head before it was read and the head after.
+journal's head before it was read and the head after. A group in another cluster than the journal
+is only told after each commit: what it shows may be of any record before.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def disagreement(
     before: Record,
     records: Mapping[int, Record],
     committed: Record | None,
+    *,
+    may_lag: bool = False,
 ) -> Anomaly | None:
     """What is wrong with a committed offset; None if nothing, or not yet.
 
@@ -48,8 +51,11 @@ def disagreement(
         before: the journal's head before the offset was read.
         records: by n: `before` and all records read after it.
         committed: what the offset names; None where it cannot be read.
+        may_lag: nobody believes it; what a tool wrote is replaced by the next commit.
     """
     last = max(records, default=before.n)
+    if may_lag and (committed is None or (committed.n <= last and committed.n not in records)):
+        return None
     if committed is None:
         text = "the committed offset's metadata is no relay's: a tool moved the group's offsets"
         return Anomaly(Kind.TORN, partition, last, -1, text)

@@ -37,6 +37,7 @@ class Deep:
         self._settings = settings
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._topics = TopicReader(settings)
+        self._sources = TopicReader(settings, settings.source_kafka)
         self.records = 0
         self.acknowledged: list[str] = []
         """What a person took note of; complete after `judge`."""
@@ -46,8 +47,9 @@ class Deep:
         self._commits[partition].append(commit)
 
     def close(self) -> None:
-        """Let go of the consumer."""
+        """Let go of the consumers."""
         self._topics.close()
+        self._sources.close()
 
     def judge(self, progress: Callable[[str], None]) -> Iterator[Anomaly]:
         """Everything that the journal names.
@@ -105,12 +107,12 @@ class Deep:
     def _source(self, partition: int) -> Iterator[Finding]:
         commits = Superseded(self._commits[partition]).live
         topic = self._settings.source.topic
-        start, stable = self._topics.bounds(topic, partition)
+        start, stable = self._sources.bounds(topic, partition)
         first = max(start, commits[0].previous_floor)
         if by_person(commits[0]):  # what was sealed beyond its floor is told by none of these
             first = max([start, commits[0].floor, *(mark.offset for mark in commits[0].marks)])
         offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))  # 8 bytes a message
-        for message in self._topics.read(topic, partition, first, min(stable, commits[-1].floor)):
+        for message in self._sources.read(topic, partition, first, min(stable, commits[-1].floor)):
             self.records += 1
             offsets[table_of(message)].append(message.offset() or 0)
         yield from source_counts(_sealed(commits, first, commits[-1].floor), offsets)

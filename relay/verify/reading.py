@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -28,6 +28,7 @@ from relay.errors import ConfigError, Refused, Unavailable
 from relay.heard import Heard
 from relay.reader import PartitionReader
 from relay.records_pb2 import Commit
+from relay.verify.asked import asked, away
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -69,7 +70,9 @@ class Reader:
         self._journal = names.journal_topic(settings.app)
         self._heard = Heard()
         client = {**kafka_settings.admin(settings.kafka), "error_cb": self._heard.listen}
-        self._admin = AdminClient(client)
+        self._admin = self._source_admin = AdminClient(client)
+        if settings.crosses:
+            self._source_admin = AdminClient(kafka_settings.admin(settings.source_kafka))
         self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
         self.behind: dict[int, int] = {}
@@ -90,9 +93,9 @@ class Reader:
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
-            low, high = _asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, high = asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
             bounds = self._consumer, place, low, high
-            first = _asked(lambda all_of=bounds: self._begin(*all_of))
+            first = asked(lambda all_of=bounds: self._begin(*all_of))
             place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
@@ -111,7 +114,7 @@ class Reader:
                         "mend user, password or certificate in kafka.client",
                     ) from error
                 if time.monotonic() > deadline:
-                    raise _away(error) from error
+                    raise away(error) from error
 
     def records(self) -> Iterator[tuple[int, int, Commit]]:
         """All that is visible now and was not read yet: partition, offset and record, in order.
@@ -184,17 +187,17 @@ class Reader:
     def _offsets_of_group(self) -> list[TopicPartition]:
         group = names.group_id(self._settings.app)
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
-        asked = [ConsumerGroupTopicPartitions(group, places)]
-        future = self._admin.list_consumer_group_offsets(
-            asked, require_stable=True, request_timeout=SECONDS
+        wanted = [ConsumerGroupTopicPartitions(group, places)]
+        future = self._source_admin.list_consumer_group_offsets(
+            wanted, require_stable=True, request_timeout=SECONDS
         )[group]
-        found: list[TopicPartition] = _asked(future.result).topic_partitions
+        found: list[TopicPartition] = asked(future.result).topic_partitions
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """(last stable offsets, ends) of journal, dead letters and block topics."""
         prefix = f"{self._settings.app}."
-        topics = _asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        topics = asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
         places = [
             TopicPartition(name, index)
             for name, topic in topics.items()
@@ -212,38 +215,31 @@ class Reader:
     def source_ends(self) -> dict[int, int]:
         """Last stable offset of each source partition that the journal has."""
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
-        stable = self._offsets(places, IsolationLevel.READ_COMMITTED)
+        stable = self._offsets(places, IsolationLevel.READ_COMMITTED, self._source_admin)
         return {partition: offset for (_, partition), offset in stable.items()}
 
     def _offsets(
-        self, places: Iterable[TopicPartition], isolation: IsolationLevel
+        self,
+        places: Iterable[TopicPartition],
+        isolation: IsolationLevel,
+        admin: AdminClient | None = None,
     ) -> dict[tuple[str, int], int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
-        futures = self._admin.list_offsets(
+        admin = self._admin if admin is None else admin  # one with nothing queued is falsy
+        futures = admin.list_offsets(
             dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
         )
         try:
             return {
-                (place.topic, place.partition): _asked(future.result).offset
+                (place.topic, place.partition): asked(future.result).offset
                 for place, future in futures.items()
             }
         except Unavailable:
             # The next try learns of the leaders of now: see relay.truth.
             with contextlib.suppress(KafkaException):
-                self._admin.list_topics(timeout=SECONDS)
+                admin.list_topics(timeout=SECONDS)
             raise
 
     def close(self) -> None:
         """Let go of the consumer."""
         self._consumer.close()
-
-
-def _asked(question: Any) -> Any:
-    try:
-        return question()
-    except KafkaException as error:
-        raise _away(error) from error
-
-
-def _away(error: KafkaException) -> Unavailable:
-    return Unavailable(f"the brokers did not answer: {error.args[0]}", "check the brokers")

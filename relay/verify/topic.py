@@ -19,7 +19,7 @@ from relay.reader import PartitionReader
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from relay.settings import Settings
+    from relay.settings import Brokers, Settings
 
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
@@ -30,12 +30,16 @@ POLL_SECONDS = 0.05
 class TopicReader:
     """One consumer for one stretch after the other.
 
+    Args:
+        settings: of the app.
+        brokers: of the topics to read; default: of all that the app writes.
+
     Raises (every method):
         Unavailable: the brokers did not answer.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
+    def __init__(self, settings: Settings, brokers: Brokers | None = None) -> None:
+        self._consumer = PartitionReader(kafka_settings.reader(brokers or settings.kafka))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """(log start, last stable offset); (0, 0) where the topic is not there."""

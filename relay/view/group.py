@@ -26,7 +26,7 @@ class GroupReader:
 
     def __init__(self, settings: Settings) -> None:
         self._app, self._source = settings.app, settings.source.topic
-        self._admin = Admin(settings.kafka)
+        self._admin = Admin(settings.source_kafka)
 
     def read(self) -> Group:
         """The group now.

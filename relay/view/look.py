@@ -56,7 +56,8 @@ class Look:
         self._reader: Reader | None = None
         self._seen = Seen()
         held_seconds = 2 * self._settings.relay.transaction_timeout_seconds
-        self._audit = Audit(self._settings.app, self._settings.source.topic, held_seconds)
+        app, topic, lags = self._settings.app, self._settings.source.topic, self._settings.crosses
+        self._audit = Audit(app, topic, held_seconds, may_lag=lags)
         self._needed: dict[int, int] | None = None
 
     def screen(self) -> Screen:

@@ -54,13 +54,18 @@ class Pipeline:
     def source(self) -> str:
         return f"{self.app}.source"
 
+    @property
+    def source_bootstrap(self) -> str:
+        """Of the cluster that has the source and the relays' group."""
+        return self.bootstrap
+
     def create_source(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
         admin.create_topics([NewTopic(self.source, PARTITIONS, 1)])[self.source].result(30)
         wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
 
     def delete_source(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
         admin.delete_topics([self.source])[self.source].result(30)
         wait_until(lambda: self.source not in admin.list_topics(timeout=10).topics, "deletion")
 
@@ -152,7 +157,7 @@ checkpoint = "{self.directory}/checkpoint"
 
     def send(self, ids: Sequence[int], partition: int = 0, *, per_message: int = 1) -> None:
         """Rows with these ids, committed to the source."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})
+        producer = Producer({"bootstrap.servers": self.source_bootstrap, "acks": "all"})
         for at in range(0, len(ids), per_message):
             value = row_batch(ids[at : at + per_message])
             self.produce(producer, value, partition)
@@ -268,7 +273,8 @@ checkpoint = "{self.directory}/checkpoint"
 
     def committed(self) -> list[TopicPartition]:
         """The group's offsets, with metadata, by partition."""
-        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app}.relay"})
+        servers = self.source_bootstrap
+        reader = Consumer({"bootstrap.servers": servers, "group.id": f"{self.app}.relay"})
         places = [TopicPartition(self.source, p) for p in range(PARTITIONS)]
         found = reader.committed(places, timeout=30)
         reader.close()

@@ -48,6 +48,12 @@ def stable_identity() -> None:
     kafka_settings.consumer = dynamic
 
 
+def partition_identity() -> None:
+    """Every process has transactional ids of its own for its source partitions."""
+    names.partition_transactional_id = lambda app, partition: f"{app}.{partition}.{os.getpid()}"
+    overriding("producer", transaction_timeout_ms=60_000)
+
+
 def generation() -> None:
     """Offsets are sent under the metadata of a consumer that never joined: any will do.
 

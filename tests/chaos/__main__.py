@@ -20,6 +20,7 @@ import click
 from relay.cli_support import run_main
 from relay.errors import ConfigError
 from tests.chaos import campaigns, controls, history, measures, outagecommands, schedule
+from tests.chaos.across import across
 from tests.chaos.clusters import pipelines
 from tests.chaos.command import common_options, run_command
 from tests.chaos.truth import Shape
@@ -203,6 +204,7 @@ def controls_(seed: int | None, seconds: float, guards: str, *, as_json: bool) -
 for one in outagecommands.COMMANDS:
     chaos.add_command(one)
 chaos.add_command(pipelines)
+chaos.add_command(across)
 
 
 @chaos.command()

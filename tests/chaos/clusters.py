@@ -41,6 +41,8 @@ PARTITIONS = 2
 ARRIVE_SECONDS = 300.0
 """Until rows of a side are in the table, on a machine that does much besides."""
 FAULTS = ("broker", "relay", "programs")
+CONFIG = "CONFIG"
+COMMANDS = {name: [name, "run", CONFIG] for name in ("relay", "loader")}
 
 
 @dataclass
@@ -58,9 +60,9 @@ class Side:
         """Waits in the producer while the broker is away."""
         ids = range(self.next_id, self.next_id + rows)
         self.next_id += rows
-        self.producer.produce(
-            TOPIC, row_batch(ids), partition=ids[0] % PARTITIONS, headers=[("table", TABLE)]
-        )
+        partition = ids[0] // rows % PARTITIONS
+        headers: list[tuple[str, str | bytes | None]] = [("table", TABLE)]
+        self.producer.produce(TOPIC, row_batch(ids), partition=partition, headers=headers)
         self.producer.poll(0)
 
 
@@ -85,8 +87,12 @@ class Clusters:
 
     def rows(self, side: str) -> int:
         """Of one side, in the table."""
-        sql = f"SELECT count() FROM {TABLE} WHERE startsWith(_block, 'chaos-{side}:')"
+        sql = f"SELECT count() FROM {TABLE} WHERE startsWith(_block, '{self.app(side)}:')"
         return int(self.client.query(sql).result_rows[0][0])
+
+    def app(self, side: str) -> str:
+        """Whose blocks a side's rows are in."""
+        return f"chaos-{side}"
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """While both sides get rows."""
@@ -109,8 +115,22 @@ class Clusters:
 
 
 @contextlib.contextmanager
-def started(directory: Path) -> Iterator[Clusters]:
-    """Servers and programs in a directory; ended afterwards."""
+def started(
+    directory: Path,
+    text: Callable[[dict[str, str], str], str],
+    commands: dict[str, list[str]],
+    fed: tuple[str, ...] = SIDES,
+    made: type[Clusters] = Clusters,
+) -> Iterator[Clusters]:
+    """Servers and programs in a directory; ended afterwards.
+
+    Args:
+        directory: for all files.
+        text: of the configuration, from both sides' addresses and ClickHouse's.
+        commands: by program; the configuration file's path is put in the place of CONFIG.
+        fed: sides that get rows.
+        made: from it all.
+    """
     places = {side: directory / side for side in SIDES}
     try:
         found = stack.up(places["west"], progress=lambda _: None)
@@ -131,14 +151,14 @@ def started(directory: Path) -> Iterator[Clusters]:
         config.write_text(text(addresses, found.clickhouse_url), encoding="utf-8")
         sides = {
             side: Side(side, places[side], addresses[side], producer(addresses[side]))
-            for side in SIDES
+            for side in fed
         }
         programs = {
-            name: Program(name, [name, "run", str(config)], directory)
-            for name in ("relay", "loader")
+            name: Program(name, [str(config) if w == CONFIG else w for w in words], directory)
+            for name, words in commands.items()
         }
         try:
-            yield Clusters(config, sides, client, programs)
+            yield made(config, sides, client, programs)
         finally:
             for program in programs.values():
                 program.stop()
@@ -226,7 +246,7 @@ def judge(clusters: Clusters) -> dict[str, Any]:
     sql = f"SELECT splitByChar(':', _block)[1], id, v, count() FROM {TABLE} GROUP BY ALL"
     found = Counter({row[:3]: row[3] for row in clusters.client.query(sql).result_rows})
     wanted = Counter(
-        (f"chaos-{name}", i, f"v{i}") for name, number in sent.items() for i in range(number)
+        (clusters.app(name), i, f"v{i}") for name, number in sent.items() for i in range(number)
     )
     verify = [Path(sys.executable).parent / "relay", "verify", clusters.config, "--deep", "--json"]
     said = subprocess.run(verify, capture_output=True, text=True, timeout=600, check=False)
@@ -249,7 +269,7 @@ def pipelines(seconds: float, seed: int | None, *, as_json: bool) -> None:
     chance, done = random.Random(seed), Counter[str]()
     with (
         tempfile.TemporaryDirectory(prefix="clusters") as directory,
-        started(Path(directory)) as clusters,
+        started(Path(directory), text, COMMANDS) as clusters,
     ):
         for name in SIDES:
             clusters.until(lambda name=name: clusters.rows(name) > 0, f"rows of {name}")  # type: ignore[misc]

@@ -59,6 +59,8 @@ def test_the_examples_commented_lines_are_the_defaults_and_hold_every_key() -> N
         ("loader", "tables"),
     ):
         del live[section][key]
+    for key in ("client", "client_files"):
+        del live["source"]["kafka"][key]
     assert live.pop("pipelines") == {}
     assert Settings.model_validate(live) == Settings.model_validate(tomllib.loads(example()))
 

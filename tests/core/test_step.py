@@ -36,6 +36,7 @@ from tests.core.build import (
 EVENTS: tuple[ev.Event, ...] = (
     ev.Assigned(frozenset({0})),
     ev.Revoked(frozenset({0})),
+    ev.PredecessorsFenced({}),
     ev.TruthRead((), 0),
     ev.Polled(0),
     ev.SchemaChanged(frozenset({"d.x"})),

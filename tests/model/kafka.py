@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from relay.core.state import Fencing
 from tests.model.log import Log, LogKey
 
 if TYPE_CHECKING:
@@ -104,10 +105,12 @@ class Kafka:
     Args:
         marks_at_once: write all markers of a transaction in one go; else the scheduler
             writes them one partition at a time.
+        fencing: PARTITION: the group stands for one in another cluster, which only shows offsets.
     """
 
-    def __init__(self, *, marks_at_once: bool = True) -> None:
+    def __init__(self, *, marks_at_once: bool = True, fencing: Fencing = Fencing.GROUP) -> None:
         self.marks_at_once = marks_at_once
+        self.fencing = fencing
         self.logs: dict[LogKey, Log] = {}
         self.transactions: dict[str, Coordinated] = {}
         self.generation = 0
@@ -117,7 +120,7 @@ class Kafka:
         self.late: tuple[LateEnd | LateOffsets, ...] = ()
 
     def clone(self) -> Kafka:
-        new = Kafka(marks_at_once=self.marks_at_once)
+        new = Kafka(marks_at_once=self.marks_at_once, fencing=self.fencing)
         new.logs = self.logs.copy()
         new.transactions = {tid: t.clone() for tid, t in self.transactions.items()}
         new.generation, new.owners = self.generation, self.owners.copy()
@@ -257,6 +260,12 @@ class Kafka:
         if any(partition in t.pending for t in self.transactions.values()):
             raise NotNowError
         return self.offsets.get(partition)
+
+    def show_offsets(self, member: GroupMetadata, offsets: dict[int, CommittedOffset]) -> None:
+        """OffsetCommit outside a transaction; whoever is not of this generation is refused."""
+        known = self.processes.get(member.name) == member.process
+        if known and self.generation == member.generation:
+            self.offsets.update(offsets)
 
     def join(self, name: str) -> int:
         """A process joins as static member `name`; the process before it is fenced."""

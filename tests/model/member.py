@@ -14,8 +14,8 @@ from typing import Any
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import Arrival
-from relay.core.state import RelayState
+from relay.core.records import Arrival, JournalEnd
+from relay.core.state import Fencing, RelayState
 from relay.core.step import IN_TRANSACTION, step
 from tests.model.kafka import (
     AbortableError,
@@ -27,7 +27,7 @@ from tests.model.kafka import (
 )
 from tests.model.producer import Producer, failure
 from tests.model.records import JOURNAL, SOURCE
-from tests.model.work import form, read_truth, stable_ends
+from tests.model.work import form, read_heads, read_truth, stable_ends
 
 POLL_MESSAGES = 2
 
@@ -38,15 +38,19 @@ class AdapterGuards:
 
     metadata_at_begin: bool = True
     unclean_abort_is_unknown: bool = True
+    id_per_partition: bool = True
+    fence_before_truth: bool = True
 
 
 FAULTS: dict[type[Any], tuple[str, ...]] = {
+    ef.Fence: ("retried",),
     ef.ReadTruth: ("lost",),
     ef.Begin: ("refused",),
     ef.Produce: ("refused", "lost"),
     ef.WriteJournal: ("refused", "lost"),
     ef.SendOffsets: ("refused", "retried"),
     ef.Commit: ("lost", "unsent", "retried"),
+    ef.ShowOffsets: ("unsent",),
     ef.Abort: ("lost", "unsent", "retried"),
     ef.Replace: ("lost",),
 }
@@ -72,6 +76,7 @@ class Member:
     process: int = -1
     todo: tuple[ef.Effect, ...] = ()
     stable_ends: dict[int, int] | None = None
+    producers: dict[int, Producer] = field(default_factory=dict)
     held: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     owned: frozenset[int] = frozenset()
@@ -82,9 +87,12 @@ class Member:
     _key: int | None = None
 
     def clone(self) -> Member:
+        producers = {p: one.clone() for p, one in self.producers.items()}
+        at = next((p for p, one in self.producers.items() if one is self.producer), None)
         return replace(
             self,
-            producer=self.producer.clone(),
+            producer=self.producer.clone() if at is None else producers[at],
+            producers=producers,
             held=self.held.copy(),
             positions=self.positions.copy(),
             _key=None,
@@ -93,7 +101,7 @@ class Member:
     @property
     def booted(self) -> bool:
         """Whether it has its producer and is in the group."""
-        return self.producer.epoch >= 0
+        return self.process >= 0
 
     def key(self) -> int:
         """Computed once: in a search a member changes only after `clone`."""
@@ -108,6 +116,7 @@ class Member:
                 tuple(sorted(self.positions.items())),
                 (self.process, self.owned, self.seen, self.generation, self.ended),
                 self.producer.key(),
+                tuple((p, one.key()) for p, one in sorted(self.producers.items())),
             )
             self._key = hash(parts)
         return self._key
@@ -152,10 +161,11 @@ class Member:
             self.todo = (*effects, *self.todo) if unasked else (*self.todo, *effects)
 
     def _boot(self, kafka: Kafka) -> None:
-        try:
-            self.producer.init(kafka)
-        except NotNowError:
-            return
+        if self.state.fencing is Fencing.GROUP:
+            try:
+                self.producer.init(kafka)
+            except NotNowError:
+                return
         self.process = kafka.join(self.name)
 
     def _poll(self, kafka: Kafka, now_ms: int) -> None:
@@ -190,6 +200,16 @@ class Member:
                 arrivals.append(Arrival(partition, table, places, rows, size))
         return ev.Polled(now_ms, tuple(arrivals), offsets)
 
+    def _fence(self, kafka: Kafka, partition: int) -> JournalEnd:
+        """What the group shows, then a new epoch of the partition's id, then the journal's end."""
+        shown = kafka.offsets.get(partition)
+        whose = "source" if self.guards.id_per_partition else self.name
+        known = self.guards.unclean_abort_is_unknown
+        self.producers[partition] = Producer(f"app.{whose}.{partition}", known)
+        if self.guards.fence_before_truth:
+            self.producers[partition].init(kafka)
+        return JournalEnd(len(kafka.log((JOURNAL, partition)).entries), shown)
+
     # ---- effects --------------------------------------------------------------------------------
 
     def _perform(self, kafka: Kafka, now_ms: int, fault: str) -> None:
@@ -220,6 +240,13 @@ class Member:
             case ef.Seek(partition, offset):
                 if partition in self.owned:
                     self.positions[partition] = offset
+            case ef.Fence(partitions):
+                ends = {p: self._fence(kafka, p) for p in sorted(partitions)}
+                if fault:  # done, and to be done again
+                    raise NotNowError
+                return ev.PredecessorsFenced(ends)
+            case ef.ReadTruth(_, ends) if ends:
+                return failure(fault) or ev.TruthRead(read_heads(kafka, ends), now_ms)
             case ef.ReadTruth(partitions):
                 if not fault and self.stable_ends is None:  # the first of two turns
                     self.stable_ends = stable_ends(kafka, partitions)
@@ -227,9 +254,13 @@ class Member:
                 return failure(fault) or ev.TruthRead(
                     read_truth(kafka, partitions, self.stable_ends or {}), now_ms
                 )
-            case ef.Begin():
+            case ef.Begin(_, partition):
                 if fault:  # the client has no group metadata
                     return failure(fault)
+                if partition is not None:
+                    self.producer = self.producers[partition]
+                    if not self.guards.fence_before_truth:
+                        self.producer.init(kafka)
                 self.producer.begin(GroupMetadata(self.name, self.process, self.seen))
                 return ev.Begun()
             case ef.Produce(seals):
@@ -255,8 +286,13 @@ class Member:
                 return self.producer.end(kafka, fault, commit=True)
             case ef.Abort():
                 return self.producer.end(kafka, fault, commit=False)
+            case ef.ShowOffsets(offsets):
+                if not fault:
+                    metadata = GroupMetadata(self.name, self.process, self.generation)
+                    kafka.show_offsets(metadata, dict(offsets))
             case ef.Replace():
-                self.producer.init(kafka)
+                if self.state.fencing is Fencing.GROUP:
+                    self.producer.init(kafka)
                 return failure(fault) or ev.Replaced()
             case ef.Exit(error):
                 self.ended, self.error = True, error

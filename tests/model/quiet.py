@@ -53,9 +53,9 @@ def _round(world: World) -> None:
             _write_markers(world)
             if uid in world.members:
                 world.do(("go", uid))
-    busy = {m.name for m in world.members.values() if m.state.phase is not Phase.READY}
+    busy = {m.producer.tid for m in world.members.values() if m.state.phase is not Phase.READY}
     for tid in world.kafka.transactions:
-        if tid.rpartition(".")[2] not in busy:
+        if tid not in busy:
             world.do(("timeout", tid))
     _write_markers(world)
     for name, loader in world.loaders.items():

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from relay.core.state import Fencing
 from tests.model.judge import partitions
 from tests.model.quiet import settle as come_to_rest
 from tests.model.records import SOURCE
@@ -134,6 +135,7 @@ class Walk:
     steps: int = 300
     guards: Guards | None = None
     adapters: AdapterGuards | None = None
+    fencing: Fencing = Fencing.GROUP
     ledger: bool = True
 
 
@@ -195,6 +197,7 @@ def make_world(rng: random.Random, plan: Walk) -> World:
         ),
         guards=plan.guards,
         adapters=plan.adapters,
+        fencing=plan.fencing,
         ledger=plan.ledger,
         marks_at_once=rng.random() < 0.5,
         loaders=2,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from relay.core.state import Fencing
 from tests.model.search import search
 from tests.model.world import World, log
 
@@ -14,9 +16,9 @@ EVERY_KIND = frozenset(
 )
 
 
-def running(*source: str, names: str = "ab", marks_at_once: bool = True, loaders: int = 0) -> World:
+def running(*source: str, names: str = "ab", **options: Any) -> World:
     """Processes that are in the group; a owns the only partition."""
-    world = World([log(*source)], marks_at_once=marks_at_once, loaders=loaders)
+    world = World([log(*source)], **options)
     for name in names:
         world.do(("boot", name))
     world.do(("move", 0, "a"))
@@ -45,6 +47,18 @@ CASES = {
     "markers written one by one": Case(running("x", "x", marks_at_once=False), 1, states=8_000),
     "all comes to rest after any fault": Case(
         running("x", "x!", "|", "y-", loaders=1), 1, settle=True, states=500
+    ),
+    "across clusters, two relays, two faults of any kind": Case(
+        running("x", "x", fencing=Fencing.PARTITION), 2, states=30_000
+    ),
+    "across clusters, two lost or repeated requests over two transactions": Case(
+        running("x", "x", "x", "x", fencing=Fencing.PARTITION), 2, frozenset({"fault", "deliver"})
+    ),
+    "across clusters, all comes to rest after any fault": Case(
+        running("x", "x!", "|", "y-", loaders=1, fencing=Fencing.PARTITION),
+        1,
+        settle=True,
+        states=400,
     ),
 }
 

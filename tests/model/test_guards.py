@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.core.state import Guards
+from relay.core.state import Fencing, Guards
 from tests.model.member import AdapterGuards
 from tests.model.quiet import settle
 from tests.model.search import Walk, search, walk
@@ -23,6 +23,7 @@ class Control:
     faults: int
     kinds: frozenset[str]
     source: tuple[str, ...] = ("x", "x")
+    fencing: Fencing = Fencing.GROUP
 
 
 CONTROLS = {
@@ -54,6 +55,22 @@ CONTROLS = {
         "n=1 follows 1",
         3,
         frozenset({"move", "stop", "revoke"}),
+    ),
+    # Source and target are two clusters, so that no generation stops a paused owner's commit.
+    "a transactional id per source partition": Control(
+        {"adapters": AdapterGuards(id_per_partition=False)},
+        "n=1 follows 1",
+        2,
+        frozenset({"move"}),
+        fencing=Fencing.PARTITION,
+    ),
+    # A paused owner commits between the new owner's look at the journal and its own commit.
+    "fenced before the journal's head is read": Control(
+        {"adapters": AdapterGuards(fence_before_truth=False)},
+        "n=1 follows 1",
+        2,
+        frozenset({"move"}),
+        fencing=Fencing.PARTITION,
     ),
 }
 
@@ -102,7 +119,7 @@ def test_without_the_ledger_rows_are_doubled() -> None:
 
 
 def _world(control: Control, switches: dict[str, Any]) -> World:
-    world = World([log(*control.source)], **switches)
+    world = World([log(*control.source)], fencing=control.fencing, **switches)
     for action in (("boot", "a"), ("boot", "b"), ("move", 0, "a")):
         world.do(action)
     for uid in tuple(world.members) * 2:

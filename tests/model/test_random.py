@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from relay.core import events as ev
-from relay.core.state import Phase, SealReason
+from relay.core.state import Fencing, Phase, SealReason
 from relay.core.step import IN_TRANSACTION, TRANSITIONS, Step, step
 from tests.model import member as member_module
 from tests.model import search as search_module
@@ -25,9 +25,11 @@ STEPS = 100_000
 HISTORY_STEPS = 300
 
 
-def test_no_anomaly_in_a_hundred_thousand_steps() -> None:
+@pytest.mark.parametrize("fencing", Fencing)
+def test_no_anomaly_in_a_hundred_thousand_steps(fencing: Fencing) -> None:
     """Random histories never break exactly-once, and after each all comes to rest."""
-    result = walk(Walk(seed=1, histories=-(-STEPS // HISTORY_STEPS), steps=HISTORY_STEPS))
+    histories = -(-STEPS // HISTORY_STEPS)
+    result = walk(Walk(1, histories, HISTORY_STEPS, fencing=fencing))
 
     assert result.finding is None, str(result.finding)
     assert result.steps >= STEPS
@@ -58,9 +60,10 @@ def test_the_histories_go_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_module, "step", seen_step)
     monkeypatch.setattr(Member, "go", seen_go)
     monkeypatch.setattr(search_module, "come_to_rest", seen_settle)
-    result = walk(Walk(seed=5_000, histories=300))
+    for fencing in Fencing:
+        result = walk(Walk(seed=5_000, histories=300, fencing=fencing))
+        assert result.finding is None, str(result.finding)
 
-    assert result.finding is None, str(result.finding)
     assert faults == {(effect, fault) for effect, names in FAULTS.items() for fault in names}
     assert reasons == set(SealReason)
     assert {key for key in TRANSITIONS if key not in transitions} == NEVER

@@ -5,14 +5,17 @@ Receives a seal or partitions, gives what relay.truth and relay.performer give i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.core.records import Found, SealedBlock, SealResult
+from relay.core.records import CommittedOffset, Found, SealedBlock, SealResult
+from tests.model.kafka import NotNowError
 from tests.model.records import DEAD, JOURNAL, SOURCE, Chunk, DeadLetter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from relay.core.records import JournalEnd
     from relay.core.state import Seal
     from tests.model.kafka import Kafka
     from tests.model.producer import Producer
@@ -39,6 +42,23 @@ def read_truth(kafka: Kafka, partitions: Iterable[int], ends: dict[int, int]) ->
         later = len(journal.committed(after, ends[partition]))
         end = len(kafka.log((SOURCE, partition)).entries)
         found.append(Found(partition, committed, record, later, "id", 0, end, 0))
+    return tuple(found)
+
+
+def read_heads(kafka: Kafka, ends: Mapping[int, JournalEnd]) -> tuple[Found, ...]:
+    """The journal's last visible record before `ends`, once all is decided there."""
+    found = []
+    for partition, end in sorted(ends.items()):
+        journal = kafka.log((JOURNAL, partition))
+        if journal.last_stable < end.offset:
+            raise NotNowError
+        committed = record = None
+        if visible := journal.committed(0, end.offset):
+            offset, record = visible[-1]
+            committed = CommittedOffset(record.floor, record.n, offset)
+        log_end = len(kafka.log((SOURCE, partition)).entries)
+        one = Found(partition, committed, record, 0, "id", 0, log_end, 0)
+        found.append(replace(one, shown=end.shown))
     return tuple(found)
 
 

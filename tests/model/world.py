@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.core import effects as ef
-from relay.core.state import Guards, Limits, Phase, RelayState
+from relay.core.state import Fencing, Guards, Limits, Phase, RelayState
 from tests.model import judge
 from tests.model.kafka import Kafka
 from tests.model.kafka import Phase as TransactionPhase
@@ -55,7 +55,7 @@ class World:
 
     Args:
         source: per source partition its log: a Message, "marker", or an aborted Message.
-        relay_limits, guards, adapters, ledger: how the processes are built.
+        relay_limits, guards, adapters, fencing, ledger: how the processes are built.
     """
 
     def __init__(
@@ -65,11 +65,12 @@ class World:
         relay_limits: Limits | None = None,
         guards: Guards | None = None,
         adapters: AdapterGuards | None = None,
+        fencing: Fencing = Fencing.GROUP,
         ledger: bool = True,
         marks_at_once: bool = True,
         loaders: int = 0,
     ) -> None:
-        self.kafka = Kafka(marks_at_once=marks_at_once)
+        self.kafka = Kafka(marks_at_once=marks_at_once, fencing=fencing)
         for partition, entries in enumerate(source):
             self.kafka.log((SOURCE, partition)).entries = list(entries)
         self.clickhouse = ClickHouse(ledger_on=ledger)
@@ -187,7 +188,7 @@ class World:
 
     def _boot(self, name: str) -> None:
         self.lives += 1
-        state = RelayState(self.limits, self.guards, now_ms=self.now_ms)
+        state = RelayState(self.limits, self.guards, self.kafka.fencing, now_ms=self.now_ms)
         producer = Producer(f"app.relay.{name}", self.adapters.unclean_abort_is_unknown)
         self.members[f"{name}{self.lives}"] = Member(name, state, producer, self.adapters)
 

@@ -55,7 +55,7 @@ def topics() -> Topics:
 def test_nothing_is_asked_about_a_topic_that_may_not_be_there(topics: Topics) -> None:
     """Such a question could create it."""
     admin = Admin()
-    topics._admin = cast("Any", admin)
+    topics._admin.client = cast("Any", admin)
     topics.source()
     assert admin.asked == ["describe rows"]
 
@@ -66,7 +66,7 @@ def test_who_is_the_controller_is_asked_before_it_is_needed(
 ) -> None:
     """The client would wait for the one that it knows, though that broker is gone for good."""
     admin = Admin(answer)
-    topics._admin = cast("Any", admin)
+    topics._admin.client = cast("Any", admin)
     topics.ensure_own()
     admin.asked.clear()
     topics.still_there()

@@ -67,7 +67,7 @@ def test_an_error_inside_an_assignment_is_the_products(
 ) -> None:
     """As it comes it is nothing that the relay foresees: it would end with the status of a bug."""
     with pytest.raises(kind, match=r"shop\.relay") as error:
-        truth.read([0], cast("Consumer", Answering(code)))
+        truth.read([0], cast("Consumer", Answering(code)), {})
     assert error.value.next_step
 
 
@@ -77,7 +77,7 @@ def test_brokers_that_are_away_are_unavailable(
     """The journal's last stable offset is asked for first."""
     monkeypatch.undo()
     with pytest.raises(Unavailable):
-        truth.read([0], cast("Consumer", Answering(KafkaError._TIMED_OUT)))
+        truth.read([0], cast("Consumer", Answering(KafkaError._TIMED_OUT)), {})
 
 
 class Remembering:

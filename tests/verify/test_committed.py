@@ -162,3 +162,30 @@ def test_an_open_transaction_is_stuck_once_it_is_older_than_it_may_be() -> None:
     assert audit.ends({place: 12}, {place: 12}, 61.0) == []
     audit.ends({place: 12}, {place: 15}, 62.0)
     assert [a.kind for a in audit.ends({place: 12}, {place: 15}, 73.0)] == [Kind.STUCK]
+
+
+@pytest.mark.parametrize("told", [None, entry(3), entry(19), (7, "a tool's"), (7, None)])
+def test_a_group_that_is_only_told_may_lag(told: tuple[int, str | None] | None) -> None:
+    """In another cluster than the journal: nobody believes it."""
+    audit = Audit(APP, SOURCE, stuck_seconds=10, may_lag=True)
+    for offset, commit in HISTORY[:20]:
+        assert audit.record(0, offset, commit) == []
+    audit.begin_round({0: told})
+
+    assert audit.committed({0: told}, 0.0) == []
+    assert not audit.waits()
+
+
+def test_a_group_that_is_only_told_must_not_lead() -> None:
+    """Nor name a record that is not there as it says."""
+    audit = Audit(APP, SOURCE, stuck_seconds=10, may_lag=True)
+    for offset, commit in HISTORY[:20]:
+        audit.record(0, offset, commit)
+    audit.begin_round()
+
+    assert audit.committed({0: entry(24)}, 0.0) == []
+    assert audit.waits()
+    (ahead,) = audit.committed({0: entry(24)}, GRACE_SECONDS + 1)
+    assert ahead.kind is Kind.GAP
+    (torn,) = audit.committed({0: entry(19, shift=1)}, 0.0)
+    assert torn.kind is Kind.TORN

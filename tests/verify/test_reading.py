@@ -38,7 +38,7 @@ def reader(*answers: Sequence[Any]) -> Any:
     source = SimpleNamespace(topic="rows")
     made._settings = SimpleNamespace(app="shop", source=source)  # type: ignore[assignment]
     made._at = {0: 0, 1: 0}
-    made._admin = Admin(*answers)  # type: ignore[assignment]
+    made._admin = made._source_admin = Admin(*answers)  # type: ignore[assignment]
     return made
 
 

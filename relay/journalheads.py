@@ -1,0 +1,69 @@
+"""The truth where the group is in another cluster than the journal: the journal's own head.
+
+Receives source partitions whose predecessors are fenced, with an offset in each journal partition
+before which nobody can commit any more; gives Found, as relay.truth does from the group's offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, TopicPartition
+
+from relay import journal, names
+from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalEnd, JournalRecord
+from relay.errors import ContractBroken
+from relay.truth import TruthReader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+STRETCH = 100
+"""Offsets looked at first before the end; ten times as many where no record is among them."""
+
+
+class HeadReader(TruthReader):
+    """Reads committed truth; the source's bounds are asked through the member's consumer."""
+
+    def _read(
+        self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
+    ) -> tuple[Found, ...]:
+        topic_id = self._topics.source().topic_id
+        found = []
+        for index in sorted(partitions):
+            end = ends[index]
+            place = TopicPartition(self._settings.source.topic, index)
+            low, high = group.get_watermark_offsets(place, timeout=self._deadline_seconds)
+            offset, record = self._head(index, end.offset)
+            committed, epoch = None, UNKNOWN_EPOCH
+            if record is not None:
+                committed = CommittedOffset(record.floor, record.n, offset)
+                epoch = end.leader_epoch if committed == end.shown else UNKNOWN_EPOCH
+            start = self._start(low, high)
+            one = (index, committed, record, 0, topic_id, low, high, start, None, epoch, end.shown)
+            found.append(Found(*one))
+        return tuple(found)
+
+    def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:
+        """The last visible record before `end`, and its offset; waits until all is decided there.
+
+        Raises:
+            ContractBroken: there is none any more.
+        """
+        beginning = self._beginning(self._reader("read_committed"), index)
+        stretch = STRETCH
+        while True:
+            start = max(beginning, end - stretch)
+            if visible := self._from("read_committed", index, start, end):
+                return visible[-1].offset() or 0, journal.decode(visible[-1].value() or b"")
+            if start == beginning:
+                break
+            stretch *= 10
+        if beginning > 0:
+            raise ContractBroken(
+                f"source partition {index}: {names.journal_topic(self._settings.app)}[{index}] "
+                f"holds no record, and its first {beginning} offsets are gone: where to go on is "
+                "not known",
+                "find out what deleted them; to go on without, begin under a new app name",
+            )
+        return 0, None

@@ -1,0 +1,80 @@
+"""What a relay asks the servers when source partitions come: who else could commit, then the truth.
+
+Receives partitions, gives the core's answers; raises where a server is away, for the caller waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from relay import shown
+from relay.core import events as ev
+from relay.errors import Refused
+from relay.failpoints import reached
+from relay.journalheads import HeadReader
+from relay.transactiontimeout import with_both_numbers
+from relay.truth import TruthReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from relay.core.records import Found, JournalEnd
+    from relay.producers import OfMember
+    from relay.settings import Settings
+    from relay.source import Source
+    from relay.topics import Topics
+
+T = TypeVar("T")
+
+
+class Ownership:
+    """Of one relay process.
+
+    Raises (every method):
+        Unavailable: servers are away.
+        Refused, Fenced: as they answer.
+    """
+
+    def __init__(
+        self, settings: Settings, topics: Topics, source: Source, producers: OfMember
+    ) -> None:
+        self._settings, self._source, self._producers = settings, source, producers
+        reader = HeadReader if settings.crosses else TruthReader
+        self._truth = reader(settings, topics, producers.deadline_seconds)
+
+    def start(self) -> None:
+        """The first producer, where there is one for all partitions."""
+        self._let_in(self._producers.start)
+
+    def fence(self, partitions: frozenset[int]) -> ev.PredecessorsFenced:
+        """From now on nobody else commits there.
+
+        The group is asked first: what it shows later may be a successor's.
+        """
+        reached("before_fence")
+        topic, seconds = self._settings.source.topic, self._producers.deadline_seconds
+        before = shown.read(self._source.consumer, topic, partitions, seconds)
+        ends = self._let_in(lambda: self._producers.fence(partitions))
+        reached("after_fence")
+        return ev.PredecessorsFenced({p: replace(before[p], offset=ends[p]) for p in before})
+
+    def read(self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]) -> tuple[Found, ...]:
+        """Where these partitions stand.
+
+        Raises:
+            ContractBroken: as relay.truth.
+        """
+        found = self._truth.read(partitions, self._source.consumer, ends)
+        self._source.epochs.remember(found)
+        return found
+
+    def close(self) -> None:
+        """Let go of the readers."""
+        self._truth.close()
+
+    def _let_in(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Refused as error:
+            raise with_both_numbers(error, self._settings) from error

@@ -1,0 +1,29 @@
+"""A question to the brokers whose lack of an answer is an error for people.
+
+Receives a call of a client, gives its answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from relay.errors import Unavailable
+
+
+def asked(question: Any) -> Any:
+    """The answer.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    try:
+        return question()
+    except KafkaException as error:
+        raise away(error) from error
+
+
+def away(error: KafkaException) -> Unavailable:
+    """What to raise where the brokers did not answer."""
+    return Unavailable(f"the brokers did not answer: {error.args[0]}", "check the brokers")

@@ -1,0 +1,141 @@
+"""`python -m tests.chaos across`: the source in one cluster, all that relays write in another.
+
+Two brokers, each a cluster by itself: `east` has the source and the relays' group, `west` block
+topics, journal and dead letters. Two relays and a loader. Again and again a broker of either side
+is killed, a relay is, or one sleeps inside a transaction until the other has taken over. In the
+end each row is there once, and `relay verify --deep` finds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+import psutil
+
+from relay.dev import broker
+from tests.broker.pipeline import wait_until
+from tests.chaos.clusters import ARRIVE_SECONDS, CONFIG, SIDES, Clusters, judge, started
+from tests.chaos.clusters import text as of_two_pipelines
+
+SOURCE, TARGET = SIDES
+RELAYS = ("a", "b")
+FAULTS = ("broker of the source", "broker of the target", "kill", "sleep", "sleep in", "programs")
+INSIDE = ("after_fence", "before_produce", "before_write_journal", "before_commit", "after_commit")
+"""Where a relay falls asleep: as it takes over, or in its transaction."""
+SESSION_SECONDS = 6.0
+
+
+class Across(Clusters):
+    """One app."""
+
+    def app(self, _side: str) -> str:
+        return "chaos"
+
+    def progress(self, what: str) -> None:
+        """More rows than there could be on their way."""
+        seen = self.rows(SOURCE)
+        self.until(lambda: self.rows(SOURCE) > seen + 200, f"rows {what}")
+
+
+def text(addresses: dict[str, str], clickhouse_url: str) -> str:
+    """The configuration file."""
+    shared = of_two_pipelines(addresses, clickhouse_url).partition("[pipelines]")[0]
+    kafka = f'[kafka]\nbootstrap = "{addresses[TARGET]}"\n'
+    source = f'[source.kafka]\nbootstrap = "{addresses[SOURCE]}"\n'
+    return shared.replace("[kafka]\n", kafka) + source
+
+
+def commands(without: str) -> dict[str, list[str]]:
+    """Of the programs; relays without this guard, if one is named (tests.broker.unguarded)."""
+    relay = ["tests.broker.unguarded", without] if without else ["relay"]
+    relays = {f"relay-{m}": [*relay, "run", CONFIG, "--member", m] for m in RELAYS}
+    return {**relays, "loader": ["loader", "run", CONFIG]}
+
+
+def fault(clusters: Across, chance: random.Random) -> str:
+    """One, and progress after it; its name."""
+    kind = chance.choice(FAULTS)
+    relay = clusters.programs[f"relay-{chance.choice(RELAYS)}"]
+    directory = clusters.config.parent
+    if kind.startswith("broker"):
+        place = directory / (SOURCE if kind.endswith("source") else TARGET)
+        broker.kill(place, 0)
+        end = time.monotonic() + chance.uniform(0, 15)
+        clusters.until(lambda: time.monotonic() > end, "the end of the outage")
+        broker.start(place, 0)
+    elif kind == "kill":
+        relay.kill()
+    elif kind == "sleep":
+        relay.signal(signal.SIGSTOP)
+        _taken_over(clusters)
+        relay.signal(signal.SIGCONT)
+    elif kind == "sleep in":
+        kind = f"sleep {(point := chance.choice(INSIDE))}"
+        relay.kill()
+        relay.tend()
+        relay.start(failpoint=f"{point}:stop:{1 if point == 'after_fence' else 3}")
+        clusters.until(lambda: not relay.runs() or _stopped(relay.pid), f"{relay.name} {kind}s")
+        _taken_over(clusters)
+        relay.signal(signal.SIGCONT)
+    else:
+        for program in clusters.programs.values():
+            program.kill()
+    clusters.progress(f"after {kind}")
+    return kind
+
+
+def _taken_over(clusters: Across) -> None:
+    """Past the session, when the other relay has what the sleeping one owned."""
+    end = time.monotonic() + SESSION_SECONDS
+    clusters.until(lambda: time.monotonic() > end, "the end of the session")
+    clusters.progress("by the other relay")
+
+
+def _stopped(pid: int | None) -> bool:
+    try:
+        return pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
+
+
+@click.command()
+@click.option("--seconds", default=300.0, show_default=True, help="Of faults.")
+@click.option("--seed", type=int, help="Repeats a schedule; default: a new one.")
+@click.option("--without", default="", help="A guard that relays run without: it must be red.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def across(seconds: float, seed: int | None, without: str, *, as_json: bool) -> None:
+    """From one cluster into another: kills of either side's broker, of relays, and sleepers."""
+    seed = random.randrange(1 << 31) if seed is None else seed
+    chance, done, why = random.Random(seed), Counter[str](), ""
+    verdict: dict[str, object] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="across") as directory,
+        started(Path(directory), text, commands(without), (SOURCE,), Across) as clusters,
+    ):
+        assert isinstance(clusters, Across)
+        try:
+            wait_until(lambda: _begun(clusters), "the first rows", ARRIVE_SECONDS)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                done[fault(clusters, chance)] += 1
+            verdict = judge(clusters)
+        except AssertionError as failed:  # no progress, or an end that nothing excuses
+            why = str(failed)
+    good = not (why or verdict["missing"] or verdict["too many"] or verdict["verify"])
+    result = {"seed": seed, "faults": dict(done), **verdict, "why": why, "good": good}
+    click.echo(json.dumps(result, indent=None if as_json else 2))
+    if not good:
+        sys.exit(1)
+
+
+def _begun(clusters: Across) -> bool:
+    clusters.go_on()
+    return clusters.rows(SOURCE) > 0
