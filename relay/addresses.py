@@ -1,4 +1,4 @@
-"""Memory by address, for compiled code: load, copy, and call librdkafka's functions.
+"""Memory by address, for compiled code: load, store, copy, and call librdkafka's functions.
 
 numba's cache on disk does not notice a change of this file for the kernels that use it: whoever
 changes it touches them too.
@@ -52,6 +52,28 @@ def address(typing_context, array):
         return builder.ptrtoint(made.data, _WORD)
 
     return types.int64(array), find
+
+
+@intrinsic
+def store(typing_context, address, number):
+    """Write a number of 64 bits to an address (little-endian)."""
+
+    def written(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
+        builder.store(arguments[1], pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(address, number), written
+
+
+@intrinsic
+def lowest_bit(typing_context, number):
+    """Which bit of a number is the lowest that is set; of zero it says nothing."""
+
+    def found(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(number), found
 
 
 @intrinsic

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
 """Protobuf's scalars in the order of relay.flatkernel's kinds; uint64 is read as int64."""
+_WIRE_TYPES = (0, 0, 0, 0, 1, 5, 2, 2)
+"""How protobuf writes each."""
+_NOT_KNOWN = -1
 
 
 class Taken(NamedTuple):
@@ -46,12 +49,12 @@ class FlatRows:
     def __init__(self, fields: Sequence[Field], types: Sequence[ColumnType]) -> None:
         self._types = types
         self._scalars = [field.shape.scalar for field in fields]
-        size = 1 + max(field.number for field in fields)
-        self._kinds = np.full(size, -1, np.int8)
-        self._columns = np.zeros(size, np.int64)
+        self._plan = np.full(8 * (1 + max(field.number for field in fields)), _NOT_KNOWN, np.int64)
         for column, field in enumerate(fields):
-            self._kinds[field.number] = _KINDS.index(_read_as(field.shape.scalar))
-            self._columns[field.number] = column
+            kind = _KINDS.index(_read_as(field.shape.scalar))
+            self._plan[8 * field.number + _WIRE_TYPES[kind]] = 8 * column + kind
+        bits = np.arange(64 * (len(fields) // 64 + 1)) < len(fields)
+        self._every = np.packbits(bits, bitorder="little").view(np.uint64)
 
     @classmethod
     def of(cls, fields: Sequence[Field], types: Sequence[ColumnType]) -> FlatRows | None:
@@ -78,10 +81,10 @@ class FlatRows:
         else:
             counts[:] = np.where(np.diff(offsets) > 0, 1, flatkernel.PASSED_OVER)
             total = int((counts > 0).sum())
-        numbers = np.zeros((len(self._scalars), total), np.uint64)
-        given = np.zeros((total, len(self._scalars) // 64 + 1), np.uint64)
+        numbers = np.empty((len(self._scalars), total), np.uint64)
+        given = np.zeros((total, len(self._every)), np.uint64)
         bare = framing != "batch"
-        of_fields = (self._kinds, self._columns)
+        of_fields = (self._plan, self._every)
         rows = flatkernel.read_rows(data, offsets, counts, bare, *of_fields, numbers, given)
         in_all = np.bitwise_and.reduce(given[:rows], axis=0) if rows else given[:0]
         columns = []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay import wirerows
 from relay.decode import Decoded, decode
-from relay.flatkernel import BYTES, TEXT, WHOLE64
+from relay.flatkernel import BYTES, FIXED64, TEXT, WHOLE64
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.schema.test_mutations import SIMPLE, SIMPLE_ROW, mutated
 from tests.schema.values import fill
@@ -88,17 +88,18 @@ def test_control_a_decoder_without_a_guard_is_found(
 ) -> None:
     """Texts not looked at, numbers of any width, another field number for a column."""
     assert CODEC.flat is not None
-    kinds = CODEC.flat._kinds
-    unguarded = kinds.copy()
+    plan = CODEC.flat._plan
+    unguarded = plan.copy()
+    known = plan >= 0
+    kinds = plan & 7
     if guard == "text":
-        unguarded[kinds == TEXT] = BYTES
+        unguarded[known & (kinds == TEXT)] += BYTES - TEXT
     elif guard == "width":
-        unguarded[kinds < BYTES] = np.where(kinds < 4, WHOLE64, kinds)[kinds < BYTES]
+        narrow = known & (kinds < FIXED64)
+        unguarded[narrow] += (WHOLE64 - kinds)[narrow]
     else:
-        unguarded[-2:] = -1
-        unguarded = np.append(unguarded, kinds[-1])
-        monkeypatch.setattr(CODEC.flat, "_columns", np.append(CODEC.flat._columns, 12))
-    monkeypatch.setattr(CODEC.flat, "_kinds", unguarded)
+        unguarded = np.append(unguarded, unguarded[-8:])
+    monkeypatch.setattr(CODEC.flat, "_plan", unguarded)
     wide = row_batch([b"\x10" + b"\x80\x80\x80\x80\x10", GOOD])  # 2^32 in an int32
     text = row_batch([b"\x22\x02\xff\xfe"])
     other = row_batch([b"\x70\x01"])  # field 14, which the table does not have
@@ -151,6 +152,52 @@ def test_texts_of_every_length() -> None:
     batch = by(True, binary([row_batch([one]) for one in sent]), codec).batch
     assert batch.column("a").to_pylist() == texts
     assert batch.column("b").to_pylist() == [text[::-1] for text in texts]
+
+
+def varint(number: int, padding: int = 0) -> bytes:
+    """As protobuf writes it, or with so many bytes more that add nothing."""
+    parts = [number >> shift & 0x7F for shift in range(0, max(1, number.bit_length()), 7)]
+    parts += [0] * padding
+    return bytes([part | 0x80 for part in parts[:-1]] + parts[-1:])
+
+
+def test_numbers_of_every_length() -> None:
+    """Of 1 to 10 bytes, in the midst of a buffer and at its end."""
+    codec = codec_of({"n": "UInt64"})
+    assert codec.flat is not None
+    numbers = [n for k in range(64) for n in (2**k - 1, 2**k, 2**k + 2**k // 3)] + [2**64 - 1]
+    sent = [row_batch([b"\x08" + varint(number)]) for number in numbers]
+    assert by(True, binary(sent), codec).batch.column("n").to_pylist() == numbers
+    for one, number in zip(sent, numbers, strict=True):
+        taken = codec.flat.read(binary([one]), "batch")
+        assert (taken.rows.tolist(), taken.columns[0].to_pylist()) == ([1], [number])
+
+
+def test_a_number_longer_than_need_be_is_passed_over() -> None:
+    """Whatever its length: protobuf does not write it so, though it would read it."""
+    codec = codec_of({"n": "UInt64"})
+    assert codec.flat is not None
+    padded = [
+        row_batch([b"\x08" + varint(2**bits - 1, more)])
+        for bits in range(64)
+        for more in (1, 2, 8)
+        if bits // 7 + more < 10
+    ]
+    assert set(codec.flat.read(binary(padded), "batch").rows.tolist()) == {-1}
+    assert set(codec.flat.read(binary([*padded, b""] * 2), "batch").rows.tolist()) == {-1}
+    assert differences(binary(padded), codec) == []
+
+
+def test_what_an_earlier_block_left_in_memory_is_not_read() -> None:
+    """Rows without values in the place of rows with them."""
+    full = binary([row_batch([GOOD] * 2_000)])
+    empty = binary([row_batch([b""] * 2_000)])
+    assert CODEC.flat is not None
+    for _ in range(5):
+        CODEC.flat.read(full, "batch")
+        for column in CODEC.flat.read(empty, "batch").columns:
+            column.validate(full=True)
+            assert column.null_count == 2_000
 
 
 def test_nested_tables_have_no_compiled_decoder() -> None:
