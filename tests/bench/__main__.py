@@ -1,99 +1,94 @@
-"""`python -m tests.bench relay|loader|dead`: speed, beside a peer and a ceiling, in the same run.
+"""`python -m tests.bench SCENARIO`: speed, freshness and cost, each in one command.
 
 Starts all servers it needs in a temporary directory and ends them.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from relay.cli_support import run_main
-from relay.errors import ConfigError
-from tests.bench import dead_bench, loader_bench, relay_bench, report
-from tests.bench.measure import Result
-
-Bench = Callable[[Path, int, int, Callable[[str], None]], list[Result]]
-
-
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        click.option(
-            "--runs",
-            type=click.IntRange(min=1),
-            default=3,
-            show_default=True,
-            help="Rounds; medians are shown.",
-        ),
-        click.option(
-            "--rows",
-            type=click.IntRange(min=1),
-            default=6_000_000,
-            show_default=True,
-            help="Rows at 1 row per message; at 100 per message it is "
-            f"{relay_bench.PER_MESSAGE_FACTOR} times as many, for the loader "
-            f"{loader_bench.ROWS_FACTOR} times.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="JSON instead of a table."),
-        click.option(
-            "--keep",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Keep logs and configuration files in this directory, which must be new.",
-        ),
-    ):
-        command = option(command)
-    return command
+from tests.bench import commands, dead_bench, loader_bench, relay_bench
+from tests.bench.options import (
+    OUTPUT,
+    RUNS,
+    Scenario,
+    rows_option,
+    shape,
+    shape_options,
+    with_options,
+)
 
 
 @click.group()
 def bench() -> None:
-    """Rows per second of the product, Kafka Streams exactly_once_v2 and a ceiling."""
+    """Speed beside peers, and what the product demands of itself: figures, each with its limit.
+
+    relay, loader and dead let product and peers take turns over the same rows and print medians.
+    freshness and endtoend run relay and loader as users do, with rows that come at a steady rate.
+    scaling shows what tables, partitions and a long past cost, memory what a relay holds.
+    """
 
 
 @bench.command()
-@_options
-def relay(**options: Any) -> None:
-    """`relay run` beside Kafka Streams routing by header, and a plain pass-through."""
-    _measure("relay", relay_bench.run, **options)
+@with_options(RUNS, rows_option(6_000_000), *shape_options(5), *OUTPUT)
+def relay(runs: int, total: int, columns: str, tables: int, *, skew: bool, **output: Any) -> None:
+    """`relay run` beside Kafka Streams routing by header, and a plain pass-through.
+
+    At 1 row per message it is --rows rows, at 100 three times as many. The ratio is to the
+    faster of Kafka Streams' variants, median against median.
+    """
+    given = {"runs": runs, "rows": total, "columns": columns, "tables": tables, "skew": skew}
+    scenario = Scenario("relay", given, **output)
+    of = shape(columns, tables, skew=skew)
+    with scenario.place() as place:
+        results = relay_bench.run(place, total, runs, scenario.progress, of)
+    scenario.results(results)
 
 
 @bench.command()
-@_options
-def loader(**options: Any) -> None:
+@with_options(RUNS, rows_option(6_000_000), *OUTPUT)
+@click.option(
+    "--block-megabytes",
+    type=click.FloatRange(min=0.01),
+    default=10.0,
+    show_default=True,
+    help="Row bytes of a block.",
+)
+def loader(runs: int, total: int, block_megabytes: float, **output: Any) -> None:
     """`loader run --once` beside insert_arrow of ready Arrow, and Kafka Streams' routing."""
-    _measure("loader", loader_bench.run, **options)
+    given = {"runs": runs, "rows": total, "block_megabytes": block_megabytes}
+    scenario = Scenario("loader", given, **output)
+    size = round(block_megabytes * 1e6)
+    with scenario.place() as place:
+        results = loader_bench.run(place, total, runs, scenario.progress, size)
+    scenario.results(results)
 
 
 @bench.command()
-@_options
-def dead(**options: Any) -> None:
+@with_options(RUNS, rows_option(6_000_000), *OUTPUT)
+def dead(runs: int, total: int, **output: Any) -> None:
     """`relay run` with 1 % bad messages beside `relay run` with none ("peer"), same messages."""
-    _measure("dead", dead_bench.run, **options)
+    scenario = Scenario("dead", {"runs": runs, "rows": total}, **output)
+    with scenario.place() as place:
+        results = dead_bench.run(place, total, runs, scenario.progress)
+    scenario.results(results)
 
 
-def _measure(
-    name: str, of: Bench, *, runs: int, rows: int, as_json: bool, keep: Path | None
-) -> None:
-    def progress(line: str) -> None:
-        click.echo(line, err=True)
-
-    where = report.machine()
-    sent = {"runs": runs, "rows": rows}
-    if keep is not None:
-        if keep.exists():
-            raise ConfigError(f"{keep} is there already", "Name a directory that is not.")
-        keep.mkdir(parents=True)
-        results = of(keep.resolve(), rows, runs, progress)
-    else:
-        with tempfile.TemporaryDirectory(prefix="block-relay-bench-") as place:
-            results = of(Path(place), rows, runs, progress)
-    report.show(name, results, where, sent, as_json=as_json)
+for command in (
+    commands.measure_freshness,
+    commands.measure_endtoend,
+    commands.measure_scaling,
+    commands.measure_memory,
+):
+    bench.add_command(command)
 
 
 if __name__ == "__main__":
+    # SIGTERM ends it as Ctrl-C does, so that it ends its servers.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run_main(bench, "python -m tests.bench"))

@@ -19,7 +19,6 @@ from typing import Self
 from relay import names
 from relay.dev import jars, java
 from relay.errors import MissingTool, Unavailable
-from tests.bench.rows import TABLES
 from tests.bench.source import Source
 
 STREAMS_COORDINATE = "org.apache.kafka:kafka-streams:4.1.1"
@@ -96,6 +95,20 @@ class Process:
                 self._process.wait()
         self._log.close()
 
+    @property
+    def pid(self) -> int:
+        """Of the process itself; it may have children."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether it did, with whatever status."""
+        return self._process.poll() is not None
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, as a supervisor sends it; `wait` waits for what comes of it."""
+        self._process.send_signal(signal.SIGTERM)
+
     def still_runs(self) -> None:
         """Raises if it does not."""
         status = self._process.poll()
@@ -133,9 +146,15 @@ def relay(config: Path, app: str, log: Path, processes: int = 1) -> Contender:
     return Contender(command, f"{app}.", names.group_id(app), [], log)
 
 
-def loader(config: Path, app: str, log: Path) -> Contender:
-    """One loader, as a user runs it, that ends when all sealed blocks are loaded."""
-    return Contender([*_program("loader"), "run", str(config), "--once"], f"{app}.", "", [], log)
+def loader(config: Path, app: str, log: Path, *, once: bool = True) -> Contender:
+    """One loader, as a user runs it; `once`: it ends when all sealed blocks are loaded."""
+    command = [*_program("loader"), "run", str(config), *["--once"][: int(once)]]
+    return Contender(command, f"{app}.", "", [], log)
+
+
+def feed(order: Path, log: Path) -> Contender:
+    """Rows at a steady rate, as the order says (tests.bench.feed)."""
+    return Contender([sys.executable, "-m", "tests.bench.feed", str(order)], "", "", [], log)
 
 
 def _program(package: str) -> list[str]:
@@ -171,7 +190,7 @@ def streams(
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     path = os.pathsep.join(map(str, classes))
     command = [str(java.require()), "-Xmx2g", "-cp", path, "Routing", str(file)]
-    outputs = [f"{app}.{table}" for table in TABLES]
+    outputs = [f"{app}.{table}" for table in source.shape.names]
     return Contender(command, f"{app}.", app, outputs, directory / f"{app}.log")
 
 

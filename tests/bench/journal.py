@@ -7,6 +7,7 @@ of a relay that wrote them off as dead letters would mean nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -35,7 +36,7 @@ def check(bootstrap: str, app: str, source: Source) -> Sums:
     Raises:
         NotExactlyOnce: counts differ, or there are other dead letters than the bad messages.
     """
-    sums = read(bootstrap, app)
+    sums = read(bootstrap, app, source.partitions)
     good = source.messages - source.bad
     rows = source.rows - source.bad * source.per_message
     if (sums.rows, sums.messages, sums.dead) != (rows, good, source.bad):
@@ -47,8 +48,20 @@ def check(bootstrap: str, app: str, source: Source) -> Sums:
     return sums
 
 
-def read(bootstrap: str, app: str) -> Sums:
+def read(bootstrap: str, app: str, partitions: int = PARTITIONS) -> Sums:
     """Sums over all records of the journal that are visible now.
+
+    Raises:
+        Unavailable: the broker does not give its end.
+    """
+    sums = Sums()
+    for commit in commits(bootstrap, app, partitions):
+        _add(sums, commit)
+    return sums
+
+
+def commits(bootstrap: str, app: str, partitions: int = PARTITIONS) -> Iterator[Commit]:
+    """All records of the journal that are visible now, in order within a partition.
 
     Raises:
         Unavailable: the broker does not give its end.
@@ -58,13 +71,12 @@ def read(bootstrap: str, app: str) -> Sums:
         # The journal's last record is followed by a marker: the end is an event, not a record.
         "enable.partition.eof": True,
     })  # fmt: skip
-    sums = Sums()
     ended = 0
     deadline = time.monotonic() + _ANSWER_SECONDS
     try:
         topic = names.journal_topic(app)
-        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        while ended < PARTITIONS:
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        while ended < partitions:
             message = consumer.poll(1.0)
             if time.monotonic() > deadline:
                 raise Unavailable(f"the end of {topic} was not reached", "look into broker's log")
@@ -76,10 +88,9 @@ def read(bootstrap: str, app: str) -> Sums:
                     raise Unavailable(f"cannot read {topic}: {problem}", "look into broker's log")
                 ended += 1
                 continue
-            _add(sums, Commit.FromString(message.value() or b""))
+            yield Commit.FromString(message.value() or b"")
     finally:
         consumer.close()
-    return sums
 
 
 def _add(sums: Sums, commit: Commit) -> None:

@@ -29,15 +29,19 @@ from tests.bench.source import Source
 _PER_MESSAGE = 100
 ROWS_FACTOR = 1
 """So many times `--rows`: about 50 full blocks by default."""
-_BLOCK = {"max_age_seconds": 20.0}
-"""Blocks of full size (10 MB of rows), as under load; else a table's last would be tiny."""
+_AGE_SECONDS = 20.0
+"""Blocks of full size, as under load; else a table's last would be tiny."""
+BLOCK_BYTES = 10_000_000
+"""Row bytes of a block by default."""
 _ROWS_PER_BLOCK = 120_000
 """What 10 MB of these rows are."""
 _EVERY_SECONDS = 0.1  # a question costs the engine, which is what is measured
 _ENDING_SECONDS = 120.0
 
 
-def run(directory: Path, total: int, runs: int, progress: Progress) -> list[Result]:
+def run(
+    directory: Path, total: int, runs: int, progress: Progress, block_bytes: int = BLOCK_BYTES
+) -> list[Result]:
     """All contenders, `runs` rounds."""
     classes = contenders.compile_streams(directory, progress)
     wanted = total * ROWS_FACTOR
@@ -46,7 +50,7 @@ def run(directory: Path, total: int, runs: int, progress: Progress) -> list[Resu
         progress(f"filling: {wanted:,} rows, {_PER_MESSAGE} per message")
         source = sources.fill(stack.bootstrap, "source", wanted, _PER_MESSAGE)
         app = "blocks"
-        sums = make_blocks(stack, source, app, directory)
+        sums = make_blocks(stack, source, app, directory, block_bytes)
         progress(f"{sums.blocks} blocks of {sums.rows / sums.blocks:,.0f} rows on average")
         ours: list[Run] = []
         ceiling: list[Run] = []
@@ -68,9 +72,12 @@ def run(directory: Path, total: int, runs: int, progress: Progress) -> list[Resu
     ]
 
 
-def make_blocks(stack: Stack, source: Source, app: str, directory: Path) -> journal.Sums:
+def make_blocks(
+    stack: Stack, source: Source, app: str, directory: Path, block_bytes: int = BLOCK_BYTES
+) -> journal.Sums:
     """All rows of the source in block topics and the journal, by the relay."""
-    file = config.write(directory, app, stack, source.topic, _BLOCK)
+    block = {"max_age_seconds": _AGE_SECONDS, "max_bytes": block_bytes}
+    file = config.write(directory, app, stack, source.topic, block)
     contender = contenders.relay(file, app, directory / f"{app}-relay.log")
     committed = sources.CommittedOffsets(stack.bootstrap, contender.group, source.topic)
     try:
@@ -98,10 +105,10 @@ def load_once(
     # A database and a checkpoint of its own: nothing is known to be loaded.
     place = directory / f"load-{turn}"
     place.mkdir()
-    file = config.write(place, app, stack, source.topic, _BLOCK, ledger=f"ledger_{turn}")
+    file = config.write(place, app, stack, source.topic, ledger=f"ledger_{turn}")
     with Process(contenders.loader(file, app, place / "loader.log")) as process:
         measured = watch(
-            _visible_rows(client),
+            visible_rows(client),
             source.rows,
             source.rows,
             process.has_not_failed,
@@ -133,7 +140,7 @@ def insert_ready(stack: Stack, source: Source) -> Run:
                     share.result()
 
         measured = watch(
-            _visible_rows(client),
+            visible_rows(client),
             source.rows,
             source.rows,
             have_not_failed,
@@ -163,7 +170,7 @@ def _insert(client: Client, batches: list[tuple[str, pa.Table]]) -> None:
         client.insert_arrow(name, batch, database=database, settings={"async_insert": 0})
 
 
-def _visible_rows(client: Client) -> Callable[[], int]:
+def visible_rows(client: Client) -> Callable[[], int]:
     """Rows in all tables; the engine knows the number without reading them."""
 
     def visible() -> int:

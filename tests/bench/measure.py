@@ -86,19 +86,33 @@ def watch(
         ConfigError: too little work to measure.
         Unavailable: nothing moved for five minutes.
     """
-    samples = [(time.monotonic(), done())]
-    while samples[-1][1] < total:
+    return rate(samples(done, total, still_runs, every), total, rows, started)
+
+
+def samples(
+    done: Callable[[], int],
+    total: int,
+    still_runs: Callable[[], None],
+    every: float = EVERY_SECONDS,
+) -> list[tuple[float, int]]:
+    """(time, how much is done) whenever that has changed, until it is `total` or more.
+
+    Raises:
+        Unavailable: nothing moved for five minutes.
+    """
+    taken = [(time.monotonic(), done())]
+    while taken[-1][1] < total:
         still_runs()
         now = done()
-        if now != samples[-1][1]:
-            samples.append((time.monotonic(), now))
-        elif time.monotonic() - samples[-1][0] > _PATIENCE_SECONDS:
+        if now != taken[-1][1]:
+            taken.append((time.monotonic(), now))
+        elif time.monotonic() - taken[-1][0] > _PATIENCE_SECONDS:
             raise Unavailable(
                 f"stuck at {now} of {total} for {_PATIENCE_SECONDS:g} s",
                 "Run it again with --keep DIRECTORY and look into the logs there.",
             )
         time.sleep(every)  # the sampling interval itself
-    return rate(samples, total, rows, started)
+    return taken
 
 
 def rate(samples: list[tuple[float, int]], total: int, rows: int, started: float) -> Run:

@@ -17,7 +17,9 @@ from tests.bench import config, contenders, journal, rows, servers
 from tests.bench import source as sources
 from tests.bench.contenders import Contender, Process
 from tests.bench.measure import Result, Run, watch
+from tests.bench.rows import Shape
 from tests.bench.source import Source
+from tests.bench.usage import Meter
 
 SHAPES = (1, 100)
 """Rows per message."""
@@ -46,17 +48,19 @@ class Kind:
     check: Callable[[str], None]
 
 
-def run(directory: Path, total: int, runs: int, progress: Progress) -> list[Result]:
-    """Both shapes, all contenders, `runs` rounds."""
+def run(
+    directory: Path, total: int, runs: int, progress: Progress, shape: Shape = rows.DEFAULT
+) -> list[Result]:
+    """1 and 100 rows per message, all contenders, `runs` rounds."""
     classes = contenders.compile_streams(directory, progress)
     with servers.started(directory, progress) as stack:
-        rows.create_tables(servers.client(stack))
+        rows.create_tables(servers.client(stack), shape)
         results = []
         for per_message in SHAPES:
             wanted = total * (PER_MESSAGE_FACTOR if per_message > 1 else 1)
             topic = f"source.{per_message}"
             progress(f"filling {topic}: {wanted:,} rows, {per_message} per message")
-            source = sources.fill(stack.bootstrap, topic, wanted, per_message)
+            source = sources.fill(stack.bootstrap, topic, wanted, per_message, shape=shape)
             kinds = [
                 *relay_kinds(stack, source, directory),
                 *streams_kinds(source, classes, directory),
@@ -85,17 +89,26 @@ def take_turns(source: Source, kinds: list[Kind], runs: int, progress: Progress)
     ]
 
 
-def one_run(source: Source, kind: Kind, app: str) -> Run:
-    """One run, checked; its topics are gone afterwards."""
+def one_run(source: Source, kind: Kind, app: str, meters: list[Meter] | None = None) -> Run:
+    """One run, checked; its topics are gone afterwards. Adds its meter to `meters`, if given."""
     contender = kind.make(app)
     if contender.outputs:
-        sources.create_topics(source.bootstrap, contender.outputs)
-    committed = sources.CommittedOffsets(source.bootstrap, contender.group, source.topic)
+        sources.create_topics(source.bootstrap, contender.outputs, source.partitions)
+    committed = sources.CommittedOffsets(
+        source.bootstrap, contender.group, source.topic, source.partitions
+    )
     try:
         with Process(contender) as process:
-            measured = watch(
-                committed, source.messages, source.rows, process.still_runs, process.started
-            )
+            meter = Meter({"relay": process.pid})
+
+            def still_runs() -> None:
+                process.still_runs()
+                if meters is not None:
+                    meter.look()
+
+            measured = watch(committed, source.messages, source.rows, still_runs, process.started)
+            if meters is not None:
+                meters.append(meter)
         kind.check(app)
     finally:
         committed.close()
@@ -130,7 +143,7 @@ def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[
             return contenders.streams(source, app, threads, classes, directory)
 
         name = f"Kafka Streams, {threads} thread{'s' if threads > 1 else ''}"
-        return Kind(name, "peer", make, lambda app: _all_written(source, _outputs(app)))
+        return Kind(name, "peer", make, lambda app: _all_written(source, _outputs(source, app)))
 
     return [kind(threads) for threads in STREAM_THREADS]
 
@@ -149,8 +162,8 @@ def passthrough_kind(source: Source, directory: Path) -> Kind:
     )
 
 
-def _outputs(app: str) -> list[str]:
-    return [f"{app}.{table}" for table in rows.TABLES]
+def _outputs(source: Source, app: str) -> list[str]:
+    return [f"{app}.{table}" for table in source.shape.names]
 
 
 def _all_written(source: Source, topics: list[str]) -> None:

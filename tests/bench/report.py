@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.dev import java
+from tests.bench import history
 from tests.bench.contenders import STREAMS_COORDINATE
+from tests.bench.figures import Figure
 from tests.bench.measure import EVERY_SECONDS, SHORT_SECONDS, WARM_UP, Result
 
 _PACKAGES = (
@@ -76,36 +79,122 @@ def versions() -> dict[str, str]:
     }
 
 
+def figures(results: list[Result]) -> list[Figure]:
+    """Medians and ratios, as a history compares them."""
+    found = [
+        Figure(f"{r.contender}, {r.per_message} per message", r.median, "rows/s", "higher")
+        for r in results
+    ]
+    for ratio in ratios(results):
+        name = f"{ratio['product']} / best peer, {ratio['rows_per_message']} per message"
+        found.append(Figure(name, ratio["ratio"], "", "higher"))
+    return found
+
+
 def show(
-    title: str, results: list[Result], where: dict[str, Any], sent: dict[str, Any], *, as_json: bool
+    results: list[Result], run: history.Entry, before: dict[str, float], *, as_json: bool
 ) -> None:
-    """Prints it to standard output."""
+    """Prints it to standard output; `run` and `before` as for `show_figures`."""
     if as_json:
         text = {
-            "bench": title,
-            "parameters": sent,
+            **run,
+            "before": before,
             "results": [result.as_json() for result in results],
             "ratios": ratios(results),
-            "machine": where,
-            "versions": versions(),
         }
         print(json.dumps(text, indent=2))
         return
-    # Where nobody looks on, as in CI, lines need not fit a terminal.
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(_table(title, results))
+    console = _console()
+    console.print(_table(run["bench"], results))
     for ratio in ratios(results):
         console.print(
             f"{ratio['product']} / {ratio['peer']}, rows per message {ratio['rows_per_message']}: "
             f"[bold]{ratio['ratio']:.2f}[/bold]"
         )
+    if before:
+        _print_figures(console, figures(results), run, before)
     console.print(
         f"\nRows per second between the first sample with {WARM_UP:.0%} of the work done and the "
         f"one with all of it, by what is committed or visible (sampled every "
         f"{EVERY_SECONDS * 1000:.0f} ms, ClickHouse every 100 ms); start-up is left out for all. "
         "~ means that the clock ran too short to say much: take more --rows."
     )
-    for facts in (where, versions()):
+    _surroundings(console, run)
+
+
+def show_figures(
+    of: list[Figure], run: history.Entry, before: dict[str, float], *, as_json: bool
+) -> None:
+    """Prints figures beside what they were.
+
+    Args:
+        of: the figures.
+        run: this run's entry in a history.
+        before: medians of earlier runs by figure.
+        as_json: for machines.
+    """
+    if as_json:
+        told = [
+            {
+                **asdict(figure),
+                "held": figure.held,
+                "before": before.get(figure.name),
+                "worse": history.worse(figure, before.get(figure.name)),
+            }
+            for figure in of
+        ]
+        print(json.dumps({**run, "figures": told}, indent=2))
+        return
+    console = _console()
+    _print_figures(console, of, run, before)
+    _surroundings(console, run)
+
+
+def _print_figures(
+    console: Console, of: list[Figure], run: history.Entry, before: dict[str, float]
+) -> None:
+    table = Table(title=run["bench"])
+    for name in ("figure", "value", "unit", "demanded", "before", ""):
+        right = name in {"value", "demanded", "before"}
+        table.add_column(name, justify="right" if right else "left", no_wrap=right)
+    for figure in of:
+        table.add_row(*_row(figure, before.get(figure.name)))
+    console.print(table)
+    if before:
+        console.print(
+            "before: median of earlier runs of this bench with these parameters on a machine of "
+            f"this kind; WORSE: by more than {history.WORSE_SHARE:.0%}"
+        )
+
+
+def _row(figure: Figure, before: float | None) -> list[str]:
+    sign = "\u2265" if figure.better == "higher" else "\u2264"
+    marks = [
+        *["MISSED"] * (figure.held is False),
+        *["WORSE"] * history.worse(figure, before),
+    ]
+    return [
+        figure.name,
+        _number(figure.value),
+        figure.unit,
+        "" if figure.limit is None else f"{sign} {_number(figure.limit)}",
+        "" if before is None else _number(before),
+        ", ".join(marks),
+    ]
+
+
+def _number(value: float) -> str:
+    """Three digits that count, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _console() -> Console:
+    # Where nobody looks on, as in CI, lines need not fit a terminal.
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+def _surroundings(console: Console, run: history.Entry) -> None:
+    for facts in (run["machine"], run["versions"], {"commit": run["commit"]}):
         console.print(", ".join(f"{key} {value}" for key, value in facts.items()), style="dim")
 
 

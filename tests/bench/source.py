@@ -6,9 +6,9 @@ single runs. Never measures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import zip_longest
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -40,24 +40,80 @@ class Source:
     messages: int
     per_message: int
     bad: int = 0
+    shape: rows.Shape = rows.DEFAULT
+    partitions: int = PARTITIONS
 
 
 def fill(
-    bootstrap: str, topic: str, total: int, per_message: int, spoil: Spoil | None = None
+    bootstrap: str,
+    topic: str,
+    total: int,
+    per_message: int,
+    spoil: Spoil | None = None,
+    shape: rows.Shape = rows.DEFAULT,
+    partitions: int = PARTITIONS,
 ) -> Source:
     """Writes `total` rows of all tables, interleaved, `per_message` in each message.
 
     Raises:
         Unavailable: the broker did not take them all.
     """
-    create_topics(bootstrap, [topic])
+    create_topics(bootstrap, [topic], partitions)
     lost: list[str] = []
+    producer = make_producer(bootstrap, lost)
+    codecs = [rows.codec(table, shape) for table in shape.names]
+    headers = [table_header(table) for table in shape.names]
+    shares = [_share(total * weight, per_message) for weight in shape.weights]
+    sent = bad = turn = 0
+    for wave in _waves(shares, per_message):
+        made = [
+            rows.values(codec, rows.columns(first, count, shape), per_message) if count else []
+            for codec, (first, count) in zip(codecs, wave, strict=True)
+        ]
+        for values in zip_longest(*made):
+            # One message of each table to a partition, then the next partition.
+            for table, value in enumerate(values):
+                if value is None:
+                    continue
+                spoiled = spoil(sent, value, headers[table]) if spoil else None
+                chosen = spoiled or (value, headers[table])
+                produce(producer, topic, turn % partitions, *chosen)
+                sent += 1
+                bad += spoiled is not None
+            turn += 1
+    flush(producer, topic, lost)
+    return Source(bootstrap, topic, sum(shares), sent, per_message, bad, shape, partitions)
+
+
+def _share(total: float, per_message: int) -> int:
+    """Rows of a table: whole messages, at least one."""
+    return max(1, round(total / per_message)) * per_message
+
+
+def _waves(shares: list[int], per_message: int) -> Iterator[list[tuple[int, int]]]:
+    """(first row, rows) of each table in turn, whole messages, together `_WAVE` at most or so."""
+    many = -(-sum(shares) // _WAVE)
+    for wave in range(many):
+        cuts = [
+            [share // per_message * at // many * per_message for at in (wave, wave + 1)]
+            for share in shares
+        ]
+        yield [(first, end - first) for first, end in cuts]
+
+
+def table_header(table: str) -> Header:
+    """What names a message's table."""
+    return [(names.TABLE_HEADER, table.encode())]
+
+
+def make_producer(bootstrap: str, lost: list[str]) -> Producer:
+    """A producer for a source topic; what the broker refuses is put into `lost`."""
 
     def delivered(problem: object, _message: object) -> None:
         if problem is not None:
             lost.append(str(problem))
 
-    producer = Producer({
+    return Producer({
         **kafka_settings.plain_producer(settings.Kafka(bootstrap=bootstrap)),
         # Compression would cost each reader the same; without it disk and page cache decide less.
         "compression.type": "none",
@@ -65,20 +121,14 @@ def fill(
         "queue.buffering.max.kbytes": 512_000,
         "on_delivery": delivered,
     })  # fmt: skip
-    codecs = [rows.codec(table) for table in rows.TABLES]
-    headers: list[Header] = [[(names.TABLE_HEADER, table.encode())] for table in rows.TABLES]
-    each = _share(total, per_message)
-    sent = bad = 0
-    for first in range(0, each, _WAVE // len(rows.TABLES)):
-        count = min(_WAVE // len(rows.TABLES), each - first)
-        made = [rows.messages(codec, first, count, per_message) for codec in codecs]
-        for value in chain.from_iterable(zip(*made, strict=True)):
-            # One message of each table to a partition, then the next partition.
-            table, partition = sent % len(made), sent // len(made) % PARTITIONS
-            spoiled = spoil(sent, value, headers[table]) if spoil else None
-            _produce(producer, topic, partition, *(spoiled or (value, headers[table])))
-            sent += 1
-            bad += spoiled is not None
+
+
+def flush(producer: Producer, topic: str, lost: list[str]) -> None:
+    """Until the broker has all.
+
+    Raises:
+        Unavailable: it did not take them.
+    """
     left = producer.flush(_ANSWER_SECONDS * 4)
     if left or lost:
         raise Unavailable(
@@ -86,15 +136,10 @@ def fill(
             f" ({lost[0] if lost else 'no answer'})",
             "look into the broker's log and at the free disk space",
         )
-    return Source(bootstrap, topic, each * len(codecs), sent, per_message, bad)
 
 
-def _share(total: int, per_message: int) -> int:
-    """Rows of each table: whole messages, at least one."""
-    return max(1, round(total / len(rows.TABLES) / per_message)) * per_message
-
-
-def _produce(producer: Producer, topic: str, partition: int, value: bytes, headers: Header) -> None:
+def produce(producer: Producer, topic: str, partition: int, value: bytes, headers: Header) -> None:
+    """Hands a message over, when there is room for it."""
     while True:
         try:
             producer.produce(topic, value=value, partition=partition, headers=headers)  # type: ignore[arg-type]
@@ -105,11 +150,11 @@ def _produce(producer: Producer, topic: str, partition: int, value: bytes, heade
             return
 
 
-def create_topics(bootstrap: str, topics: list[str]) -> None:
-    """Topics of `PARTITIONS` partitions that must not be there yet."""
+def create_topics(bootstrap: str, topics: list[str], partitions: int = PARTITIONS) -> None:
+    """Topics that must not be there yet."""
     admin = _admin(bootstrap)  # held until the answers are there: its end would cancel them
     made = admin.create_topics(
-        [NewTopic(topic, PARTITIONS, 1) for topic in topics], operation_timeout=_ANSWER_SECONDS
+        [NewTopic(topic, partitions, 1) for topic in topics], operation_timeout=_ANSWER_SECONDS
     )
     for future in made.values():
         future.result()
@@ -127,17 +172,31 @@ def delete_topics(bootstrap: str, prefix: str) -> None:
 
 def end_offsets(bootstrap: str, topics: list[str]) -> int:
     """Sum of the end offsets over the topics' partitions; transaction markers count too."""
-    consumer = _looker(bootstrap, "bench-ends")
+    ends = EndOffsets(bootstrap, topics)
     try:
-        known = consumer.list_topics(timeout=_ANSWER_SECONDS).topics
-        return sum(
-            consumer.get_watermark_offsets(TopicPartition(t, p), timeout=_ANSWER_SECONDS)[1]
-            for t in topics
-            if t in known
-            for p in known[t].partitions
-        )
+        return ends()
     finally:
-        consumer.close()
+        ends.close()
+
+
+class EndOffsets:
+    """How much has been written to topics; asked often, by one client."""
+
+    def __init__(self, bootstrap: str, topics: list[str]) -> None:
+        self._consumer = _looker(bootstrap, "bench-ends")
+        known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+        self._places = [
+            TopicPartition(t, p) for t in topics if t in known for p in known[t].partitions
+        ]
+
+    def __call__(self) -> int:
+        """Sum of the end offsets; transaction markers count too."""
+        ask = self._consumer.get_watermark_offsets
+        return sum(ask(place, timeout=_ANSWER_SECONDS)[1] for place in self._places)
+
+    def close(self) -> None:
+        """Ends the client; it never joined a group."""
+        self._consumer.close()
 
 
 class CommittedOffsets:
@@ -147,9 +206,11 @@ class CommittedOffsets:
     message counts when, and only when, what was made of it is visible.
     """
 
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, partitions: int = PARTITIONS
+    ) -> None:
         self._consumer = _looker(bootstrap, group)
-        self._partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
 
     def __call__(self) -> int:
         """Messages committed; 0 before the first commit."""

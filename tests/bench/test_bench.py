@@ -6,12 +6,10 @@ import json
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
 from relay.decode import decode
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
-from tests.bench import measure, report, rows
-from tests.bench.__main__ import bench
+from tests.bench import history, measure, report, rows
 from tests.bench.measure import Result, Run
 
 
@@ -66,7 +64,8 @@ def test_report_compares_with_the_best_peer(capsys: pytest.CaptureFixture[str]) 
         Result("Kafka Streams, 1 thread", 1, (_run(80),), "peer"),
         Result("Kafka Streams, 2 threads", 1, (_run(100),), "peer"),
     ]
-    report.show("relay", results, report.machine(), {"runs": 3}, as_json=True)
+    run = history.entry("relay", {"runs": 3}, report.machine(), report.versions(), [])
+    report.show(results, run, {}, as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert shown["ratios"][0] == {
         "rows_per_message": 1,
@@ -76,17 +75,12 @@ def test_report_compares_with_the_best_peer(capsys: pytest.CaptureFixture[str]) 
     }
     assert shown["results"][0]["median_rows_per_second"] == 200
     assert {"machine", "versions"} <= shown.keys()
-    report.show("relay", results, report.machine(), {"runs": 3}, as_json=False)
-    assert "2.00" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("command", ["relay", "loader"])
-def test_help_names_the_options(command: str) -> None:
-    """Both benches explain themselves."""
-    shown = CliRunner().invoke(bench, [command, "--help"])
-    assert shown.exit_code == 0
-    for option in ("--runs", "--rows", "--json"):
-        assert option in shown.output
+    report.show(results, run, {}, as_json=False)
+    shown = capsys.readouterr().out
+    assert "2.00" in shown
+    assert "WORSE" not in shown
+    report.show(results, run, {"block-relay, 1 per message": 260.0}, as_json=False)
+    assert "WORSE" in capsys.readouterr().out
 
 
 def _run(rate: float) -> Run:

@@ -1,0 +1,217 @@
+"""The scenarios without peers, as commands: their options, and what they hand to the scenario.
+
+Receives a command line, gives figures; tests.bench.__main__ gathers the commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tests.bench import endtoend, freshness, memory, scaling
+from tests.bench.figures import Figure
+from tests.bench.live import Load
+from tests.bench.options import (
+    OUTPUT,
+    PER_MESSAGE,
+    RUNS,
+    Scenario,
+    load_options,
+    rows_option,
+    shape,
+    shape_options,
+    with_options,
+)
+
+_MANY: Any = click.IntRange(min=1)
+
+
+@click.command(name="freshness")
+@with_options(
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=1),
+        default=50_000.0,
+        show_default=True,
+        help="Rows per second over all tables.",
+    ),
+    *load_options(60.0),
+    *shape_options(8),
+    *OUTPUT,
+)
+def measure_freshness(**options: Any) -> None:
+    """How old rows are when ClickHouse shows them: produced -> queryable, p50 and p99 of rows.
+
+    A feed sends rows at a steady rate; each carries when it was made, in milliseconds. ClickHouse
+    is asked every 100 ms which blocks it shows, and a row's time ends with the first answer that
+    holds its block, so a figure is too high by up to the resolution that stands below it. Where
+    the time goes: produced to sealed (the relay's buffer), sealed to prepared (journal, Spark's
+    next micro-batch, the ledger), prepared to queryable (the INSERT and the look).
+    """
+    _steady("freshness", freshness.run, **options)
+
+
+@click.command(name="endtoend")
+@with_options(
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=1),
+        default=endtoend.RATE,
+        show_default=True,
+        help="Rows per second over all tables.",
+    ),
+    *load_options(120.0),
+    *shape_options(8),
+    *OUTPUT,
+)
+def measure_endtoend(**options: Any) -> None:
+    """Whether all of it keeps up with a rate: the lag once a second, and every row compared.
+
+    The lag is what the source topic holds and ClickHouse does not show yet, in rows. It grows
+    where it gains more than 1 % of the rate (a line through all samples but the first tenth). In
+    the end each table must hold every row once, with the contents that follow from its number;
+    else the status is 1. Feed, broker, Spark and ClickHouse's engine take their cores from the
+    same machine: what each used is shown.
+    """
+    _steady("endtoend", endtoend.run, **options)
+
+
+def _steady(
+    name: str,
+    run: Callable[..., list[Figure]],
+    *,
+    keep: Any,
+    history_file: Any,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    scenario = Scenario(name, given, keep=keep, history_file=history_file, as_json=as_json)
+    load = Load(
+        rate=given["rate"],
+        seconds=given["seconds"],
+        per_message=given["per_message"],
+        shape=shape(given["columns"], given["tables"], skew=given["skew"]),
+        partitions=given["partitions"],
+        processes=given["processes"],
+        block={} if given["max_age"] is None else {"max_age_seconds": given["max_age"]},
+    )
+    with scenario.place() as place:
+        found = run(place, load, scenario.progress)
+    scenario.figures(found)
+
+
+@click.command(name="scaling")
+@with_options(
+    click.option(
+        "--part",
+        "parts",
+        type=click.Choice(scaling.PARTS),
+        multiple=True,
+        help="Only this; may be given again. Default: all.",
+    ),
+    click.option(
+        "--tables",
+        type=(_MANY, _MANY),
+        default=(8, 200),
+        show_default=True,
+        help="Numbers of tables that are compared.",
+    ),
+    click.option(
+        "--partitions",
+        type=(_MANY, _MANY),
+        default=(4, 64),
+        show_default=True,
+        help="Numbers of source partitions that are compared.",
+    ),
+    click.option(
+        "--blocks",
+        type=(_MANY, _MANY),
+        default=(100, 100_000),
+        show_default=True,
+        help="Lengths of the past, in blocks, that are compared.",
+    ),
+    RUNS,
+    rows_option(18_000_000),
+    PER_MESSAGE,
+    *OUTPUT,
+)
+def measure_scaling(
+    parts: tuple[str, ...],
+    tables: tuple[int, int],
+    partitions: tuple[int, int],
+    blocks: tuple[int, int],
+    runs: int,
+    total: int,
+    per_message: int,
+    **output: Any,
+) -> None:
+    """What more tables, more partitions and a longer past cost the product.
+
+    tables, partitions: the relay's time per row over the same number of rows, in turns; a ratio
+    is of one round. blocks: seconds from the start of relay and loader until new rows are through,
+    behind a journal and a ledger of so many blocks.
+    """
+    given = {
+        "parts": list(parts),
+        "tables": list(tables),
+        "partitions": list(partitions),
+        "blocks": list(blocks),
+        "runs": runs,
+        "rows": total,
+        "per_message": per_message,
+    }
+    scenario = Scenario("scaling", given, **output)
+    sizes = scaling.Sizes(tables, partitions, blocks, total, per_message)
+    with scenario.place() as place:
+        found = scaling.run(place, sizes, parts or scaling.PARTS, runs, scenario.progress)
+    scenario.figures(found)
+
+
+@click.command(name="memory")
+@with_options(
+    click.option(
+        "--tables",
+        type=_MANY,
+        multiple=True,
+        default=(8, 200),
+        show_default=True,
+        help="One run with so many; may be given again.",
+    ),
+    click.option(
+        "--stall",
+        type=click.FloatRange(min=0),
+        default=20.0,
+        show_default=True,
+        help="Seconds that the broker is stopped; 0: never.",
+    ),
+    click.option(
+        "--bound",
+        type=click.FloatRange(min=1),
+        metavar="MB",
+        help="Stated for one relay; a fifth more is allowed. Default: nothing is demanded.",
+    ),
+    rows_option(18_000_000),
+    PER_MESSAGE,
+    *OUTPUT,
+)
+def measure_memory(
+    tables: tuple[int, ...],
+    stall: float,
+    bound: float | None,
+    total: int,
+    per_message: int,
+    **output: Any,
+) -> None:
+    """What a relay holds resident while it works off a backlog and its broker stalls.
+
+    The broker's process is stopped when a fifth is done, and goes on after --stall seconds; then
+    every row must come through. Shown is the most that was resident at looks every half second.
+    """
+    given = {"tables": list(tables), "stall": stall, "rows": total, "per_message": per_message}
+    scenario = Scenario("memory", given, **output)
+    sizes = memory.Sizes(tables, total, per_message, stall, bound)
+    with scenario.place() as place:
+        found = memory.run(place, sizes, scenario.progress)
+    scenario.figures(found)

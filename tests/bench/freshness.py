@@ -1,0 +1,123 @@
+"""`python -m tests.bench freshness`: produced -> queryable at a steady rate, row by row.
+
+Receives a directory and a Load, gives figures. Each row carries in `at` when its producer made
+it; ClickHouse is asked for new blocks while rows flow. What counts are the rows, not the blocks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tests.bench import journal, live, seen
+from tests.bench.figures import Figure, quantile
+from tests.bench.live import Live, Load
+from tests.bench.seen import Watch
+
+P50_LIMIT, P99_LIMIT = 1.0, 2.0  # seconds, by issue 8
+_LEDGER = "ledger.ledger"  # the database is that of tests.bench.config
+
+Weighted = list[tuple[float, int]]
+
+
+def run(directory: Path, load: Load, progress: Callable[[str], None]) -> list[Figure]:
+    """One run.
+
+    Raises:
+        NotExactlyOnce: ClickHouse holds more rows than were sent.
+    """
+    with live.running(directory, load, progress, block_column=True) as running:
+        shape = load.shape
+        shares = [load.rate * weight for weight in shape.weights]
+        watch = Watch(running.client, list(zip(shape.names, shares, strict=True)), load.partitions)
+        watch.look(whole=True)
+        old = len(watch.seen)
+        first = running.ends
+        progress(f"{load.rate:,.0f} rows/s in {shape.tables} tables for {load.seconds:g} s")
+        began = time.monotonic()
+        with running.feeding(load.seconds, "feed") as feed:
+            meter = running.meter()
+            while not feed.process.ended:
+                running.still_run()
+                time.sleep(seen.EVERY_SECONDS)  # the interval of looks
+                watch.look()
+                meter.look()
+            used = meter.figures(time.monotonic() - began)
+            fed = feed.fed()
+            left = sum(fed.ends) - running.visible()
+            running.arrived(fed, watch.look)
+        watch.look()
+        late = watch.look(whole=True)
+        made = _made(running, first)
+        stages = _stages(running, made, watch.seen)
+    sent = sum(fed.ends) - sum(first)
+    return [
+        *_delays("produced to queryable", _ages(made, watch.seen), limits=True),
+        *(figure for name, of in stages.items() for figure in _delays(name, of)),
+        Figure("resolution, p50", quantile(watch.resolutions, 0.5), "s"),
+        Figure("resolution, p99", quantile(watch.resolutions, 0.99), "s"),
+        Figure("blocks seen only by the last look", late, "blocks"),
+        Figure("blocks", len(watch.seen) - old, "blocks"),
+        Figure("rate of the feed", sent / fed.seconds, "rows/s", "higher"),
+        *fed.figures(),
+        Figure("not yet queryable at the end", left / load.rate, "s of rows", "lower"),
+        *used,
+    ]
+
+
+def _made(running: Live, first: list[int]) -> dict[str, Weighted]:
+    """When each measured row was made: (Unix time, rows) by block."""
+    found: dict[str, Weighted] = {}
+    for table, begin in zip(running.load.shape.names, first, strict=True):
+        rows = running.client.query(
+            f"SELECT _block, toUnixTimestamp64Milli(at) AS made, count() FROM {table} "
+            f"WHERE event >= {begin} GROUP BY _block, made"
+        ).result_rows
+        for block, made, count in rows:
+            found.setdefault(block, []).append((made / 1000, count))
+    return found
+
+
+def _ages(made: dict[str, Weighted], until: dict[str, float]) -> Weighted:
+    """(seconds from each row's making to its block's time, rows)."""
+    return [
+        (until[block] - at, count) for block, rows in made.items() for at, count in rows
+    ]  # fmt: skip
+
+
+def _stages(
+    running: Live, made: dict[str, Weighted], visible: dict[str, float]
+) -> dict[str, Weighted]:
+    """Where the time goes: (seconds, rows) of each part of the way, by what it is."""
+    load = running.load
+    records = journal.commits(running.stack.bootstrap, live.APP, load.partitions)
+    sealed = {b.id: b.sealed_at_ms / 1000 for record in records for b in record.blocks}
+    prepared = {
+        block: at / 1000
+        for block, at in running.client.query(
+            f"SELECT block, toUnixTimestamp64Milli(min(at)) FROM {_LEDGER} "
+            "WHERE state = 'prepared' GROUP BY block"
+        ).result_rows
+    }
+    weights = {block: sum(count for _, count in rows) for block, rows in made.items()}
+    return {
+        "of that, produced to sealed": _ages(made, sealed),
+        "sealed to prepared": _between(sealed, prepared, weights),
+        "prepared to queryable": _between(prepared, visible, weights),
+    }
+
+
+def _between(begin: dict[str, float], end: dict[str, float], weights: dict[str, int]) -> Weighted:
+    return [(end[block] - begin[block], rows) for block, rows in weights.items()]
+
+
+def _delays(name: str, of: Iterable[tuple[float, int]], *, limits: bool = False) -> list[Figure]:
+    """p50, p99 and the most, over rows."""
+    rows = list(of)
+    better = "lower" if limits else "neither"
+    return [
+        Figure(f"{name}, p50", quantile(rows, 0.5), "s", better, P50_LIMIT if limits else None),
+        Figure(f"{name}, p99", quantile(rows, 0.99), "s", better, P99_LIMIT if limits else None),
+        Figure(f"{name}, most", quantile(rows, 1.0), "s"),
+    ]
