@@ -164,7 +164,9 @@ class Registry:
 
     def _read_on(self, deadline: float) -> None:
         if self._consumer is None:
-            reader = {**kafka_settings.reader(self._kafka), "enable.partition.eof": True}
+            reader = kafka_settings.reader(self._kafka)
+            # It stays at the end of the topic, where it would ask a hundred times a second.
+            reader = {**reader, "fetch.wait.max.ms": 500, "enable.partition.eof": True}
             self._consumer = PartitionReader(reader)
             self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         end = self._end(self._consumer)
