@@ -27,8 +27,9 @@ from tests.bench.relay_bench import Progress
 from tests.bench.source import Source
 
 _PER_MESSAGE = 100
-ROWS_FACTOR = 1
-"""So many times `--rows`: about 50 full blocks by default."""
+ROWS_FACTOR = 2
+"""So many times `--rows`: about 100 full blocks by default. With half of them Kafka Streams, which
+commits in steps, was once done between two samples."""
 _AGE_SECONDS = 20.0
 """Blocks of full size, as under load; else a table's last would be tiny."""
 BLOCK_BYTES = 10_000_000
