@@ -27,9 +27,8 @@ from tests.bench.relay_bench import Progress
 from tests.bench.source import Source
 
 _PER_MESSAGE = 100
-ROWS_FACTOR = 2
-"""So many times `--rows`: about 100 full blocks by default. With half of them Kafka Streams, which
-commits in steps, was once done between two samples."""
+ROWS_FACTOR = 1
+"""So many times `--rows`: about 50 full blocks by default."""
 _AGE_SECONDS = 20.0
 """Blocks of full size, as under load; else a table's last would be tiny."""
 BLOCK_BYTES = 10_000_000
@@ -61,9 +60,10 @@ def run(
             progress(_line(turn, runs, "loader", ours))
             ceiling.append(insert_ready(stack, source))
             progress(_line(turn, runs, "insert_arrow", ceiling))
-            for kind in relay_bench.streams_kinds(source, classes, directory):
+            kinds = relay_bench.streams_kinds(source, classes, directory)
+            for number, kind in enumerate(kinds):
                 done = peers.setdefault(kind.name, [])
-                done.append(relay_bench.one_run(source, kind, f"s{turn}-{len(peers)}"))
+                done.append(relay_bench.one_run(source, kind, f"s{turn}-{number}"))
                 progress(_line(turn, runs, kind.name, done))
     workers = os.cpu_count() or 1
     return [
