@@ -12,16 +12,13 @@ from confluent_kafka.admin import AdminClient
 
 from relay import kafka_settings
 from relay.failures import answered
-from relay.heard import Heard
+from relay.heard import Heard, Unconnected
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from concurrent.futures import Future
 
     from relay.settings import Brokers
-
-_LOOK_SECONDS = 0.1
-"""Between looks at what the client has to say while a request is under way."""
 
 
 class Admin:
@@ -56,15 +53,12 @@ class Admin:
         self.client.poll(0)
         if self._heard.refused():
             self._heard.error = None  # of before; told again if it is still so
-        while True:
-            try:
-                return future.result(_LOOK_SECONDS)
-            except TimeoutError:
-                self.client.poll(0)
-                trouble, self._heard.error = self._heard.error, None
-                if trouble is not None:
-                    raise answered(what, trouble, refusal) from None
-            except KafkaException as error:
-                if error.args[0].code() in fine:
-                    return None
-                raise answered(what, error.args[0], refusal) from error
+        try:
+            return self._heard.answer(self.client, future)
+        except Unconnected as silence:
+            self._heard.error = None
+            raise answered(what, silence.error, refusal) from None
+        except KafkaException as error:
+            if error.args[0].code() in fine:
+                return None
+            raise answered(what, error.args[0], refusal) from error

@@ -5,12 +5,30 @@ Without one a request only times out, and does not say why; librdkafka tells its
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from confluent_kafka import KafkaError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient
 
 CREDENTIALS: frozenset[int] = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001
 )
 """The connection itself is refused: said to error_cb only, while calls time out."""
+
+_LOOK_SECONDS = 0.1
+"""Between looks at what the client has to say while a request is under way."""
+
+
+class Unconnected(Exception):
+    """A request has no answer yet, and why: error_cb said `error`."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Heard:
@@ -36,3 +54,22 @@ class Heard:
         """The error, if it says that the credentials are wrong."""
         wrong = self.error is not None and self.error.code() in CREDENTIALS
         return self.error if wrong else None
+
+    def answer(self, client: AdminClient, future: Future[Any]) -> Any:
+        """What the brokers answer to a request under way.
+
+        Args:
+            client: made the request, and has `listen` as its error_cb.
+            future: of the request.
+
+        Raises:
+            KafkaException: they answered no, or nothing in time.
+            Unconnected: there is no answer, and an error of the connections; `error` stays.
+        """
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except TimeoutError:
+                client.poll(0)
+                if self.error is not None:
+                    raise Unconnected(self.error) from None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 10.0
 METADATA_SECONDS = 2.0  # nobody hears a signal meanwhile
 APPEAR_SECONDS = 10.0  # for the brokers to tell each other of a topic that was just created
-_LOOK_SECONDS = 0.1  # between looks at what the client has to say while a request is under way
+_LOOK_SECONDS = 0.1  # between looks at whether it is there
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one

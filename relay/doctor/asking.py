@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from relay import kafka_settings
 from relay.doctor.facts import Unasked
 from relay.failures import PASSING, answered
-from relay.heard import Heard
+from relay.heard import Heard, Unconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request."""
-_LOOK_SECONDS = 0.1
+_PAUSE_SECONDS = 0.1
 _API = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
 
 
@@ -76,18 +76,16 @@ class Asker:
         future = request()
         while True:
             try:
-                found = future.result(_LOOK_SECONDS)
-            except TimeoutError:
-                self.admin.poll(0)
-                if self._heard.error is not None:
-                    raise answered(what, self._heard.error, "") from None
+                found = self._heard.answer(self.admin, future)
+            except Unconnected as silence:
+                raise answered(what, silence.error, "") from None
             except KafkaException as error:
                 cause = error.args[0]
                 if cause.code() < 0:
                     raise answered(what, self._heard.error or cause, "") from error
                 if cause.code() not in PASSING or time.monotonic() > deadline:
                     raise
-                time.sleep(_LOOK_SECONDS)  # nothing tells when it has moved but asking again
+                time.sleep(_PAUSE_SECONDS)  # nothing tells when it has moved but asking again
                 future = request()
             else:
                 self.admin.poll(0)
