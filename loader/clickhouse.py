@@ -11,13 +11,12 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.replicas import Address, pool_of, writing
+from relay.replicas import connected, writing
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
@@ -82,28 +81,19 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
         raise ConfigError(
             f"clickhouse.password_file: {error}", "Name a file that this process can read."
         ) from error
-    first = Address.of(settings.urls[0])
-    for left in reversed(range(len(settings.urls))):
-        try:
-            client = clickhouse_connect.get_client(
-                interface=first.scheme,
-                host=first.host,
-                port=first.port,
-                # Else a lost connection would read as "no rows".
-                pool_mgr=pool_of(settings),
-                username=settings.user,
-                password=password,
-                connect_timeout=10,
-                send_receive_timeout=int(timeout) + 1,
-                autogenerate_session_id=False,  # statements of one process may overlap
-                query_retries=0,
-                compress=False,
-                settings=writing(settings, timeout),
-            )
-            break
-        except ClickHouseError as error:
-            if is_permanent(error) or not left:  # else the pool asks the next replica now
-                raise failure(error, f"ClickHouse at {settings.url}") from error
+    try:
+        client = connected(
+            settings,
+            password,
+            is_permanent,
+            connect_timeout=10,
+            send_receive_timeout=int(timeout) + 1,
+            query_retries=0,
+            compress=False,
+            settings=writing(settings, timeout),
+        )
+    except ClickHouseError as error:
+        raise failure(error, f"ClickHouse at {settings.url}") from error
     assert isinstance(client, HttpClient)
     client.http_retries = 0
     return client

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.errors import Refused, Unavailable
-from relay.replicas import Address, pool_of, reading
+from relay.replicas import connected, reading
 from relay.schema import ColumnDef
 
 if TYPE_CHECKING:
@@ -134,27 +133,14 @@ def connect(clickhouse: ClickHouse) -> Client:
     Raises:
         ClickHouseError: see `translated`.
     """
-    first = Address.of(clickhouse.urls[0])
-    for left in reversed(range(len(clickhouse.urls))):
-        try:
-            return clickhouse_connect.get_client(
-                interface=first.scheme,
-                host=first.host,
-                port=first.port,
-                # Else a lost connection could read as "all tables were dropped".
-                pool_mgr=pool_of(clickhouse),
-                username=clickhouse.user,
-                password=clickhouse.secret(),
-                connect_timeout=CONNECT_SECONDS,
-                send_receive_timeout=ANSWER_SECONDS,
-                # A session would lock out a second query, and nothing here outlives a query.
-                autogenerate_session_id=False,
-                settings=reading(clickhouse),
-            )
-        except ClickHouseError as error:
-            if getattr(error, "code", None) is not None or not left:  # the next replica may answer
-                raise
-    raise AssertionError("a configuration names at least one server")
+    return connected(
+        clickhouse,
+        clickhouse.secret(),
+        lambda error: getattr(error, "code", None) is not None,
+        connect_timeout=CONNECT_SECONDS,
+        send_receive_timeout=ANSWER_SECONDS,
+        settings=reading(clickhouse),
+    )
 
 
 def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Unavailable | Refused:

@@ -1,6 +1,6 @@
 """Several replicas of one ClickHouse shard behind one client: one is asked; if it fails, the next.
 
-Receives addresses, gives the pool that a clickhouse-connect client is made with. Sends no
+Receives addresses, gives a clickhouse-connect client, and the pool that it is made with. Sends no
 statement a second time: whoever sent it hears of the failure, and what is sent next goes to the
 next replica. All clients of a process move on together.
 """
@@ -13,12 +13,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
 from relay.httppool import Trust, pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clickhouse_connect.driver.client import Client
     from urllib3 import BaseHTTPResponse
 
     from relay.server_settings import ClickHouse
@@ -85,6 +90,44 @@ def pool_of(clickhouse: ClickHouse) -> PoolManager:
     if len(clickhouse.urls) == 1:
         return pool(*Address.of(clickhouse.urls[0]), trust)
     return _in_turn(os.getpid(), clickhouse.urls, trust)
+
+
+def connected(
+    clickhouse: ClickHouse,
+    password: str,
+    is_answer: Callable[[ClickHouseError], bool],
+    **options: Any,
+) -> Client:
+    """A client of the server; of several replicas, of the first that lets it in.
+
+    Args:
+        clickhouse: addresses, user and pool.
+        password: as `clickhouse.secret` gives it.
+        is_answer: whether an error is a server's own, which no other is asked to repeat.
+        options: of clickhouse_connect.get_client, beside these.
+
+    Raises:
+        ClickHouseError: an answer, or of the last one that was asked.
+    """
+    first = Address.of(clickhouse.urls[0])
+    for left in reversed(range(len(clickhouse.urls))):
+        try:
+            return clickhouse_connect.get_client(
+                interface=first.scheme,
+                host=first.host,
+                port=first.port,
+                # Else a lost connection could read as no rows, or as "all tables were dropped".
+                pool_mgr=pool_of(clickhouse),
+                username=clickhouse.user,
+                password=password,
+                # Statements of one process may overlap, which a session would not let them.
+                autogenerate_session_id=False,
+                **options,
+            )
+        except ClickHouseError as error:
+            if is_answer(error) or not left:  # else the pool asks the next replica now
+                raise
+    raise AssertionError("a configuration names at least one server")
 
 
 @cache
