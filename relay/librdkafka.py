@@ -1,7 +1,7 @@
 """librdkafka behind its Python binding: the functions that the binding does not offer.
 
 Receives a consumer of the binding, gives librdkafka's own handle of it, and the functions as
-rdkafka.h declares them. Only where the binding's version is one whose consumer is known to begin
+rdkafka.h declares them. Only where the binding's version is one whose consumers are known to begin
 with that handle.
 """
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 KNOWN = ((2, 14), (2, 17))
-"""Versions of the binding, from and below, whose Consumer is known to begin as `_handle` says."""
+"""Versions of the binding, from and below, whose consumers are known to begin as `handle` says."""
 _OBJECT_BYTES = 16
 """Of CPython's head of every object; the binding's handle stands right behind it."""
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_name": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "rd_kafka_brokers_add": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]),
     "rd_kafka_queue_new": (ctypes.c_void_p, [ctypes.c_void_p]),
     "rd_kafka_queue_destroy": (None, [ctypes.c_void_p]),
     "rd_kafka_queue_forward": (None, [ctypes.c_void_p, ctypes.c_void_p]),
@@ -48,7 +49,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def unsupported() -> str:
-    """Why messages cannot be had in bulk here; empty where they can."""
+    """Why nothing of this can be had here; empty where they can."""
     version = metadata.version("confluent-kafka")
     if not KNOWN[0] <= tuple(int(part) for part in version.split(".")[:2]) < KNOWN[1]:
         return f"confluent-kafka {version} is not one of those known here"
@@ -77,12 +78,17 @@ def address(function: Any) -> int:
 
 
 def handle(consumer: Consumer) -> int:
-    """The binding's `rd_kafka_t *`: its Consumer begins with it (confluent_kafka.h, Handle).
+    """The binding's `rd_kafka_t *`: its consumers begin with it (confluent_kafka.h, Handle).
 
     Raises:
-        AssertionError: what stands there is none.
+        AssertionError: what stands there is none; so is a closed client's.
     """
     found = ctypes.c_void_p.from_address(id(consumer) + _OBJECT_BYTES).value
     name = library().rd_kafka_name(found) if found else b""
     assert b"#consumer-" in name, f"no consumer's handle: {name!r}"
     return int(found or 0)
+
+
+def add_brokers(consumer: Consumer, servers: str) -> None:
+    """Lets it connect to these, beside the brokers that it knows; it may know them."""
+    library().rd_kafka_brokers_add(handle(consumer), servers.encode())

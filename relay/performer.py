@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
@@ -27,27 +27,24 @@ from relay.intake import Poll
 from relay.metrics.observer import NOTHING, Observer
 from relay.sealed import sealed
 from relay.totals import Totals
-from relay.waiting import until_available
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
     from relay.core.records import JournalRecord, Offsets
     from relay.core.state import Seal
     from relay.settings import Settings
     from relay.source import Source
     from relay.tables import Tables
+    from relay.waiting import Waiting
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 class Performer:
     """The effects of one relay process.
 
     Args:
-        observer: hears of blocks formed and servers away.
+        wait: where a server is away.
+        observer: hears of blocks formed.
 
     Attributes:
         producers: that transactions run under.
@@ -59,14 +56,14 @@ class Performer:
         settings: Settings,
         tables: Tables,
         source: Source,
-        stop: threading.Event,
+        wait: Waiting,
         observer: Observer = NOTHING,
     ) -> None:
         self._settings = settings
         self._observer = observer
         self._tables = tables
         self._source = source
-        self._stop = stop
+        self._wait = wait
         self._author = journal.Author(settings.app, settings.source.topic, settings.relay.member)
         self._buffers = Buffers()
         self._poll = Poll()
@@ -158,9 +155,6 @@ class Performer:
                 return ev.Aborted()
             case _:
                 raise AssertionError(f"not an effect of this performer: {effect!r}")
-
-    def _wait(self, call: Callable[[], T]) -> T:
-        return until_available(call, self._stop, away=self._observer.away)
 
     def _places(self, offsets: Offsets) -> list[TopicPartition]:
         epochs = self._source.leader_epochs({p: of.floor for p, of in offsets.items()})

@@ -1,14 +1,24 @@
 """A consumer of partitions that it assigns itself: a member of no group.
 
 Receives the settings of relay.kafka_settings.reader, gives the same as a Consumer but for one
-error. The client library demands a group id and looks for that group's coordinator, whether
-it is needed or not. A user without rights on the group is told so at a random moment, in the
-midst of the records that it may well read; for a reader that says nothing.
+error, and finds its brokers again (relay.bootstrap). The client library demands a group id and
+looks for that group's coordinator, whether it is needed or not. A user without rights on the group
+is told so at a random moment, in the midst of the records that it may well read; for a reader that
+says nothing.
 """
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaError, Message
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from relay.bootstrap import Bootstrap
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # documented
+
+    from relay.kafka_settings import ClientSettings
 
 
 def _concerns(message: Message) -> bool:
@@ -19,11 +29,34 @@ def _concerns(message: Message) -> bool:
 class PartitionReader(Consumer):
     """Reads topics with no more right than Read on them."""
 
+    def __init__(self, config: ClientSettings) -> None:
+        self._bootstrap = Bootstrap(config)
+        super().__init__(self._bootstrap.config)
+
     def poll(self, timeout: float = -1) -> Message | None:
         """As Consumer.poll."""
+        self._bootstrap.look(self)
         message = super().poll(timeout)
         return message if message is None or _concerns(message) else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As Consumer.consume."""
+        self._bootstrap.look(self)
         return [message for message in super().consume(num_messages, timeout) if _concerns(message)]
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """As Consumer.list_topics."""
+        with self._bootstrap.offering(self):
+            named = {} if topic is None else {"topic": topic}  # None would be refused
+            found: ClusterMetadata = super().list_topics(timeout=timeout, **named)
+            return found
+
+    def get_watermark_offsets(
+        self,
+        partition: TopicPartition,
+        timeout: float = -1,
+        cached: bool = False,  # noqa: FBT001, FBT002 - its own
+    ) -> tuple[int, int]:
+        """As Consumer.get_watermark_offsets."""
+        with self._bootstrap.offering(self):
+            return super().get_watermark_offsets(partition, timeout, cached)

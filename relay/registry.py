@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from relay.settings import Kafka
 
 ANSWER_SECONDS = 30.0
+_END_SECONDS = 10.0  # a running relay polls and commits nothing meanwhile
 NEW_TOPIC_SECONDS = 5.0
 """How long a topic that was just created may be unknown to the broker that is asked."""
 _POLL_SECONDS = 0.5
@@ -180,7 +181,7 @@ class Registry:
 
     def _end(self, consumer: PartitionReader) -> int:
         """The topic's end, after a check that its beginning is still there."""
-        low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), ANSWER_SECONDS)
+        low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), _END_SECONDS)
         if low > 0 or high < self._next:
             raise ContractBroken(
                 f"{self._topic} begins at offset {low} and ends at {high}, but it must begin "

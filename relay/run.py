@@ -12,7 +12,7 @@ import logging
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from relay import intake, memory
 from relay.catalogue import Catalogue
@@ -31,15 +31,12 @@ from relay.source import Source
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
 from relay.topics import Topics
-from relay.waiting import StoppedWaiting, until_available
+from relay.waiting import StoppedWaiting, Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from relay.settings import Settings
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
@@ -88,7 +85,8 @@ class Relay:
         watched = observer.settings("consumer")
         heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
         self._source = Source(settings, *heard)
-        self._performer = Performer(settings, self._tables, self._source, stop, observer)
+        self._wait = Waiting(stop, observer.away, lambda _: self._source.look_for_brokers())
+        self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
         owning = settings, topics, self._source, self._performer.producers
         self._ownership = Ownership(*owning)
 
@@ -115,9 +113,6 @@ class Relay:
             self._leave()
         if self._error is not None:
             raise self._error
-
-    def _wait(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
-        return until_available(call, self._stop, limit_seconds, self._observer.away)
 
     def _turn(self) -> None:
         if self._stop.is_set() and not self._state.stopping:

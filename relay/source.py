@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from relay import kafka_settings, names
 from relay.batches import of_messages
+from relay.bootstrap import Bootstrap
 from relay.bulk import WhenFull
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.failures import REFUSED, describe, is_final
@@ -81,7 +82,8 @@ class Source:
         self._fatal: KafkaError | None = None
         client = {**(watched or {}), **kafka_settings.consumer(settings)}
         self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
-        self.consumer = Consumer({**client, "error_cb": self._on_error})
+        self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
+        self.consumer = Consumer(self._bootstrap.config)
         self._tables = tables
         self._bulk = WhenFull(self.consumer, self._topic, tables, POLL_MESSAGES)
         self._full = False
@@ -104,6 +106,7 @@ class Source:
             Fenced, Refused, ContractBroken: as the client's errors say.
         """
         self.rebalanced = False
+        self._bootstrap.look(self.consumer)
         bulk, self._full = self._bulk.begin(full=self._full), False
         left = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
         batch = int(min(BATCH_MESSAGES, max(1, BATCH_BYTES / self._mean_bytes)))
@@ -149,6 +152,11 @@ class Source:
         if len(found.offsets):
             take(found)
         return count
+
+    def look_for_brokers(self) -> None:
+        """Some server is away: see that the client finds its brokers; nobody polls it meanwhile."""
+        self._bootstrap.doubt()
+        self._bootstrap.look(self.consumer)
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
         """To commit with these floors."""

@@ -10,7 +10,7 @@ from relay.errors import Unavailable
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -27,7 +27,7 @@ def until_available(
     call: Callable[[], T],
     stop: threading.Event,
     limit_seconds: float = 0,
-    away: Callable[[str], None] = lambda _: None,
+    away: Collection[Callable[[str], None]] = (),
 ) -> T:
     """What `call` gives, once the server is there; a limit of 0 waits for ever.
 
@@ -35,7 +35,7 @@ def until_available(
         call: raises Unavailable while it is not.
         stop: ends the waiting.
         limit_seconds: of waiting.
-        away: told after each try why it was in vain.
+        away: each told after each try why it was in vain.
 
     Raises:
         Unavailable: the last one, after `limit_seconds`.
@@ -53,7 +53,20 @@ def until_available(
                 "server is away, waiting",
                 extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
             )
-            away(error.message)
+            for told in away:
+                told(error.message)
             if stop.wait(pause):
                 raise StoppedWaiting from error
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+class Waiting:
+    """How a process waits: `until_available` with its `stop` and those who are told."""
+
+    def __init__(self, stop: threading.Event, *away: Callable[[str], None]) -> None:
+        self._stop = stop
+        self._away = away
+
+    def __call__(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
+        """What `call` gives, once the server is there; raises as `until_available`."""
+        return until_available(call, self._stop, limit_seconds, self._away)

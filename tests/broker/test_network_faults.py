@@ -77,6 +77,24 @@ def test_all_cut_off_for_longer_than_the_session(
     pipeline.exactly_once()
 
 
+def test_metadata_that_names_no_broker(
+    proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
+) -> None:
+    """As brokers give it while all are fenced: clients forget them for good (librdkafka#5301)."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    often = '[kafka.client]\n"topic.metadata.refresh.interval.ms" = 500'
+    pipeline.supervise("a", pipeline.config(often))
+    pipeline.progress_seconds(range(100))
+    before = proxy.counts()["emptied"]
+    proxy.name_no_broker()
+    pipeline.send(range(100, 200))
+    pipeline.until(lambda: proxy.counts()["emptied"] > before + 4, "answers without brokers")
+    pipeline.until(lambda: "server is away" in pipeline.logs(), "the relay says so")
+    proxy.name_no_broker(False)
+    report("no broker", pipeline.progress_seconds(range(200, 300)))
+    pipeline.exactly_once()
+
+
 def test_half_a_second_of_latency(
     proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
 ) -> None:

@@ -103,6 +103,10 @@ class Proxy:
 
         self._do(begin)
 
+    def name_no_broker(self, on: bool = True, client: str = "") -> None:  # noqa: FBT002 - as above
+        """Answers to Kafka's Metadata come without brokers, their topics whole."""
+        self._do(lambda: self._switch(self._faults.brokerless, client, on))
+
     def drop_answers(
         self,
         api: int | str,
@@ -145,6 +149,7 @@ class Proxy:
             faults = self._faults
             for standing in (faults.delays, faults.half_open, faults.refused, faults.lossy):
                 standing.clear()
+            faults.brokerless.clear()
             faults.one_offs.clear()
             self._cut_useless()
 

@@ -38,6 +38,8 @@ class Deed(Enum):
     """It goes on, and the connection is cut when its answer comes, or within that."""
     MUTED = auto()
     """It goes on; neither its answer nor any later one comes to the client."""
+    EMPTIED = auto()
+    """An answer to Metadata that goes on without its brokers."""
 
 
 class Held:
@@ -132,6 +134,7 @@ class Faults:
         half_open: prefixes of clients whose messages are thrown away in both directions.
         refused: prefixes of clients whose connections are cut at their first message.
         lossy: chance of a cut for each message, by prefix.
+        brokerless: prefixes of clients whose answers to Metadata name no broker.
         one_offs: in the order in which they were asked for.
         counts: messages by the deed that befell them.
     """
@@ -140,6 +143,7 @@ class Faults:
     half_open: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     lossy: dict[str, float] = field(default_factory=dict)
+    brokerless: set[str] = field(default_factory=set)
     dice: random.Random = field(default_factory=lambda: random.Random(0))
     one_offs: list[OneOff] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -161,9 +165,11 @@ class Faults:
         self.counts[deed.name.lower()] += 1
         return deed, found
 
-    def of_answer(self, client: str) -> Deed:
+    def of_answer(self, client: str, *, is_metadata: bool = False) -> Deed:
         """What becomes of an answer to this client, if its request asked for nothing else."""
         deed = self._standing(client)
+        if deed is Deed.PASSED and is_metadata and client.startswith(tuple(self.brokerless)):
+            deed = Deed.EMPTIED
         self.counts[deed.name.lower()] += 1
         return deed
 

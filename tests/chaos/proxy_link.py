@@ -10,6 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.chaos.proxy_faults import Deed
+from tests.chaos.proxy_metadata import without_brokers
+from tests.chaos.proxy_wire import Api
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -84,6 +86,7 @@ class Link:
         self._from_server, self._server = server
         self._to_client, self._to_server = _Outlet(self._client), _Outlet(self._server)
         self._unanswered: dict[int, OneOff] = {}
+        self._metadata: dict[int, int] = {}  # versions of requests under way
         self._held: dict[int, Held] = {}
         self._muted = False
         self.client = ""
@@ -149,6 +152,8 @@ class Link:
                 await self._hold(request, one_off.held)
             elif one_off is not None:
                 self._unanswered[request.key] = one_off
+            if request.is_for(Api.METADATA):
+                self._metadata[request.key] = request.version
             await self._to_server.put(request.data, self._delay)
 
     async def _hold(self, request: Request, held: Held) -> None:
@@ -173,7 +178,8 @@ class Link:
                 await self._to_client.finish(answer.data[: one_off.heard], self._delay)
                 return
             self._muted |= one_off is not None
-            deed = self._faults.of_answer(self.client)
+            version = self._metadata.pop(answer.key, None)
+            deed = self._faults.of_answer(self.client, is_metadata=version is not None)
             if deed is Deed.REFUSED:
                 return
             if self._muted or deed is Deed.SWALLOWED:
@@ -181,6 +187,8 @@ class Link:
             elif deed is Deed.CUT:
                 await self._to_client.finish(self._part(answer.data, deed), self._delay)
                 return
+            elif deed is Deed.EMPTIED and version is not None:
+                await self._to_client.put(without_brokers(answer.data, version), self._delay)
             else:
                 await self._to_client.put(answer.data, self._delay)
 

@@ -51,12 +51,14 @@ class Request:
         asks: Kafka: the API key; HTTP: method, target and the body's beginning, decoded.
         client: Kafka's client id; empty for HTTP.
         key: the same in the request's answer.
+        version: Kafka: of the API, which the answer is written in too.
     """
 
     data: bytes
     asks: int | str
     client: str
     key: int
+    version: int = 0
 
     def is_for(self, api: int | str) -> bool:
         """Kafka: this API key. HTTP: the text stands in the request."""
@@ -96,9 +98,9 @@ async def _kafka_request(stream: StreamReader, _: int) -> Request:
     data = await _kafka_frame(stream)
     if len(data) < 14:
         raise NotThisProtocol(f"a Kafka request of {len(data)} bytes")
-    api, _version, correlation, length = struct.unpack_from(">hhih", data, 4)
+    api, version, correlation, length = struct.unpack_from(">hhih", data, 4)
     client = data[14 : 14 + max(length, 0)].decode("utf-8", "replace")
-    return Request(data, api, client, correlation)
+    return Request(data, api, client, correlation, version)
 
 
 async def _kafka_answer(stream: StreamReader, _: int) -> Answer:

@@ -24,6 +24,7 @@ from relay.failures import TransactionFailed
 from relay.performer import Performer
 from relay.run import ERRORS
 from relay.settings import Settings
+from relay.waiting import Waiting
 from tests.core.build import limits, partition, polled, with_limits
 from tests.mock.cluster import Cluster
 
@@ -102,7 +103,7 @@ class Rig:
         source: Any = _NoMember(self.cluster.bootstrap, self.group)
         self._stack.callback(source.consumer.close)
         tables: Any = _NoTables()
-        self.performer = Performer(self.settings, tables, source, threading.Event())
+        self.performer = Performer(self.settings, tables, source, Waiting(threading.Event()))
         self.producer = self.performer._producer
         self.producer._deadline_seconds = deadline_seconds
         self.lines: list[str] = []

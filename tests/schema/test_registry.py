@@ -222,7 +222,7 @@ def test_a_topic_made_anew_stops_everything(kafka: Kafka, app: str) -> None:
 
 def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nobody at the address, reading ends with the next step after the wait allowed."""
-    monkeypatch.setattr("relay.registry.ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("relay.registry._END_SECONDS", 1.0)
     registry = Registry(Kafka(bootstrap="127.0.0.1:1"), "app")
     began = time.monotonic()
     with pytest.raises(Unavailable) as away:
