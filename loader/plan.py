@@ -4,7 +4,7 @@
 production (loader.work carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
-    Read -> Claim -> Read -> [Ask] -> Insert | Park -> Mark -> Read -> Done
+    Read -> Claim -> Read -> [Ask] -> Insert | Park -> Mark -> Read -> [Mark -> Read ->] Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
@@ -31,6 +31,8 @@ from typing import Literal, cast
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
+MARKS = 3
+"""Of one attempt: a merge that ends while a Mark counts the rows hides them from that one only."""
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
@@ -212,6 +214,7 @@ class Run:
         stamped: whether the table has the block-id column now.
         human: what a person said of the block.
         why: the person's own words, for the ledger.
+        marks: how often it asked for a Mark after its own INSERT.
     """
 
     claim: str
@@ -225,6 +228,7 @@ class Run:
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
+    marks: int = 0
 
 
 def start(
@@ -250,11 +254,11 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
         case "ask", Facts() as facts:
             return _decide(run, facts)
         case "insert", Ok():
-            return replace(run, at="mark"), Mark(run.attempt)
+            return replace(run, at="mark", marks=1), Mark(run.attempt)
         case "mark", Ok():
             return replace(run, at="end"), Read()
         case "end", tuple() as entries:
-            return run, _outcome(entries)
+            return _look_at_the_end(run, entries)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
 
 
@@ -264,6 +268,14 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
     return replace(run, at="claim", attempt=attempt), Claim(attempt)
+
+
+def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
+    if not holds(entries, run.claim):
+        return run, _outcome(entries)
+    if 0 < run.marks < MARKS:
+        return replace(run, at="mark", marks=run.marks + 1), Mark(run.attempt)
+    return run, Done("retry", "its rows were not seen in the table yet")
 
 
 def _claimed(run: Run, taken: Ok | Made) -> Run:

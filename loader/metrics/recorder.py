@@ -31,6 +31,7 @@ _WHY = {
     "still runs on the server": "still running",
     "was altered meanwhile": "table altered",
     "others inserted": "others inserted",
+    "were not seen in the table": "rows not seen",
 }
 
 

@@ -224,6 +224,7 @@ def test_a_metric_that_nothing_moves_is_found() -> None:
         ("INSERT: HTTPDriver for http://h:1 returned response code 404", "code 404"),
         ("Code: 252. DB::Exception: Too many parts", "code 252"),
         ("another loader works on this block", "another loader"),
+        ("its rows were not seen in the table yet", "rows not seen"),
         ("an INSERT of this block still runs on the server", "still running"),
         ("d.t was altered meanwhile", "table altered"),
         ("others inserted into the table meanwhile", "others inserted"),
