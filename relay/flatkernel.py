@@ -32,7 +32,6 @@ from relay.addresses import (
 
 WHOLE64, INT32, UINT32, BOOL, FIXED64, FIXED32, BYTES, TEXT = range(8)
 """What a field holds; of whole numbers the width."""
-NOT_KNOWN = -1
 PASSED_OVER = -1
 """As the count of a message's rows."""
 SPARE_BYTES = 32
@@ -284,7 +283,7 @@ def read_rows(data, offsets, counts, bare, plan, every, numbers, given):
         offsets: of each message in `data`, and the end of the last.
         counts: rows of each message.
         bare: whether each message is one row, and not a row batch.
-        plan: by tag of protobuf: 8 times the field's column, and its kind; or NOT_KNOWN.
+        plan: by tag of protobuf: 8 times the field's column, and its kind; -1 where none is known.
         every: a bit for each column, as a row of `given` has it.
         numbers: (columns, rows); gets values, zero where a row has none. Of bytes: their length,
             times 2^32, and where in `data` they begin.
