@@ -12,6 +12,8 @@ the class, so that no secret becomes part of a query plan.
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from types import TracebackType
 
     from pyspark.sql.types import StructType
 
@@ -149,6 +152,20 @@ def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
     return {**position, **{partition: offset + 1 for partition, offset, _ in rows}}
 
 
+def end_with_spark(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """As sys.excepthook of the process that reads the journal for Spark.
+
+    A query that ends may interrupt Spark in the midst of a question, which closes the connection.
+    The answer then fails, and Spark ends the process, perhaps in the midst of the traceback.
+    Errors of the journal itself go to Spark over the connection, and not here.
+    """
+    if issubclass(kind, ConnectionError | EOFError):
+        os._exit(1)  # nothing is left to flush but what nobody hears
+    sys.__excepthook__(kind, error, trace)
+
+
 def source(start: Start) -> type[DataSource]:
     """The data source of one app, to be registered with Spark, which others may share."""
 
@@ -161,6 +178,7 @@ def source(start: Start) -> type[DataSource]:
             return SCHEMA
 
         def simpleStreamReader(self, schema: StructType) -> JournalReader:  # noqa: ARG002, N802
+            sys.excepthook = end_with_spark
             return JournalReader(start)
 
     return Journal

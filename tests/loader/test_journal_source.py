@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -119,3 +121,35 @@ def test_a_copy_brings_no_consumer(journal: Journal) -> None:
     batches, _ = drain(source, source.initialOffset())
     copy = pickle.loads(pickle.dumps(source))
     assert drain(copy, copy.initialOffset())[0] == batches == [[0]]
+
+
+_IN_SPARKS_PROCESS = """
+import socket
+from types import SimpleNamespace
+from loader.journal_source import Start, source
+
+start = Start(SimpleNamespace(app="shop"), "id", {})
+source(start)(options={}).simpleStreamReader(None)
+spark, ours = socket.socketpair()
+answer = ours.makefile("wb")
+answer.write(b"rows")
+"""
+
+
+@pytest.mark.parametrize(
+    ("happens", "says"),
+    [
+        ("spark.close(); answer.flush()", ""),
+        ("raise EOFError", ""),
+        ("raise ValueError('a mistake')", "ValueError: a mistake"),
+    ],
+)
+def test_a_lost_connection_to_spark_ends_without_a_word(happens: str, says: str) -> None:
+    """A query that is stopped may close it at any time; all else has its traceback."""
+    code = f"{_IN_SPARKS_PROCESS}{happens}"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    assert says in ended.stderr
+    assert ("Traceback" in ended.stderr) == bool(says)
