@@ -13,6 +13,8 @@ their end. It must have no threads, so nothing heavy is imported before the fork
 from __future__ import annotations
 
 import socket
+import sys
+import traceback
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -146,6 +148,23 @@ def until_closed(
     return work_or_end
 
 
+class Traceback:
+    """In the place of `traceback` in pyspark.daemon: says nothing of a lost connection to Spark.
+
+    A worker may be at work, or just forked, when Spark ends and closes it. A task's own errors go
+    to Spark over the connection, and not here.
+    """
+
+    format_exc = staticmethod(traceback.format_exc)
+
+    @staticmethod
+    def print_exc() -> None:
+        """As traceback.print_exc."""
+        if not isinstance(sys.exception(), ConnectionError | EOFError):
+            traceback.print_exc()
+
+
 if __name__ == "__main__":
     daemon.worker = until_closed(daemon.worker)  # type: ignore[assignment]
+    daemon.traceback = Traceback  # type: ignore[assignment, attr-defined]
     daemon.manager()
