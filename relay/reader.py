@@ -47,8 +47,7 @@ class PartitionReader(Consumer):
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """As Consumer.list_topics."""
         with self._bootstrap.offering(self):
-            named = {} if topic is None else {"topic": topic}  # None would be refused
-            found: ClusterMetadata = super().list_topics(timeout=timeout, **named)
+            found: ClusterMetadata = super().list_topics(topic, timeout)
             return found
 
     def get_watermark_offsets(
