@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from loader.journal_polling import JournalPolling
+from loader.task import CLOSED
 from relay import names
 from relay.errors import ContractBroken, Unavailable
 from relay.records_pb2 import Commit
@@ -161,7 +162,7 @@ def end_with_spark(
     The answer then fails, and Spark ends the process, perhaps in the midst of the traceback.
     Errors of the journal itself go to Spark over the connection, and not here.
     """
-    if issubclass(kind, ConnectionError | EOFError):
+    if issubclass(kind, CLOSED):
         os._exit(1)  # nothing is left to flush but what nobody hears
     sys.__excepthook__(kind, error, trace)
 

@@ -41,6 +41,8 @@ OUTCOMES = (
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason has the next step in its
 second line."""
+CLOSED = (ConnectionError, EOFError)
+"""How a process that Spark started finds that Spark has closed its connection."""
 _workers: dict[str, Worker] = {}
 """By app: Spark gives one process tasks of all."""
 
@@ -160,7 +162,7 @@ class Traceback:
     @staticmethod
     def print_exc() -> None:
         """As traceback.print_exc."""
-        if not isinstance(sys.exception(), ConnectionError | EOFError):
+        if not isinstance(sys.exception(), CLOSED):
             traceback.print_exc()
 
 
