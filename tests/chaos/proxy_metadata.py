@@ -1,15 +1,15 @@
 """Answers to Kafka's Metadata request that name no broker, as brokers give while all are fenced.
 
 Receives an answer as it stood on the wire and the request's version, gives the answer with its
-topics and without its brokers (Kafka's protocol guide, Metadata, versions 3 to 13).
+topics and without its brokers (Kafka's protocol guide, Metadata, versions 9 to 13).
 """
 
 from __future__ import annotations
 
 import struct
 
-OLDEST, FLEXIBLE, NEWEST = 3, 9, 13
-"""Versions: the first with a throttle time, the first with compact arrays, the last known."""
+OLDEST, NEWEST = 9, 13
+"""Versions: the first with compact arrays, and the last known."""
 
 
 def without_brokers(answer: bytes, version: int) -> bytes:
@@ -20,30 +20,13 @@ def without_brokers(answer: bytes, version: int) -> bytes:
     """
     if not OLDEST <= version <= NEWEST:
         raise ValueError(f"Metadata version {version}, not {OLDEST} to {NEWEST}")
-    flexible = version >= FLEXIBLE
-    begin = 8 + flexible + 4  # size, correlation; tagged fields, of which there are none; throttle
-    end = _after_compact(answer, begin) if flexible else _after(answer, begin)
-    body = answer[4:begin] + (b"\x01" if flexible else bytes(4)) + answer[end:]
+    begin = 8 + 1 + 4  # size, correlation; tagged fields, of which there are none; throttle
+    body = answer[4:begin] + b"\x01" + answer[_after(answer, begin) :]
     return struct.pack(">i", len(body)) + body
 
 
 def _after(data: bytes, at: int) -> int:
-    """Where an array of brokers ends: (node id, host, port, rack)."""
-    (count,) = struct.unpack_from(">i", data, at)
-    at += 4
-    for _ in range(count):
-        at = _after_text(data, at + 4)
-        at = _after_text(data, at + 4)
-    return at
-
-
-def _after_text(data: bytes, at: int) -> int:
-    (length,) = struct.unpack_from(">h", data, at)
-    return at + 2 + max(length, 0)
-
-
-def _after_compact(data: bytes, at: int) -> int:
-    """The same of a compact array, whose lengths are one more and 0 says null."""
+    """Where a compact array of brokers ends; its lengths are one more, and 0 says null."""
     count, at = _varint(data, at)
     for _ in range(count - 1):
         host, at = _varint(data, at + 4)
