@@ -5,7 +5,6 @@ The server here is one that only refuses, in the words of a real one.
 
 from __future__ import annotations
 
-import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -76,11 +75,9 @@ def test_the_loader_ends_with_status_5(
     server: Refusing,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
     """With ClickHouse's own words and the next step; asked once, and the password is not shown."""
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its handlers
     server.error = REFUSALS[kind]
     path = tmp_path / "relay.toml"
     (tmp_path / "held").write_text("secret\n", encoding="utf-8")

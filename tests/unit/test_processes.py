@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,14 +54,10 @@ time.sleep(600)
 
 
 @pytest.fixture
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of `relay`: notes each start, then ends as its second argument says."""
     monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", FAKE])
     monkeypatch.setattr("relay.supervision.FIRST_PAUSE_SECONDS", 0.01)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def starts(place: Path) -> int:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,10 @@ def test_the_time_is_that_of_the_commit_that_shows_it() -> None:
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of two pipelines, east and west; readers ask no server."""
     path = tmp_path / "relay.toml"
     path.write_text(GOOD + TWO)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     class Reader:
         def __init__(self, settings: object) -> None:
@@ -70,9 +69,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
     monkeypatch.setattr(verifyseveral, "Reader", Reader)
     monkeypatch.setattr(verifyseveral, "AGAIN_SECONDS", 0.05)
-    yield str(path)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    return str(path)
 
 
 def found_by(audits: dict[str, list[tuple[int, int]]]) -> Callable[..., None]:
