@@ -154,9 +154,14 @@ class Source:
         return count
 
     def look_for_brokers(self) -> None:
-        """Some server is away: see that the client finds its brokers; nobody polls it meanwhile."""
+        """Some server is away: see that the client finds its brokers; nobody polls it meanwhile.
+
+        Called inside poll as well, so it may only offer: the binding allows no call that serves
+        callbacks (list_topics, consume) inside a callback of the same client. It would end the
+        process at the next callback: "CallState_get: Assertion `cs != NULL' failed".
+        """
         self._bootstrap.doubt()
-        self._bootstrap.look(self.consumer)
+        self._bootstrap.offer(self.consumer)
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
         """To commit with these floors."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError
 
-from tests.broker.pipeline import WAIT_SECONDS
+from tests.broker.pipeline import WAIT_SECONDS, Pipeline
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ PROMISED = SESSION + TRANSACTION + 15.0
 """Progress again within this, on a machine that has nothing else to do."""
 ALLOWED = 3 * PROMISED
 """What is asserted."""
+READERS = "rdkafka"
+"""Client id of those that read what was committed, and of admin clients: the library's own."""
 
 
 @pytest.fixture
@@ -92,6 +94,22 @@ def test_metadata_that_names_no_broker(
     pipeline.until(lambda: "server is away" in pipeline.logs(), "the relay says so")
     proxy.name_no_broker(False)
     report("no broker", pipeline.progress_seconds(range(200, 300)))
+    pipeline.exactly_once()
+
+
+def test_cut_off_while_an_assignment_waits(proxied_pipeline: ProxiedPipeline) -> None:
+    """Inside a callback; the next one, of the lost connections, finds the client as it was."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    process = pipeline.start("a", pipeline.config())
+    pipeline.started()
+    proxy.refuse(client=READERS)
+    pipeline.start("b", Pipeline.config(pipeline))  # for a rebalance
+    pipeline.until(lambda: "server is away" in pipeline.log(process), "the relay waits")
+    proxy.cut(pipeline.client("a"))
+    proxy.refuse(False, READERS)
+
+    pipeline.progress_seconds(range(100))
+    assert process.poll() is None, pipeline.log(process)
     pipeline.exactly_once()
 
 
