@@ -99,6 +99,8 @@ PASSING: frozenset[int] = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
+        # A topic is to be created while a broker is away: fewer are there than it has replicas.
+        KafkaError.INVALID_REPLICATION_FACTOR,
     }
 )
 """Answers while leaders and coordinators move, as after every end of a broker. Outside

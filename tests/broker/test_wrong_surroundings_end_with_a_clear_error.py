@@ -91,6 +91,20 @@ def test_a_source_topic_that_is_not_there(pipeline: Pipeline) -> None:
     assert pipeline.source in log
 
 
+def test_fewer_brokers_than_replicas(pipeline: Pipeline) -> None:
+    """One may be away for a moment: waited for, as long as for a server; then status 4."""
+    config = pipeline.config()
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("[kafka]\n", "[kafka]\nreplication = 3\n"), encoding="utf-8")
+
+    status, log = ended(pipeline, pipeline.start("a", config))
+
+    assert status == 4
+    assert "server is away, waiting" in log
+    assert "INVALID_REPLICATION_FACTOR" in log
+    assert "check kafka.bootstrap and that the brokers are up" in log
+
+
 def test_a_source_topic_deleted_and_made_anew(pipeline: Pipeline) -> None:
     """Status 6, and both topic ids; nothing of the new topic is read."""
     ran_once(pipeline)
