@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,10 +15,7 @@ from clickhouse_connect.driver.client import Client
 
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""For brokers and Spark: most of a short life goes into the second compiler. A start took 2.5 s of
-processor time with it, 4.6 s without."""
+from tests.jvms import live_shortly
 
 
 def pytest_configure() -> None:
@@ -30,7 +26,7 @@ def pytest_configure() -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+    live_shortly()
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ from tests.chaos.across import across
 from tests.chaos.clusters import pipelines
 from tests.chaos.command import common_options, run_command
 from tests.chaos.truth import Shape
+from tests.jvms import live_shortly
 
 if TYPE_CHECKING:
     from tests.chaos.campaign import Campaign
@@ -222,4 +223,5 @@ def replay(file: Path) -> None:
 if __name__ == "__main__":
     # Whoever ends a campaign from outside gets its verdict, and no servers are left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    live_shortly()
     sys.exit(run_main(chaos, "python -m tests.chaos"))
