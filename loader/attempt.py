@@ -84,12 +84,12 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    """Those of one table that were all inserted, or all found in it, or of which one was told."""
+    """Those that were all inserted, or all found in their tables, or of which one was told."""
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:
         assert isinstance(one.effect, plan.Mark)
         said = one.effect.state, one.effect.reason, one.effect.made_by
-        found.setdefault((one.block.table, one.inserted, *said), []).append(one)
+        found.setdefault((one.inserted, *said), []).append(one)
     return list(found.values())
 
 

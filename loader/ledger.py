@@ -16,7 +16,6 @@ from loader import ledger_table
 from loader.clickhouse import failure, quoted
 from loader.entries import Parked, Row
 from loader.plan import Entry
-from relay import names
 from relay.httppool import in_urls
 from relay.records_pb2 import Block
 
@@ -124,40 +123,33 @@ class Ledger:
         blocks: Sequence[Block],
         claim: str,
         check: str = "1",
-        bound: int = 0,
         said: tuple[str, str] = ("loaded", ""),
         made_by: str = "",
     ) -> None:
         """Appends a row of this state for each block whose claim holds and `check` is true.
 
         Args:
-            blocks: all of one table, all under this claim.
+            blocks: all under this claim.
             claim: written before for each of them.
-            check: SQL about `block` and `found_rows`, the block's; may use `bound` and the
-                table's `database` and `name`.
-            bound: a part counter.
+            check: SQL about `table`, `block` and `found_rows`, the block's.
             said: the state, loaded or discarded, and why.
             made_by: the claim whose rows these are, if it is another.
         """
-        database, name = names.split_table(blocks[0].table)
         self._tell(
             f"INSERT INTO {self.name} "  # noqa: S608 - names are quoted, values bound
             "(app, table, block, state, attempt, claim, reason, rows, transform) "
             "SELECT app, table, block, {state:String}, max(attempt), {claim:String}, "
             "{reason:String}, anyIf(rows, claim = {made_by:String}) AS found_rows, "
             f"anyIf(transform, claim = {{made_by:String}}) FROM {self.name} "
-            "WHERE app = {app:String} AND table = {table:String} "
+            "WHERE app = {app:String} AND table IN {tables:Array(String)} "
             "AND block IN {blocks:Array(String)} "
             f"GROUP BY app, table, block HAVING {_NOW} = {_HELD} AND ({check})",
-            table=blocks[0].table,
+            tables=sorted({block.table for block in blocks}),
             blocks=[block.id for block in blocks],
             claim=claim,
             made_by=made_by or claim,
             state=said[0],
             reason=said[1],
-            bound=bound,
-            database=database,
-            name=name,
         )
 
     def positions(self) -> dict[tuple[str, int], int]:

@@ -4,7 +4,7 @@
 production (loader.work carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
-    Read -> Claim -> Read -> [Ask] -> Insert | Park -> Mark -> Read -> [Mark -> Read ->] Done
+    Read -> Claim -> Read -> [Ask] -> Insert | Park -> Mark -> Read -> Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
@@ -31,8 +31,6 @@ from typing import Literal, cast
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
-MARKS = 3
-"""Of one attempt: a merge that ends while a Mark counts the rows hides them from that one only."""
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
@@ -214,7 +212,6 @@ class Run:
         stamped: whether the table has the block-id column now.
         human: what a person said of the block.
         why: the person's own words, for the ledger.
-        marks: how often it asked for a Mark after its own INSERT.
     """
 
     claim: str
@@ -228,7 +225,6 @@ class Run:
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
-    marks: int = 0
 
 
 def start(
@@ -254,7 +250,7 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
         case "ask", Facts() as facts:
             return _decide(run, facts)
         case "insert", Ok():
-            return replace(run, at="mark", marks=1), Mark(run.attempt)
+            return replace(run, at="mark"), Mark(run.attempt)
         case "mark", Ok():
             return replace(run, at="end"), Read()
         case "end", tuple() as entries:
@@ -271,11 +267,9 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
-    if not holds(entries, run.claim):
-        return run, _outcome(entries)
-    if 0 < run.marks < MARKS:
-        return replace(run, at="mark", marks=run.marks + 1), Mark(run.attempt)
-    return run, Done("retry", "its rows were not seen in the table yet")
+    if holds(entries, run.claim):
+        return run, Done("retry", "its rows were not seen in the table yet")
+    return run, _outcome(entries)
 
 
 def _claimed(run: Run, taken: Ok | Made) -> Run:

@@ -152,16 +152,14 @@ class Worker:
             attempt.answer(made)
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
-        blocks = [attempt.block for attempt in attempts]
-        first, target = attempts[0], attempts[0].target
-        check, counter = "1", -1
+        blocks, first = [attempt.block for attempt in attempts], attempts[0]
+        check = "1"
         if first.inserted:
-            assert target is not None
-            check = arrived(blocks[0].table, target, self._stamp)
-            counter = target.counter
+            targets = {one.block.table: one.target for one in attempts if one.target is not None}
+            check = arrived(targets, self._stamp)
         assert isinstance(first.effect, plan.Mark)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
-        self._ledger.mark(blocks, first.run.claim, check, counter, said, made_by)
+        self._ledger.mark(blocks, first.run.claim, check, said, made_by)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())

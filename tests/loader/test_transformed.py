@@ -87,7 +87,6 @@ def test_fewer_rows_are_loaded_and_the_verifier_agrees(
     assert made == dict(zip([block.id for block in blocks], [50, 51, 0], strict=True))
     seen = rows.counted(table), rows.ledger(table), 0, 60.0
     assert list(landed(blocks, *seen, made)) == []
-    client.command(f"SYSTEM START MERGES {table}")  # and mutations
     client.command(f"ALTER TABLE {table} DELETE WHERE id = 4 SETTINGS mutations_sync = 2")
     seen = rows.counted(table), *seen[1:]
     (found,) = landed(blocks, *seen, made)

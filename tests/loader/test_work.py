@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from clickhouse_connect.driver.client import Client
 from loader import plan, work
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
+from loader.tables import Tables, arrived
 from loader.work import Outcome, Worker
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
@@ -37,8 +39,6 @@ def make(client: Client, table: str, *, stamped: bool, window: int = 1, extra: s
         f"CREATE TABLE {table} (id Int64, name LowCardinality(String){stamp}) ENGINE = MergeTree "
         f"ORDER BY id SETTINGS non_replicated_deduplication_window = {window}{extra}"
     )
-    # One right behind an INSERT costs its block a second try (loader.tables.arrived).
-    client.command(f"SYSTEM STOP MERGES {table}")
     return table
 
 
@@ -89,6 +89,87 @@ def test_blocks_become_rows(journal: Journal, worker: Worker, client: Client, ta
     assert stamps == [(6,)]
     parts = client.query(f"SELECT uniqExact(_part) FROM {table}").result_rows[0][0]
     assert parts <= 6, "an INSERT must be one server block"
+
+
+def test_merges_hide_no_rows(
+    journal: Journal,
+    worker: Worker,
+    connect: Callable[..., Client],
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts are merged all the time; each block is loaded by its first attempt all the same."""
+    blocks = journal.seal(table, *(batch(i * 10, 10) for i in range(40)))
+    ended, merged = threading.Event(), threading.Event()
+
+    def merge() -> None:
+        merging = connect()
+        while not ended.is_set():
+            merging.command(f"OPTIMIZE TABLE {table}")
+            merged.set()
+
+    thread = threading.Thread(target=merge)
+    thread.start()
+    try:
+        assert merged.wait(30)
+        monkeypatch.setattr(work, "TOGETHER", 2)
+        done = [worker.load(blocks[i : i + 2]) for i in range(0, len(blocks), 2)]
+    finally:
+        ended.set()
+        thread.join()
+    assert [outcomes(some) for some in done] == [["loaded"] * 2] * 20
+
+
+def test_blocks_of_several_tables_are_marked_together(
+    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by what its own table says: not at all, counted rows, or rows that it merges away."""
+    kinds = {"stamped": True, "bare": False, "other": True}
+    tables = [make(client, f"{database}.{name}", stamped=on) for name, on in kinds.items()]
+    tables.append(f"{database}.replacing")
+    client.command(
+        f"CREATE TABLE {tables[3]} (id Int64, name String, _block String) "
+        "ENGINE = ReplacingMergeTree ORDER BY id"
+    )
+    blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
+    marked: list[int] = []
+    mark = Ledger.mark
+
+    def counted(ledger: Ledger, some: list[Block], *rest: str) -> None:
+        marked.append(len(some))
+        mark(ledger, some, *rest)
+
+    monkeypatch.setattr(Ledger, "mark", counted)
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 4
+    assert marked == [4]
+    for table in tables[:3]:
+        assert copies(client, table) == (10, 10)
+
+
+def test_a_mark_counts_each_block_in_its_own_table(
+    journal: Journal, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Rows that are gone, or that lie in another table, are none of the block's."""
+    tables = [make(client, f"{database}.{name}", stamped=True) for name in ("a", "b", "c")]
+    blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
+    targets = Tables(client, "_block").look(tables)
+    ledger.write([Row(one, plan.Entry(plan.PREPARED, 1, "me", 0, rows=10)) for one in blocks])
+    for table, stamp, rows in (
+        (tables[0], blocks[0].id, 10),
+        (tables[1], blocks[1].id, 9),
+        (tables[1], blocks[2].id, 10),
+    ):
+        client.command(
+            f"INSERT INTO {table} (id, name, _block) SETTINGS async_insert = 0 "
+            f"SELECT number, '', '{stamp}' FROM numbers({rows})"
+        )
+    ledger.mark(blocks, "me", arrived(targets, "_block"))
+    loaded = [one for one in blocks if len(ledger.entries([one])[one.id]) > 1]
+    assert loaded == blocks[:1]
+    old = Tables(client, "_block").look(tables)
+    ledger.write([Row(blocks[1], plan.Entry(plan.PREPARED, 2, "you", 0, rows=9))])
+    ledger.mark(blocks[1:2], "you", arrived(old, "_block"))
+    assert len(ledger.entries(blocks[1:2])[blocks[1].id]) == 2, "its rows were there before"
 
 
 @pytest.mark.parametrize(
