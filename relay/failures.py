@@ -149,6 +149,11 @@ def is_final(error: KafkaError) -> bool:
     return fatal or error.code() in FENCED
 
 
+def ends_reading(error: KafkaError) -> bool:
+    """Whether the consumer that says so will never read on."""
+    return is_final(error) or error.code() in REFUSED
+
+
 def classify(error: KafkaError) -> Failure | None:
     """The failure that `error` of a transactional call means; None: retry the same call.
 

@@ -18,7 +18,7 @@ from relay.batches import of_messages
 from relay.bootstrap import Bootstrap
 from relay.bulk import WhenFull
 from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
-from relay.failures import REFUSED, describe, is_final
+from relay.failures import REFUSED, describe, ends_reading
 from relay.leaderepochs import LeaderEpochs
 from relay.troubles import GONE, RECEIVE, RECEIVE_BYTES, Troubles
 
@@ -133,7 +133,7 @@ class Source:
             raise self._as_error(self._fatal)
         if self.rebalanced:
             # A fatal error is told once, and may come with the revocation that it caused.
-            for ended in filter(_ends_it, filter(None, map(Message.error, messages))):
+            for ended in filter(ends_reading, filter(None, map(Message.error, messages))):
                 raise self._as_error(ended)
             return 0
         good = messages
@@ -231,7 +231,7 @@ class Source:
                 f"({error.str()})",
                 "the offset or the topic is gone; find out what removed it",
             )
-        if _ends_it(error):
+        if ends_reading(error):
             raise self._as_error(error)
         partition, offset = message.partition() or 0, message.offset() or 0
         told = self._troubles.tell(partition, offset, error, time.monotonic())
@@ -240,7 +240,7 @@ class Source:
         self._on_trouble(partition, error.name())
 
     def _on_error(self, error: KafkaError) -> None:
-        if _ends_it(error):
+        if ends_reading(error):
             self._fatal = error
 
     def _as_error(self, error: KafkaError) -> RelayError:
@@ -248,8 +248,3 @@ class Source:
         if error.code() in REFUSED:
             return Refused(text, "grant the right or mend the credentials, then start again")
         return Fenced(text, "run one process per relay.member")
-
-
-def _ends_it(error: KafkaError) -> bool:
-    """Whether this consumer will never read on."""
-    return is_final(error) or error.code() in REFUSED

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from relay import kafka_settings, names
 from relay.admin import Admin
 from relay.errors import Fenced, Refused, RelayError
-from relay.failures import REFUSED, describe, is_final
+from relay.failures import REFUSED, describe, ends_reading, is_final
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -58,7 +58,7 @@ class _Member:
         self.partitions = frozenset()
 
     def _on_error(self, error: KafkaError) -> None:
-        if is_final(error) or error.code() in REFUSED:
+        if ends_reading(error):
             self.error = error
 
 
