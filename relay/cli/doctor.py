@@ -99,7 +99,7 @@ def doctor(  # noqa: PLR0913 - one argument for each option
         for name, settings in every:
             _head(name, as_json=as_json)
             wanted = {*tables, *settings.block.tables}
-            _print_grants(settings, wanted, only, as_json=as_json)
+            _print_grants(settings, wanted, only, name, as_json=as_json)
         return 0
     if only:
         raise click.UsageError("--role goes with --grants")
@@ -122,7 +122,7 @@ def _head(pipeline: str, *, as_json: bool) -> None:
 
 
 def _print_grants(
-    settings: Settings, tables: set[str], only: tuple[str, ...], *, as_json: bool
+    settings: Settings, tables: set[str], only: tuple[str, ...], pipeline: str, *, as_json: bool
 ) -> None:
     every = granting.roles(settings, tables)
     known = [role.name for role in every]
@@ -132,7 +132,8 @@ def _print_grants(
         if only and role.name not in only:
             continue
         if as_json:
-            click.echo(json.dumps(granting.as_json(role), ensure_ascii=False))
+            told = granting.as_json(settings, role) | _which(pipeline)
+            click.echo(json.dumps(told, ensure_ascii=False))
         else:
             click.echo("\n".join(granting.as_text(settings, role)))
 
@@ -145,10 +146,16 @@ def _counts(findings: Sequence[Finding]) -> dict[str, int]:
 
 
 def _print_json(findings: Sequence[Finding], pipeline: str) -> None:
-    which = {"pipeline": pipeline} if pipeline else {}
     for finding in findings:
-        click.echo(json.dumps({"finding": finding.as_json(), **which}, ensure_ascii=False))
-    click.echo(json.dumps({**_counts(findings), "status": exit_status(findings), **which}))
+        told = {"finding": finding.as_json(), **_which(pipeline)}
+        click.echo(json.dumps(told, ensure_ascii=False))
+    totals = {**_counts(findings), "status": exit_status(findings)}
+    click.echo(json.dumps(totals | _which(pipeline)))
+
+
+def _which(pipeline: str) -> dict[str, str]:
+    """For what is of one of several."""
+    return {"pipeline": pipeline} if pipeline else {}
 
 
 def _print(findings: Sequence[Finding]) -> None:

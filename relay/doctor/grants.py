@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor.commands import grant, quoted
+from relay.doctor.commands import grant, principal, quoted
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.settings import Brokers, Settings
 
 READ_BY_LOADER = (
     "system.tables",
@@ -167,15 +167,13 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
     """The commands and statements for a role, as lines; users are those of the settings."""
     yield f"# {role.name}: {role.runs}"
     for right in role.kafka:
-        where = (right.kind, right.name)
-        of_source = right.kind == "group" or right.name == settings.source.topic
-        brokers = settings.source_kafka if of_source else settings.kafka
-        yield grant(brokers, right.operation, *where, prefixed=right.prefixed)
+        brokers = _brokers(settings, right)
+        yield grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
     user = settings.clickhouse.user
     yield from (f"GRANT {r.privileges} ON {r.place} TO {user};" for r in role.clickhouse)
 
 
-def as_json(role: Role) -> dict[str, object]:
+def as_json(settings: Settings, role: Role) -> dict[str, object]:
     """The same as values."""
     return {
         "role": role.name,
@@ -186,11 +184,19 @@ def as_json(role: Role) -> dict[str, object]:
                 "resource": right.kind,
                 "name": right.name,
                 "pattern": "prefixed" if right.prefixed else "literal",
+                "principal": principal(_brokers(settings, right)),
+                "bootstrap": _brokers(settings, right).bootstrap,
                 "why": right.why,
             }
             for right in role.kafka
         ],
         "clickhouse": [
-            {"privileges": right.privileges, "on": right.place} for right in role.clickhouse
+            {"privileges": right.privileges, "on": right.place, "to": settings.clickhouse.user}
+            for right in role.clickhouse
         ],
     }
+
+
+def _brokers(settings: Settings, right: KafkaRight) -> Brokers:
+    """Those that have to be told: the group's are the source's."""
+    return settings.source_kafka if right.kind == "group" else settings.kafka_of(right.name)

@@ -13,6 +13,7 @@ from relay.doctor import grants, run
 from relay.doctor.findings import EXIT_WARNINGS, found
 from tests.config.test_kafka_settings import settings
 from tests.config.test_load import GOOD, write
+from tests.config.test_pipelines import TWO
 
 
 def doctor(directory: Path, *arguments: str) -> Result:
@@ -74,6 +75,26 @@ def test_text_and_values_say_the_same(tmp_path: Path) -> None:
     assert [f"# {role['role']}: {role['runs']}" for role in roles] == [
         line for line in text if line.startswith("#")
     ]
+
+
+def test_each_value_names_whom_and_where_to_tell(tmp_path: Path) -> None:
+    """As the commands do: of two clusters, and of several pipelines."""
+    across = f'{GOOD}\n[source.kafka]\nbootstrap = "other:9092"\n{TWO}source.topic = "more"\n'
+    path = write(tmp_path, across)
+    arguments = ["doctor", str(path), "--grants", "--table", "shop.t"]
+    text = CliRunner().invoke(cli, arguments).output
+    lines = CliRunner().invoke(cli, [*arguments, "--json"]).output.splitlines()
+    roles = [json.loads(line) for line in lines]
+    assert {role["pipeline"] for role in roles} == {"east", "west"}
+    rights = [right for role in roles for right in role["kafka"]]
+    assert {right["bootstrap"] for right in rights} == {"east:9092", "west:9092", "other:9092"}
+    for right in rights:
+        assert (
+            f"--bootstrap-server {right['bootstrap']} --add --allow-principal {right['principal']} "
+            f"--operation {right['operation']} --{right['resource']} {right['name']}"
+        ) in text
+    for right in [right for role in roles for right in role["clickhouse"]]:
+        assert f"GRANT {right['privileges']} ON {right['on']} TO {right['to']};" in text
 
 
 def test_a_role_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
