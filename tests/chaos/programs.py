@@ -41,6 +41,15 @@ GRACE_SECONDS = 60.0
 """For SIGTERM, on a crowded machine."""
 
 
+_LAST_WORDS = re.compile(r" relay\.run left member=|^loader: ended", re.MULTILINE)
+"""Of a program that ends by itself."""
+
+
+def ended_already(status: int, said: str) -> bool:
+    """Whether a SIGTERM came when the run had ended but for Python, which has no handler then."""
+    return status == -signal.SIGTERM and _LAST_WORDS.search(said) is not None
+
+
 def ended_by_watchdog(status: int, said: str) -> bool:
     """Whether a run ended as promised of a hung client call: with this status, and all stacks.
 
@@ -163,9 +172,10 @@ class Program:
         if self._process is None or self._process.poll() is None:
             return None
         status = self._process.returncode
-        hung = ended_by_watchdog(status, self.said())
+        said = self.said()
+        hung, late = ended_by_watchdog(status, said), ended_already(status, said)
         self.watchdogs += hung
-        end = status, hung or status in self._excused | RESTARTED
+        end = status, hung or late or status in self._excused | RESTARTED
         self.ends.append(end)
         self._process = None
         return end

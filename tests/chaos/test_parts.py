@@ -20,7 +20,7 @@ from tests.chaos.__main__ import chaos
 from tests.chaos.controls import GUARDS
 from tests.chaos.faults import FAULTS
 from tests.chaos.history import History, command_of, versions
-from tests.chaos.programs import Program, ended_by_watchdog
+from tests.chaos.programs import Program, ended_already, ended_by_watchdog
 from tests.chaos.rows import Range
 from tests.chaos.shifted import shift
 from tests.chaos.slots import Cycle, shuffled
@@ -245,6 +245,28 @@ Thread 0x00007f00 (most recent call first):
 def test_only_the_dump_of_all_stacks_says_watchdog(status: int, said: str, excused: bool) -> None:
     """A status 1 of another cause stays an anomaly, as does a dump under another status."""
     assert ended_by_watchdog(status, said) == excused
+
+
+LEFT = "2026-11-22T08:39:55.362Z INFO relay.run left member=m2 transaction=chaos.relay.m2/14\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "excused"),
+    [
+        (-15, LEFT, True),
+        (-15, "loader: ended\n", True),
+        (-15, LEFT.replace("left", "joined"), False),
+        (-15, "a loader: ended\n", False),
+        (-15, "", False),
+        (-11, LEFT, False),
+        (70, LEFT, False),
+    ],
+)
+def test_only_a_run_that_had_ended_may_end_by_sigterm(
+    status: int, said: str, excused: bool
+) -> None:
+    """One at work, or starting, that has no handler is an anomaly."""
+    assert ended_already(status, said) == excused
 
 
 def test_commands_explain_themselves() -> None:
