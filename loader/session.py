@@ -75,6 +75,18 @@ def with_retries(master: str) -> str:
     return f"local[{threads[1] or '1'},{TASK_TRIES}]" if threads else master
 
 
+def widened(master: str, pipelines: int) -> str:
+    """A local master with as many slots for each pipeline as it has for one.
+
+    Of a cluster's slots each pipeline gets its share, at least one: it should have as many.
+    """
+    threads = _LOCAL.fullmatch(master)
+    if threads is None:
+        return master
+    cores = len(os.sched_getaffinity(0)) if threads[1] == "*" else int(threads[1] or 1)
+    return f"local[{cores * pipelines}]"
+
+
 def python(master: str, environment: Mapping[str, str]) -> str:
     """The interpreter of Spark's Python processes, which imports this package; else none works.
 

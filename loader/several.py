@@ -8,8 +8,6 @@ server that is away; so each pipeline has its share of them and never takes more
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import signal
 import threading
 import time
@@ -21,7 +19,7 @@ from loader.clickhouse import one_line
 from loader.clioptions import say
 from loader.job import Stopped
 from loader.load import Load
-from loader.session import session
+from loader.session import session, widened
 from loader.starting import InTurn
 from relay.cli_support import show_error
 from relay.errors import EXIT_BUG, RelayError, Unavailable
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.2
 LEAVE_SECONDS = 5.0
 """For one that waits for a server and has no query: nothing is at stake."""
-_LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
 
 
 def load(
@@ -172,15 +169,3 @@ class Loading(threading.Thread):
 
     def _say(self, text: str, **fields: object) -> None:
         say(f"{self.name}: {text}", pipeline=self.name, **fields)
-
-
-def widened(master: str, pipelines: int) -> str:
-    """A local master with as many slots for each pipeline as it has for one.
-
-    Of a cluster's slots each pipeline gets its share, at least one: it should have as many.
-    """
-    threads = _LOCAL.fullmatch(master)
-    if threads is None:
-        return master
-    cores = len(os.sched_getaffinity(0)) if threads[1] == "*" else int(threads[1] or 1)
-    return f"local[{cores * pipelines}]"

@@ -14,14 +14,14 @@ from relay import log
 from relay.cli import verifyseveral, verifytext
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.verifyfollow import Outlets, follow
-from relay.cli.verifyonce import audit_of, once
+from relay.cli.verifyonce import once
 from relay.cli_support import log_format_option
 from relay.errors import NotExactlyOnce
+from relay.verify.audit import Audit, audit_of
 from relay.verify.reading import Reader
 
 if TYPE_CHECKING:
     from relay.settings import Settings
-    from relay.verify.audit import Audit
 
 
 @click.command()

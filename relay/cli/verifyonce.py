@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.verify import run
-from relay.verify.audit import Audit
 from relay.verify.deep import Deep
 
 if TYPE_CHECKING:
@@ -17,15 +16,9 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Commit
     from relay.settings import Settings
     from relay.verify.anomaly import Anomaly
+    from relay.verify.audit import Audit
     from relay.verify.reading import Reader
     from relay.verify.run import Keep
-
-
-def audit_of(settings: Settings) -> Audit:
-    """An audit that has seen nothing yet."""
-    held_seconds = 2 * settings.relay.transaction_timeout_seconds
-    topic, lags = settings.source.topic, settings.crosses
-    return Audit(settings.app, topic, held_seconds, may_lag=lags)
 
 
 def once(

@@ -14,11 +14,12 @@ from relay.cli import verifytext
 from relay.cli.stopping import stopped_by_signal
 from relay.cli.verifyfollow import Outlets
 from relay.cli.verifyfollow import follow as follow_one
-from relay.cli.verifyonce import audit_of, once
+from relay.cli.verifyonce import once
 from relay.cli_support import show_error
 from relay.errors import RelayError
 from relay.serving import behind
 from relay.supervision import worst
+from relay.verify.audit import Audit, audit_of
 from relay.verify.merged import Clock, Merged, Told
 from relay.verify.reading import Reader
 from relay.verify.run import ROUND_SECONDS
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from relay.pipelines import Pipeline
     from relay.verify.anomaly import Anomaly
-    from relay.verify.audit import Audit
 
 AGAIN_SECONDS = 10.0
 """Before the audit of one that ended, as without a journal yet, is begun anew."""

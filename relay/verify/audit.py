@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from relay.records_pb2 import Commit
 from relay.verify import committed as offsets
@@ -18,6 +19,9 @@ from relay.verify.chain import Head, check
 from relay.verify.committed import NOTHING, Record
 from relay.verify.decided import Sealed, by_person
 from relay.verify.record import Place
+
+if TYPE_CHECKING:
+    from relay.settings import Settings
 
 GRACE_SECONDS = 5.0
 """A transaction's markers reach its partitions one after the other, within moments."""
@@ -192,3 +196,10 @@ class Audit:
                 found.append(Anomaly(Kind.STUCK, place[1], 0, offset, text))
         self.anomalies += found
         return found
+
+
+def audit_of(settings: Settings) -> Audit:
+    """An audit that has seen nothing yet."""
+    held_seconds = 2 * settings.relay.transaction_timeout_seconds
+    topic, lags = settings.source.topic, settings.crosses
+    return Audit(settings.app, topic, held_seconds, may_lag=lags)

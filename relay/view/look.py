@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.topics import READ, Topics
-from relay.verify.audit import Audit
+from relay.verify.audit import audit_of
 from relay.verify.reading import Begin, Reader, from_the_start
 from relay.verify.topic import TopicReader, header
 from relay.view import begin, story
@@ -55,9 +55,7 @@ class Look:
     def _begin(self) -> None:
         self._reader: Reader | None = None
         self._seen = Seen()
-        held_seconds = 2 * self._settings.relay.transaction_timeout_seconds
-        app, topic, lags = self._settings.app, self._settings.source.topic, self._settings.crosses
-        self._audit = Audit(app, topic, held_seconds, may_lag=lags)
+        self._audit = audit_of(self._settings)
         self._needed: dict[int, int] | None = None
 
     def screen(self) -> Screen:

@@ -15,7 +15,8 @@ from loader import several, task
 from loader.job import Stopped
 from loader.metrics.listener import Listener
 from loader.metrics.observer import Observer
-from loader.several import Loading, Sharing, widened
+from loader.session import widened
+from loader.several import Loading, Sharing
 from loader.starting import InTurn
 from relay import config
 from relay.errors import ContractBroken, Refused, Unavailable
