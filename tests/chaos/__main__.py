@@ -21,8 +21,8 @@ from relay.cli_support import run_main
 from relay.errors import ConfigError
 from tests.chaos import campaigns, controls, history, measures, outagecommands, schedule
 from tests.chaos.across import across
-from tests.chaos.clusters import pipelines
 from tests.chaos.command import common_options, run_command
+from tests.chaos.pipelines import pipelines
 from tests.chaos.truth import Shape
 from tests.jvms import live_shortly
 

@@ -8,22 +8,18 @@ end each row is there once, and `relay verify --deep` finds nothing.
 
 from __future__ import annotations
 
-import json
 import random
 import signal
-import sys
-import tempfile
 import time
-from collections import Counter
-from pathlib import Path
+from typing import Any
 
 import click
 import psutil
 
 from relay.dev import broker
-from tests.broker.pipeline import wait_until
-from tests.chaos.clusters import ARRIVE_SECONDS, CONFIG, SIDES, Clusters, judge, started
-from tests.chaos.clusters import text as of_two_pipelines
+from tests.chaos.clusters import CONFIG, SIDES, Clusters, started
+from tests.chaos.pipelines import text as of_two_pipelines
+from tests.chaos.sides import carry_out, side_options
 
 SOURCE, TARGET = SIDES
 RELAYS = ("a", "b")
@@ -107,35 +103,15 @@ def _stopped(pid: int | None) -> bool:
 
 
 @click.command()
-@click.option("--seconds", default=300.0, show_default=True, help="Of faults.")
-@click.option("--seed", type=int, help="Repeats a schedule; default: a new one.")
+@side_options
 @click.option("--without", default="", help="A guard that relays run without: it must be red.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def across(seconds: float, seed: int | None, without: str, *, as_json: bool) -> None:
+def across(without: str, **options: Any) -> None:
     """From one cluster into another: kills of either side's broker, of relays, and sleepers."""
-    seed = random.randrange(1 << 31) if seed is None else seed
-    chance, done, why = random.Random(seed), Counter[str](), ""
-    verdict: dict[str, object] = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="across") as directory,
-        started(Path(directory), text, commands(without), (SOURCE,), Across) as clusters,
-    ):
+
+    def inflict(clusters: Clusters, chance: random.Random) -> str:
         assert isinstance(clusters, Across)
-        try:
-            wait_until(lambda: _begun(clusters), "the first rows", ARRIVE_SECONDS)
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                done[fault(clusters, chance)] += 1
-            verdict = judge(clusters)
-        except AssertionError as failed:  # no progress, or an end that nothing excuses
-            why = str(failed)
-    good = not (why or verdict["missing"] or verdict["too many"] or verdict["verify"])
-    result = {"seed": seed, "faults": dict(done), **verdict, "why": why, "good": good}
-    click.echo(json.dumps(result, indent=None if as_json else 2))
-    if not good:
-        sys.exit(1)
+        return fault(clusters, chance)
 
-
-def _begun(clusters: Across) -> bool:
-    clusters.go_on()
-    return clusters.rows(SOURCE) > 0
+    carry_out(
+        lambda place: started(place, text, commands(without), (SOURCE,), Across), inflict, options
+    )
