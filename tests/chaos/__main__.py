@@ -22,7 +22,7 @@ from relay.errors import ConfigError
 from tests.chaos import campaigns, controls, history, measures, outagecommands, schedule
 from tests.chaos.across import across
 from tests.chaos.command import common_options, run_command
-from tests.chaos.pipelines import pipelines
+from tests.chaos.pipelines import pipelines, shards
 from tests.chaos.truth import Shape
 from tests.jvms import live_shortly
 
@@ -205,6 +205,7 @@ def controls_(seed: int | None, seconds: float, guards: str, *, as_json: bool) -
 for one in outagecommands.COMMANDS:
     chaos.add_command(one)
 chaos.add_command(pipelines)
+chaos.add_command(shards)
 chaos.add_command(across)
 
 

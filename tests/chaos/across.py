@@ -11,15 +11,19 @@ from __future__ import annotations
 import random
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import psutil
 
 from relay.dev import broker
-from tests.chaos.clusters import CONFIG, SIDES, Clusters, started
+from tests.chaos.clusters import CONFIG, SIDES, Clusters, Setup, started
+from tests.chaos.pipelines import TOPICS
 from tests.chaos.pipelines import text as of_two_pipelines
 from tests.chaos.sides import carry_out, side_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOURCE, TARGET = SIDES
 RELAYS = ("a", "b")
@@ -41,11 +45,11 @@ class Across(Clusters):
         self.until(lambda: self.rows(SOURCE) > seen + 200, f"rows {what}")
 
 
-def text(addresses: dict[str, str], clickhouse_url: str) -> str:
+def text(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
     """The configuration file."""
-    shared = of_two_pipelines(addresses, clickhouse_url).partition("[pipelines]")[0]
-    kafka = f'[kafka]\nbootstrap = "{addresses[TARGET]}"\n'
-    source = f'[source.kafka]\nbootstrap = "{addresses[SOURCE]}"\n'
+    shared = of_two_pipelines(brokers, engines).partition("[pipelines]")[0]
+    kafka = f'[kafka]\nbootstrap = "{brokers[TARGET]}"\n'
+    source = f'[source.kafka]\nbootstrap = "{brokers[SOURCE]}"\n'
     return shared.replace("[kafka]\n", kafka) + source
 
 
@@ -112,6 +116,5 @@ def across(without: str, **options: Any) -> None:
         assert isinstance(clusters, Across)
         return fault(clusters, chance)
 
-    carry_out(
-        lambda place: started(place, text, commands(without), (SOURCE,), Across), inflict, options
-    )
+    setup = Setup(text, commands(without), {SOURCE: TARGET}, TOPICS, Across)
+    carry_out(lambda place: started(place, setup), inflict, options)

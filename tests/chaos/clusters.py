@@ -1,6 +1,6 @@
-"""Two brokers, each a cluster by itself, programs over them, one table, and the verdict.
+"""Two brokers, each a cluster by itself, one or two ClickHouses, programs over them, the verdict.
 
-Receives a configuration and the programs' commands; `pipelines` and `across` inflict the faults.
+Receives a Setup; `pipelines`, `shards` and `across` inflict the faults.
 """
 
 from __future__ import annotations
@@ -22,26 +22,46 @@ from tests.broker.pipeline import row_batch, wait_until
 from tests.chaos.programs import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.client import Client
 
 SIDES = ("east", "west")
-TOPIC, TABLE = "rows", "chaos.t"
+TABLE = "chaos.t"
 PARTITIONS = 2
 ARRIVE_SECONDS = 300.0
 """Until rows of a side are in the table, on a machine that does much besides."""
 CONFIG = "CONFIG"
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What a campaign is made of.
+
+    Attributes:
+        text: of the configuration, from addresses of brokers and of ClickHouses by side.
+        commands: by program; the configuration file's path is put in the place of CONFIG.
+        lands: by side that gets rows, the side whose ClickHouse takes them.
+        topics: of the sources, by side.
+        made: of it all.
+    """
+
+    text: Callable[[Mapping[str, str], Mapping[str, str]], str]
+    commands: Mapping[str, Sequence[str]]
+    lands: Mapping[str, str]
+    topics: Mapping[str, str]
+    made: type[Clusters]
+
+
 @dataclass
 class Side:
-    """One cluster and what was sent to it."""
+    """One cluster, what was sent to it, and the ClickHouse where that arrives."""
 
     name: str
     directory: Path
-    bootstrap: str
+    topic: str
     producer: Producer
+    client: Client
     next_id: int = 0
 
     def send(self, rows: int) -> None:
@@ -50,17 +70,16 @@ class Side:
         self.next_id += rows
         partition = ids[0] // rows % PARTITIONS
         headers: list[tuple[str, str | bytes | None]] = [("table", TABLE)]
-        self.producer.produce(TOPIC, row_batch(ids), partition=partition, headers=headers)
+        self.producer.produce(self.topic, row_batch(ids), partition=partition, headers=headers)
         self.producer.poll(0)
 
 
 @dataclass
 class Clusters:
-    """Both sides, the programs over them, and the table."""
+    """Both sides, and the programs over them."""
 
     config: Path
     sides: dict[str, Side]
-    client: Client
     programs: dict[str, Program]
 
     def go_on(self) -> None:
@@ -76,7 +95,7 @@ class Clusters:
     def rows(self, side: str) -> int:
         """Of one side, in the table."""
         sql = f"SELECT count() FROM {TABLE} WHERE startsWith(_block, '{self.app(side)}:')"
-        return int(self.client.query(sql).result_rows[0][0])
+        return int(self.sides[side].client.query(sql).result_rows[0][0])
 
     def app(self, side: str) -> str:
         """Whose blocks a side's rows are in."""
@@ -93,58 +112,60 @@ class Clusters:
 
 
 @contextlib.contextmanager
-def started(
-    directory: Path,
-    text: Callable[[dict[str, str], str], str],
-    commands: dict[str, list[str]],
-    fed: tuple[str, ...] = SIDES,
-    made: type[Clusters] = Clusters,
-) -> Iterator[Clusters]:
-    """Servers and programs in a directory; ended afterwards.
-
-    Args:
-        directory: for all files.
-        text: of the configuration, from both sides' addresses and ClickHouse's.
-        commands: by program; the configuration file's path is put in the place of CONFIG.
-        fed: sides that get rows.
-        made: from it all.
-    """
+def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
+    """Servers and programs in a directory; ended afterwards."""
     places = {side: directory / side for side in SIDES}
     try:
-        found = stack.up(places["west"], progress=lambda _: None)
-        plan, _ = layout.decide(places["east"], 1, 0, 0)
-        places["east"].mkdir()
-        layout.write(places["east"], plan)
-        broker.start(places["east"], 0)
-        addresses = {"east": plan.bootstrap, "west": found.bootstrap}
-        for address in addresses.values():
-            admin = AdminClient({"bootstrap.servers": address})
-            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
-        client = clickhouse_connect.get_client(dsn=found.clickhouse_url)
-        client.command("CREATE DATABASE chaos")
-        client.command(
-            f"CREATE TABLE {TABLE} (id Int64, v String, _block String) ENGINE MergeTree ORDER BY id"
-        )
+        brokers, engines = {}, {}
+        for side, place in places.items():
+            brokers[side] = _broker(place)
+            if side in setup.lands.values():
+                engines[side] = stack.up(place, progress=lambda _: None).clickhouse_url
+                _make_table(engines[side])
+            admin = AdminClient({"bootstrap.servers": brokers[side]})
+            topic = setup.topics[side]
+            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
         config = directory / "relay.toml"
-        config.write_text(text(addresses, found.clickhouse_url), encoding="utf-8")
+        config.write_text(setup.text(brokers, engines), encoding="utf-8")
         sides = {
-            side: Side(side, places[side], addresses[side], producer(addresses[side]))
-            for side in fed
+            side: Side(
+                side,
+                places[side],
+                setup.topics[side],
+                producer(brokers[side]),
+                clickhouse_connect.get_client(dsn=engines[lands]),
+            )
+            for side, lands in setup.lands.items()
         }
         programs = {
             name: Program(name, [str(config) if w == CONFIG else w for w in words], directory)
-            for name, words in commands.items()
+            for name, words in setup.commands.items()
         }
         try:
-            yield made(config, sides, client, programs)
+            yield setup.made(config, sides, programs)
         finally:
             for program in programs.values():
                 program.stop()
     finally:
-        for side, place in places.items():
-            broker.kill(place, 0)
-            if side == "west":
-                stack.down(place)
+        for place in places.values():
+            stack.down(place)
+
+
+def _broker(place: Path) -> str:
+    """Starts a broker alone; its address."""
+    plan, _ = layout.decide(place, 1, 0, 0)
+    place.mkdir()
+    layout.write(place, plan)
+    broker.start(place, 0)
+    return plan.bootstrap
+
+
+def _make_table(url: str) -> None:
+    client = clickhouse_connect.get_client(dsn=url)
+    client.command("CREATE DATABASE chaos")
+    client.command(
+        f"CREATE TABLE {TABLE} (id Int64, v String, _block String) ENGINE MergeTree ORDER BY id"
+    )
 
 
 def producer(bootstrap: str) -> Producer:
@@ -160,7 +181,7 @@ def producer(bootstrap: str) -> Producer:
 
 
 def count(clusters: Clusters) -> int:
-    """Rows in the table."""
+    """Rows that have arrived."""
     return sum(clusters.rows(name) for name in clusters.sides)
 
 
@@ -181,7 +202,9 @@ def judge(clusters: Clusters) -> dict[str, Any]:
         seen = count(clusters)
         wait_until(lambda seen=seen: there() or count(clusters) > seen, "all rows", ARRIVE_SECONDS)  # type: ignore[misc]
     sql = f"SELECT splitByChar(':', _block)[1], id, v, count() FROM {TABLE} GROUP BY ALL"
-    found = Counter({row[:3]: row[3] for row in clusters.client.query(sql).result_rows})
+    found = Counter[tuple[str, int, str]]()
+    for client in {side.client.uri: side.client for side in clusters.sides.values()}.values():
+        found.update({row[:3]: row[3] for row in client.query(sql).result_rows})
     wanted = Counter(
         (clusters.app(name), i, f"v{i}") for name, number in sent.items() for i in range(number)
     )

@@ -1,9 +1,10 @@
-"""`python -m tests.chaos pipelines`: two clusters in one configuration, kills of either side.
+"""`python -m tests.chaos pipelines` and `shards`: two clusters in one configuration.
 
-Two brokers, each a cluster by itself, one relay command and one loader over both, one table.
-Again and again one side is taken away: its broker, its relay process, or both programs are killed.
-While a broker is away, the other side's rows have to arrive. In the end each row is there once,
-from its side, and `relay verify --deep` finds nothing.
+Two brokers, each a cluster by itself, one relay command and one loader over both. With `pipelines`
+both sides' rows go into one table; with `shards` each side is an app with a topic and a ClickHouse
+of its own. Again and again a part of one side is taken away: its broker, its ClickHouse, its relay
+process, or both programs are killed. While a server is away, the other side's rows have to arrive.
+In the end each row is there once, from its side, and `relay verify --deep` finds nothing.
 """
 
 from __future__ import annotations
@@ -11,43 +12,50 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 import psutil
 
-from relay.dev import broker
-from tests.chaos.clusters import CONFIG, SIDES, TOPIC, Clusters, started
+from relay.dev import broker, process, stack
+from tests.chaos.clusters import CONFIG, SIDES, Clusters, Setup, started
 from tests.chaos.sides import carry_out, side_options
 
-FAULTS = ("broker", "relay", "programs")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 COMMANDS = {name: [name, "run", CONFIG] for name in ("relay", "loader")}
+TOPICS = dict.fromkeys(SIDES, "rows")
 
 
 @click.command()
 @side_options
 def pipelines(**options: Any) -> None:
     """Two clusters in one configuration: kills of either side, of its relay and of all programs."""
-
-    def inflict(clusters: Clusters, chance: random.Random) -> str:
-        name = fault(clusters, chance)
-        pause = time.monotonic() + chance.uniform(0, 10)
-        clusters.until(lambda: time.monotonic() > pause, "the pause")
-        return name
-
-    carry_out(lambda place: started(place, text, COMMANDS), inflict, options)
+    setup = Setup(text, COMMANDS, dict.fromkeys(SIDES, "west"), TOPICS, Clusters)
+    carry_out(lambda place: started(place, setup), _inflict(ONE_TABLE), options)
 
 
-def text(addresses: dict[str, str], clickhouse_url: str) -> str:
-    """The configuration file of both."""
+@click.command()
+@side_options
+def shards(**options: Any) -> None:
+    """As pipelines, each with a topic and a ClickHouse of its own, which is killed as well."""
+    topics = {side: f"rows-{side}" for side in SIDES}
+    setup = Setup(text_of_shards, COMMANDS, {side: side for side in SIDES}, topics, Clusters)
+    carry_out(lambda place: started(place, setup), _inflict(SHARDS), options)
+
+
+def text(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
+    """The configuration file of both, into one table."""
     return f"""
 app = "chaos"
 [kafka]
 [source]
-topic = "{TOPIC}"
+topic = "{TOPICS["west"]}"
 start = "earliest"
 [clickhouse]
-url = "{clickhouse_url}"
+url = "{engines["west"]}"
 [block]
 max_age_seconds = 0.5
 [relay]
@@ -59,38 +67,76 @@ transaction_timeout_seconds = 5.0
 checkpoint = "checkpoint"
 master = "local[1]"
 [pipelines]
-east.kafka.bootstrap = "{addresses["east"]}"
-west.kafka.bootstrap = "{addresses["west"]}"
+east.kafka.bootstrap = "{brokers["east"]}"
+west.kafka.bootstrap = "{brokers["west"]}"
 """
 
 
-def fault(clusters: Clusters, chance: random.Random) -> str:
-    """One, and what has to be true while it lasts; its name."""
-    kind = chance.choice(FAULTS)
-    side = clusters.sides[chance.choice(SIDES)]
-    other = next(name for name in SIDES if name != side.name)
-    if kind == "broker":
-        broker.kill(side.directory, 0)
-        seen = clusters.rows(other)
-        clusters.until(
-            lambda: clusters.rows(other) > seen + 100, f"rows of {other} without {side.name}"
-        )
-        broker.start(side.directory, 0)
-    elif kind == "relay":
-        for process in relays_of(clusters, side.name):
-            process.kill()
-    else:
-        for program in clusters.programs.values():
-            program.kill()
-    return f"{kind} of {side.name}" if kind != "programs" else "both programs"
+def text_of_shards(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
+    """The same, each with a topic and a ClickHouse of its own."""
+    return text(brokers, engines) + "".join(
+        f'{side}.source.topic = "rows-{side}"\n{side}.clickhouse.url = "{engines[side]}"\n'
+        for side in SIDES
+    )
+
+
+def _inflict(faults: Mapping[str, Fault]) -> Callable[[Clusters, random.Random], str]:
+    def inflict(clusters: Clusters, chance: random.Random) -> str:
+        kind = chance.choice(list(faults))
+        side = chance.choice(SIDES)
+        faults[kind](clusters, side)
+        pause = time.monotonic() + chance.uniform(0, 10)
+        clusters.until(lambda: time.monotonic() > pause, "the pause")
+        return f"{kind} of {side}" if faults[kind] is not _kill_programs else kind
+
+    return inflict
+
+
+def _kill_broker(clusters: Clusters, side: str) -> None:
+    place = clusters.sides[side].directory
+    broker.kill(place, 0)
+    _goes_on_without(clusters, side)
+    broker.start(place, 0)
+
+
+def _kill_clickhouse(clusters: Clusters, side: str) -> None:
+    place = clusters.sides[side].directory
+    process.end(place, stack.ENDPOINT, kill=True)
+    _goes_on_without(clusters, side)
+    stack.up(place, progress=lambda _: None)
+
+
+def _goes_on_without(clusters: Clusters, side: str) -> None:
+    other = next(name for name in SIDES if name != side)
+    seen = clusters.rows(other)
+    clusters.until(lambda: clusters.rows(other) > seen + 100, f"rows of {other} without {side}")
+
+
+def _kill_relay(clusters: Clusters, side: str) -> None:
+    for one in relays_of(clusters, side):
+        one.kill()
+
+
+def _kill_programs(clusters: Clusters, _side: str) -> None:
+    for program in clusters.programs.values():
+        program.kill()
+
+
+Fault = Callable[[Clusters, str], None]
+ONE_TABLE: dict[str, Fault] = {
+    "broker": _kill_broker,
+    "relay": _kill_relay,
+    "both programs": _kill_programs,
+}
+SHARDS: dict[str, Fault] = {**ONE_TABLE, "clickhouse": _kill_clickhouse}
 
 
 def relays_of(clusters: Clusters, side: str) -> list[psutil.Process]:
     """Its processes under the one command."""
     found = []
-    for process in psutil.Process(clusters.programs["relay"].pid).children(recursive=True):
+    for child in psutil.Process(clusters.programs["relay"].pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            words = process.cmdline()
+            words = child.cmdline()
             if "--pipeline" in words and words[words.index("--pipeline") + 1] == side:
-                found.append(process)
+                found.append(child)
     return found
