@@ -14,7 +14,7 @@ from tests.chaos.schedule import LOADER_POINTS, RELAY_POINTS, Fault
 from tests.chaos.slots import Cycle, Slots, shuffled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tests.chaos.campaign import Campaign
     from tests.chaos.programs import Program
@@ -26,11 +26,22 @@ def mixed(campaign: Campaign, seconds: float, kinds: Iterable[str], every: float
     """Faults of these kinds, one in `every` seconds, over `seconds` of rounds."""
     begun, number = time.monotonic(), 0
     while (left := begun + seconds - time.monotonic()) > 0:
-        length = min(left, ROUND_SECONDS)
-        seed = campaign.options.seed * 1000 + number
-        campaign.round(schedule.plan(seed, length, kinds, every), perform, length)
-        pause(campaign)
+        faults(campaign, number, kinds, every, min(left, ROUND_SECONDS))
         number += 1
+
+
+def faults(
+    campaign: Campaign,
+    number: int,
+    kinds: Iterable[str],
+    every: float,
+    length: float,
+    done: Callable[[], bool] = lambda: False,
+) -> None:
+    """One round of faults of these kinds, and its pause."""
+    seed = campaign.options.seed * 1000 + number
+    campaign.round(schedule.plan(seed, length, kinds, every), perform, length, done)
+    pause(campaign)
 
 
 def kills(campaign: Campaign, count: int) -> None:
@@ -63,12 +74,21 @@ def loader_kills(campaign: Campaign, count: int) -> None:
     cycles(campaign, [(Slots(campaign, shuffled(chance, todo)), campaign.loaders)])
 
 
-def zombies(campaign: Campaign, count: int) -> None:
-    """Relays stopped inside a transaction past session and transaction, and continued."""
-    chance = _chance(campaign)
+def zombies(
+    campaign: Campaign, count: int, sleeps: tuple[float, float] = (5.5, 9.0), number: int = 0
+) -> None:
+    """Relays stopped inside a transaction past session and transaction, and continued.
+
+    Args:
+        campaign: runs.
+        count: of them.
+        sleeps: the shortest and the longest, in seconds.
+        number: of the round, where there are several.
+    """
+    chance = _chance(campaign, number)
     points = ("mid_produce", "before_send_offsets", "after_send_offsets", "before_commit")
     todo = [
-        Cycle(points[i % len(points)], chance.randint(1, 3), sleeps=chance.uniform(5.5, 9))
+        Cycle(points[i % len(points)], chance.randint(1, 3), sleeps=chance.uniform(*sleeps))
         for i in range(count)
     ]
     # One member always stays, so that there is somebody to take over.
@@ -128,26 +148,25 @@ def large(
 
     number = 0
     while not enough():
-        seed = campaign.options.seed * 1000 + number
-        plan = schedule.plan(seed, ROUND_SECONDS, kinds, every)
-        campaign.round(plan, perform, ROUND_SECONDS, enough)
-        pause(campaign)
+        faults(campaign, number, kinds, every, ROUND_SECONDS, enough)
         number += 1
 
 
-def _chance(campaign: Campaign) -> random.Random:
-    return random.Random(f"cycles {campaign.options.seed}")
+def _chance(campaign: Campaign, number: int = 0) -> random.Random:
+    return random.Random(f"cycles {campaign.options.seed}" + (f" {number}" if number else ""))
 
 
-def controlled(
-    campaign: Campaign, kinds: Iterable[str], seconds: float, every: float, length: float = 20.0
-) -> float | None:
-    """Rounds of `length`, each judged, until one is red; the seconds until then, or None."""
+def controlled(campaign: Campaign, one: Callable[[int], None], seconds: float) -> float | None:
+    """Rounds, each judged, until one is red; the seconds until then, or None.
+
+    Args:
+        campaign: runs.
+        one: a round with its pause, by its number.
+        seconds: given to all of them.
+    """
     begun, number = time.monotonic(), 0
     while time.monotonic() < begun + seconds:
-        seed = campaign.options.seed * 1000 + number
-        campaign.round(schedule.plan(seed, length, kinds, every), perform, length)
-        pause(campaign)
+        one(number)
         judge(campaign)
         if campaign.anomalies:
             return time.monotonic() - begun

@@ -9,19 +9,32 @@ from typing import TYPE_CHECKING, Any
 from tests.chaos import campaigns
 from tests.chaos.options import Options
 from tests.chaos.running import run
+from tests.chaos.servers import SESSION_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.chaos.campaign import Campaign
 
+ROUND_SECONDS = 20.0
+SLEEPERS = 4
+"""In a round."""
+SLEEP_SECONDS = (SESSION_SECONDS + 3, SESSION_SECONDS + 6)
+
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The faults that a guard is for; `every` seconds on average."""
+    """The faults that a guard is for.
 
-    kinds: tuple[str, ...]
+    Attributes:
+        kinds: of them, in rounds of ROUND_SECONDS.
+        every: seconds between two, on average.
+        asleep: relays sleep inside transactions instead, until others have their partitions.
+    """
+
+    kinds: tuple[str, ...] = ()
     every: float = 3.0
+    asleep: bool = False
     window: int = 100
     proxied: bool = False
 
@@ -30,7 +43,7 @@ GUARDS: dict[str, Control] = {
     "read_committed": Control((), 5.0),
     "committed_truth": Control(("kill_relay",)),
     "one_transaction": Control(("failpoint",), 2.0),
-    "generation": Control(("pause_at",), 4.0),
+    "generation": Control(asleep=True),
     "abort_on_revoke": Control(("join", "restart_relay"), 2.0),
     "metadata_at_begin": Control(("pause_at", "join"), 3.0),
     "acked": Control(("kill_relay", "restart_relay"), 3.0),
@@ -53,8 +66,13 @@ def control(guard: str, seed: int, seconds: float, say: Callable[[str], None]) -
     )
 
     def body(campaign: Campaign) -> dict[str, Any]:
-        taken = campaigns.controlled(campaign, chosen.kinds, seconds, chosen.every)
-        return {"red_after_seconds": taken}
+        def one(number: int) -> None:
+            if chosen.asleep:
+                campaigns.zombies(campaign, SLEEPERS, SLEEP_SECONDS, number)
+            else:
+                campaigns.faults(campaign, number, chosen.kinds, chosen.every, ROUND_SECONDS)
+
+        return {"red_after_seconds": campaigns.controlled(campaign, one, seconds)}
 
     report = run(options, body, say)
     return {
