@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.chaos.campaign import Campaign
 
 
-def common_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Seed, output, history, and what the campaign runs with."""
+def run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Seed, output, and what is kept."""
     for option in (
         click.option("--seed", type=int, help="Repeats a schedule; default: a new one."),
         click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
@@ -30,6 +30,20 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
             type=click.Path(file_okay=False, path_type=Path),
             help="Keep history and logs in this directory, also when all is well.",
         ),
+    ):
+        command = option(command)
+    return command
+
+
+def seed_of(given: dict[str, Any]) -> int:
+    """The one of the options, or a new one."""
+    return random.randrange(1 << 31) if given["seed"] is None else int(given["seed"])
+
+
+def common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`run_options`, and what the campaign runs with."""
+    for option in (
+        run_options,
         click.option(
             "--without",
             default="",
@@ -54,7 +68,7 @@ def run_command(
     default_loader: str = "bare",
 ) -> None:
     """Run, print, and exit with the verdict."""
-    seed = random.randrange(1 << 31) if common["seed"] is None else common["seed"]
+    seed = seed_of(common)
     loader = common["loader"] or default_loader
     command = name, {**given, "seed": seed, "loader": loader, "without": common["without"]}
     made = Options(seed=seed, loader=loader, without=common["without"], **options)

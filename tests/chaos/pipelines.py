@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {name: [name, "run", CONFIG] for name in ("relay", "loader")}
 TOPICS = dict.fromkeys(SIDES, "rows")
+SHARD_TOPICS = {side: f"rows-{side}" for side in SIDES}
 
 
 @click.command()
@@ -41,8 +42,8 @@ def pipelines(**options: Any) -> None:
 @side_options
 def shards(**options: Any) -> None:
     """As pipelines, each with a topic and a ClickHouse of its own, which is killed as well."""
-    topics = {side: f"rows-{side}" for side in SIDES}
-    setup = Setup(text_of_shards, COMMANDS, {side: side for side in SIDES}, topics, Clusters)
+    own = {side: side for side in SIDES}
+    setup = Setup(text_of_shards, COMMANDS, own, SHARD_TOPICS, Clusters)
     carry_out(lambda place: started(place, setup), _inflict(SHARDS), options)
 
 
@@ -75,7 +76,7 @@ west.kafka.bootstrap = "{brokers["west"]}"
 def text_of_shards(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
     """The same, each with a topic and a ClickHouse of its own."""
     return text(brokers, engines) + "".join(
-        f'{side}.source.topic = "rows-{side}"\n{side}.clickhouse.url = "{engines[side]}"\n'
+        f'{side}.source.topic = "{SHARD_TOPICS[side]}"\n{side}.clickhouse.url = "{engines[side]}"\n'
         for side in SIDES
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tests.chaos.clusters import SIDES, Clusters, judge
+from tests.chaos.command import run_options, seed_of
 
 if TYPE_CHECKING:
     import contextlib
@@ -23,18 +24,8 @@ if TYPE_CHECKING:
 
 def side_options(command: Callable[..., None]) -> Callable[..., None]:
     """Of the campaigns with two clusters."""
-    for option in (
-        click.option("--seconds", default=300.0, show_default=True, help="Of faults."),
-        click.option("--seed", type=int, help="Repeats a schedule; default: a new one."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
-        click.option(
-            "--keep",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Keep configuration and logs in this directory, also when all is well.",
-        ),
-    ):
-        command = option(command)
-    return command
+    seconds = click.option("--seconds", default=300.0, show_default=True, help="Of faults.")
+    return run_options(seconds(command))
 
 
 def carry_out(
@@ -49,7 +40,7 @@ def carry_out(
         inflict: one fault, and what has to be true while it lasts; its name.
         options: of the command line, as `side_options` has them.
     """
-    seed = random.randrange(1 << 31) if options["seed"] is None else options["seed"]
+    seed = seed_of(options)
     chance, done, why = random.Random(seed), Counter[str](), ""
     verdict: dict[str, Any] = {}
     directory = options["keep"] or Path(tempfile.mkdtemp(prefix="block-relay-chaos-"))
