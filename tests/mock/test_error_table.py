@@ -51,7 +51,9 @@ def once(row: Row) -> Course:
     if APIS[row.place] is Api.FIND_COORDINATOR and row.flag != INSIDE:
         times = 5  # librdkafka may search for the transaction's more than once
     elif row.place is Place.FIND_GROUP:
-        times = 3  # the rig's consumer searches for its group's too, and may take one of them
+        # The rig's consumer searches for its group's too, and may take one of them. Not more:
+        # librdkafka searches three times inside the call, and never answers it after the third.
+        times = 2
     with Rig("app") as rig:
         return course_of(row, rig, times)
 

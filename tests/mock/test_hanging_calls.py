@@ -118,7 +118,7 @@ def test_offsets_that_are_never_sent_are_given_up_at_the_own_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A call that ignores its timeout and lets go of the GIL: its outcome is unknown."""
-    monkeypatch.setattr("relay.transactions.HANGING_SECONDS", 0.5)
+    monkeypatch.setattr("relay.transactions.SLICE_SECONDS", 0.25)
     released = threading.Event()
     with Rig("app") as rig:
         rig.producer.replace()
