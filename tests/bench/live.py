@@ -23,7 +23,7 @@ from tests.bench.usage import Meter
 
 APP = "live"
 TOPIC = "source"
-WARM_UP_SECONDS = 10.0
+WARM_UP_SECONDS = 30.0
 """So long rows come at the full rate before the measurement: code is compiled by then, and Spark's
 workers have started."""
 _EVERY_SECONDS = 0.05  # a question costs the engine, which is at work
@@ -96,15 +96,10 @@ class Live:
         with Process(contender) as process:
             yield Feed(process, contender.log)
 
-    def arrived(self, fed: Fed, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Waits until all that was sent is in ClickHouse; calls `meanwhile` again and again."""
+    def arrived(self, fed: Fed) -> None:
+        """Waits until all that was sent is in ClickHouse."""
         self.ends = fed.ends
-
-        def still_run() -> None:
-            self.still_run()
-            meanwhile()
-
-        measure.samples(self.visible, sum(fed.ends), still_run, _EVERY_SECONDS)
+        measure.samples(self.visible, sum(fed.ends), self.still_run, _EVERY_SECONDS)
 
     def meter(self) -> Meter:
         """Of everything that runs, but for the feed: that tells what it used itself."""

@@ -18,7 +18,6 @@ from tests.bench.feed import Fed, Order, due
 from tests.bench.figures import Figure, quantile, slope
 from tests.bench.live import Load
 from tests.bench.rows import Shape
-from tests.bench.seen import Tail
 
 SCENARIOS = ("relay", "loader", "dead", "freshness", "endtoend", "scaling", "memory")
 
@@ -128,18 +127,6 @@ def test_rows_of_every_width_decode(columns: int) -> None:
     assert decoded.batch.num_columns == columns
     assert decoded.batch.column("event").to_pylist() == list(range(5, 25))
     assert set(decoded.batch.column("at").cast("int64").to_pylist()) == {1_700_000_123_456}
-
-
-def test_the_next_look_begins_behind_the_slowest_partition() -> None:
-    """Nothing is passed over until all partitions were seen, nor within the margin of any."""
-    tail = Tail(margin=100, partitions=2)
-    tail.note("app:d.t:0:0:0", 5_000)
-    assert tail.begin == 0
-    tail.note("app:d.t:1:0:7", 700)
-    assert tail.begin == 600
-    tail.note("app:d.t:1:0:9", 90_000)
-    tail.note("app:d.t:0:0:0", 10)  # an old block again
-    assert tail.begin == 4_900
 
 
 def test_a_ratio_is_of_one_round() -> None:
