@@ -81,6 +81,7 @@ CONTROLS = [
     Control("read_committed", aborted_source, "self.rows() == self.sent"),
     Control("stable_identity", second_producer, "the end of the first"),
     Control("generation", zombie, "the zombie committed", ("before_send_offsets",)),
+    Control("metadata_at_begin", zombie, "the zombie committed", ("before_send_offsets",)),
     Control("generation", rebalance, "a transaction of an old generation committed"),
     Control("committed_truth", kill_after_commit, "self.rows() == self.sent"),
     Control("one_transaction", kill_before_commit, "c.blocks", ("before_commit",)),
@@ -128,3 +129,10 @@ def test_a_scenario_fails_without_its_guard(
 
     where = str(found.traceback[-1].statement) + str(found.value)
     assert control.anomaly in where, f"red for another reason: {where}"
+
+
+def test_polling_in_a_transaction_alone_commits_nothing(pipeline: Pipeline) -> None:
+    """What the control `metadata_at_begin` does beside its guard: the guard is what counts."""
+    pipeline.without = "polls_in_transactions"
+    pipeline.patience_seconds = 60.0  # the zombie's transaction is open for up to 30
+    zombie(pipeline, "before_send_offsets")

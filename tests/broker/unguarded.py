@@ -6,70 +6,23 @@ python -m tests.broker.unguarded GUARD run CONFIG ...
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer
-
-from relay import cli, evidence, kafka_settings, names, performer, run, transactions
-from relay.core import effects, state, step, takeover
-from tests.broker import unguarded_input, unguarded_start
+from relay import cli, evidence, run, transactions
+from relay.core import state, step, takeover
+from tests.broker import unguarded_group, unguarded_input, unguarded_start
+from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from relay.core.effects import StopError
     from relay.core.records import Found
     from relay.core.state import Partition
-    from relay.settings import Settings
-
-
-def overriding(name: str, **values: Any) -> None:
-    """Replace a function of kafka_settings by one whose answer has other values."""
-    original: Callable[[Settings], dict[str, Any]] = getattr(kafka_settings, name)
-    keys = {key.replace("_", "."): value for key, value in values.items()}
-    setattr(kafka_settings, name, lambda settings: {**original(settings), **keys})
 
 
 def read_committed() -> None:
     """The source is read with records of open and aborted transactions."""
     overriding("consumer", isolation_level="read_uncommitted")
-
-
-def stable_identity() -> None:
-    """Every process has a transactional id and a group member of its own."""
-    names.transactional_id = lambda app, member: f"{app}.{member}.{os.getpid()}"
-    original = kafka_settings.consumer
-
-    def dynamic(settings: Settings) -> dict[str, Any]:
-        return {k: v for k, v in original(settings).items() if k != "group.instance.id"}
-
-    kafka_settings.consumer = dynamic
-
-
-def partition_identity() -> None:
-    """Every process has transactional ids of its own for its source partitions."""
-    names.partition_transactional_id = lambda app, partition: f"{app}.{partition}.{os.getpid()}"
-    overriding("producer", transaction_timeout_ms=60_000)
-
-
-def generation() -> None:
-    """Offsets are sent under the metadata of a consumer that never joined: any will do.
-
-    The transaction outlives the session, else the coordinator would end it first.
-    """
-    overriding("producer", transaction_timeout_ms=60_000)
-    begin = transactions.TransactionalProducer.begin
-
-    def with_nothing(self: transactions.TransactionalProducer, group: Any) -> None:
-        servers = self._config["bootstrap.servers"]
-        never_joined = Consumer(
-            {"bootstrap.servers": servers, "group.id": os.environ["UNGUARDED_GROUP"]}
-        )
-        begin(self, never_joined.consumer_group_metadata() if group is not None else None)
-
-    transactions.TransactionalProducer.begin = with_nothing  # type: ignore[method-assign]
 
 
 def committed_truth() -> None:
@@ -117,18 +70,6 @@ def abort_on_revoke() -> None:
     run.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
 
 
-def metadata_at_begin() -> None:
-    """The group metadata is that of the moment in which offsets are sent."""
-    perform = performer.Performer._attempt
-
-    def late(self: performer.Performer, effect: Any) -> Any:
-        if isinstance(effect, effects.SendOffsets):
-            self._producer._group = self._source.consumer.consumer_group_metadata()
-        return perform(self, effect)
-
-    performer.Performer._attempt = late  # type: ignore[method-assign]
-
-
 def acked() -> None:
     """Nobody counts whether each produced record was acknowledged."""
     flush = transactions.TransactionalProducer.flush
@@ -149,7 +90,7 @@ def ledger() -> None:
     from loader import ledger as asked  # noqa: PLC0415 - relays do without the loader
     from loader import plan  # noqa: PLC0415
 
-    asked.HOLDS = "1"
+    asked.HOLDS, asked.HOLDING = "1", "length({blocks:Array(String)})"
     asked.Ledger.entries = lambda *_: {}  # type: ignore[assignment,method-assign]
     plan.holds = lambda *_: True
     plan._outcome = lambda _: plan.Done("loaded")
@@ -169,7 +110,7 @@ def row_count() -> None:
 
 if __name__ == "__main__":
     guard = sys.argv.pop(1)
-    for guards in (sys.modules[__name__], unguarded_input, unguarded_start):
+    for guards in (sys.modules[__name__], unguarded_group, unguarded_input, unguarded_start):
         if hasattr(guards, guard):
             getattr(guards, guard)()
             break

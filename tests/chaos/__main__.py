@@ -29,7 +29,7 @@ from tests.jvms import live_shortly
 if TYPE_CHECKING:
     from tests.chaos.campaign import Campaign
 
-ON_PURPOSE = tuple(kind for kind in schedule.KINDS if kind != "network")
+ON_PURPOSE = tuple(kind for kind in schedule.KINDS if kind not in schedule.PROXIED)
 """Kinds that need no proxies."""
 
 
@@ -59,7 +59,11 @@ def mixed(seconds: float, brokers: str, members: int, every: float, kinds: str, 
     run_command(
         "mixed",
         lambda c: campaigns.mixed(c, seconds, chosen, every),
-        {"brokers": int(brokers), "members": members, "proxied": "network" in chosen},
+        {
+            "brokers": int(brokers),
+            "members": members,
+            "proxied": bool(schedule.PROXIED & set(chosen)),
+        },
         {
             "seconds": seconds,
             "brokers": brokers,

@@ -12,8 +12,6 @@ from relay import names
 if TYPE_CHECKING:
     from tests.chaos.servers import Servers
 
-END_TXN = 26
-"""The API key of EndTxn."""
 _TOPIC = "__transaction_state"
 
 

@@ -78,6 +78,11 @@ class Held:
         """Whether the request has come."""
         return self._is_held.is_set()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the server has answered, or its side has ended."""
+        return self._answer.done()
+
     def wait_until_held(self, timeout: float) -> None:
         """Wait until the request has come and is held.
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from relay import names
 from relay.dev import broker, process
 from tests.chaos import coordinator
 from tests.chaos.program_faults import REACH_SECONDS, one, restarted_at, when
+from tests.chaos.proxy_wire import Api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,5 +109,43 @@ def network(campaign: Campaign, fault: Fault) -> Sequence[Task]:
         case "lossy":
             proxy.lossy(0.01, fault.target)
         case "drop_end_txn":
-            proxy.drop_answers(coordinator.END_TXN, 1 + fault.target % 2)
+            proxy.drop_answers(Api.END_TXN, 1 + fault.target % 2)
     return [(fault.seconds, "undo network", proxy.heal)]
+
+
+def stale_end_txn(campaign: Campaign, fault: Fault) -> Sequence[Task]:
+    """A member's EndTxn is lost on the way, sent again, and let go inside its next transaction.
+
+    The member dies before that transaction has its offsets: what the late EndTxn committed
+    stays committed, and nothing else of it.
+    """
+    if not campaign.servers.proxies or not all_brokers_run(campaign):
+        return ()
+    program = one(campaign.members, fault)
+    member = program.name.removeprefix("relay-")
+    client = names.transactional_id(campaign.servers.app, member)
+    proxy = campaign.servers.proxies[coordinator.of(campaign.servers, member)]
+    stale = proxy.hold(Api.END_TXN, client)
+
+    def lost() -> Sequence[Task]:
+        stale.cut_client()
+        offsets = proxy.hold(Api.ADD_OFFSETS_TO_TXN, client)
+
+        def inside() -> Sequence[Task]:
+            stale.release()
+            return when(lambda: stale.is_settled, strike, time.monotonic() + REACH_SECONDS, strike)
+
+        def strike() -> Sequence[Task]:
+            program.kill()
+            campaign.performed["stale_end_txn_let_go_in_next"] += 1
+            return ()
+
+        undo = (REACH_SECONDS, "undo offsets", offsets.release)
+        return [undo, *when(lambda: offsets.is_held, inside, time.monotonic() + REACH_SECONDS)]
+
+    def undo() -> None:
+        proxy.heal()
+        stale.release()
+
+    looking = when(lambda: stale.is_held, lost, time.monotonic() + REACH_SECONDS)
+    return [*looking, (2 * REACH_SECONDS, "undo stale end", undo)]

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 def test_a_seed_is_a_schedule() -> None:
     """The same on every run; another seed is another schedule."""
-    plan = schedule.plan(7, 300, schedule.KINDS, 2.0)
+    plan = schedule.plan(7, 600, schedule.KINDS, 2.0)
 
-    assert plan == schedule.plan(7, 300, schedule.KINDS, 2.0)
-    assert plan != schedule.plan(8, 300, schedule.KINDS, 2.0)
+    assert plan == schedule.plan(7, 600, schedule.KINDS, 2.0)
+    assert plan != schedule.plan(8, 600, schedule.KINDS, 2.0)
     assert [f.at for f in plan] == sorted(f.at for f in plan)
-    assert 100 < len(plan) < 200
+    assert 200 < len(plan) < 400
     assert schedule.counted(plan).keys() == set(schedule.KINDS)
 
 
