@@ -1,7 +1,8 @@
-"""One block as one conditional INSERT, that ClickHouse takes as one server block.
+"""Blocks as one conditional INSERT, that ClickHouse takes as one server block.
 
-Receives a block's rows and its claim, gives them to ClickHouse under the block id as
-deduplication token. Never retries and never decides: loader.plan does.
+Receives rows and the claim on their blocks, gives them to ClickHouse: one block under its id as
+deduplication token, several of one table (loader.inserting says which) all or none of them.
+Never retries and never decides: loader.plan does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from relay import names
 from relay.types import parse_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.ledger import Ledger
@@ -42,13 +45,16 @@ _WRAPPED = re.compile(
 _THROWN = 395
 """FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
 _ALTERED = "other columns than the statement was made for"
+_TAKEN = "not all of these blocks are claimed by this loader any more"
 
 
-def settings(block: Block, rows: int) -> dict[str, object]:
+def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
     """Of the INSERT, each with its reason; those a server does not know are left out."""
     whole = max(rows + 1, 1_048_449)
+    first = blocks[0].id
     return {
-        "insert_deduplication_token": block.id,
+        # Several blocks are inserted together under one claim only: no other attempt repeats it.
+        "insert_deduplication_token": first if len(blocks) == 1 else f"{first} {claim}",
         "insert_deduplicate": 1,
         "deduplicate_insert": "enable",  # overrides insert_deduplicate from 26.2 on
         "deduplicate_blocks_in_dependent_materialized_views": 1,
@@ -67,12 +73,17 @@ def settings(block: Block, rows: int) -> dict[str, object]:
         "cast_string_to_variant_use_inference": 0,
         "cast_string_to_dynamic_use_inference": 0,
         # How other attempts see that this statement still runs (loader.tables).
-        "log_comment": block.id,
+        "log_comment": ",".join(block.id for block in blocks),
     }
 
 
 def statement(
-    block: Block, batch: pa.RecordBatch, ledger: Ledger, target: Target, stamp: str, limit: object
+    blocks: Sequence[Block],
+    schema: pa.Schema,
+    ledger: Ledger,
+    target: Target,
+    stamp: str,
+    limit: object,
 ) -> str:
     """The INSERT's text; values are bound parameters, names are quoted.
 
@@ -82,20 +93,24 @@ def statement(
         ValueError: a column's type, as the relay recorded it, is not known here, or the table
             takes none of the block's columns.
     """
-    database, table = names.split_table(block.table)
+    database, table = names.split_table(blocks[0].table)
     columns, selects, structure = [], [], []
-    for field in batch.schema:
+    for field in schema:
         kind = parse_type(recorded_type(field))
         name = quoted(field.name)
         structure.append(f"{name} {kind.input_type}")
         if field.name in target.columns:
             columns.append(name)
             selects.append(_strictly(name, kind, target.columns[field.name]))
-    if not columns:
-        raise ValueError(f"it has none of the block's columns {', '.join(batch.schema.names)}")
-    if stamp in target.columns:
+    if not columns or columns == [quoted(stamp)]:
+        raise ValueError(f"it has none of the block's columns {', '.join(schema.names)}")
+    if stamp in target.columns and len(blocks) == 1:
         columns.append(quoted(stamp))
         selects.append("{block:String}")
+    claimed = ledger.holds
+    if len(blocks) > 1:  # said loudly: who inserts nothing of a claim that holds, has to know
+        other = f"{ledger.holding} != length({{blocks:Array(String)}})"
+        claimed = f"throwIf({other}, {literal(_TAKEN)}) = 0"
     # ClickHouse takes the table as it is when the statement begins, and evaluates this later:
     # what it casts, and what not, was decided for just these columns.
     bound = f" AND throwIf({shape_sql()} != {{shape:Int64}}, {literal(_ALTERED)}) = 0"
@@ -104,7 +119,7 @@ def statement(
     return (
         f"INSERT INTO {quoted(database)}.{quoted(table)} ({', '.join(columns)}) "  # noqa: S608 - names are quoted, values bound
         f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))}) "
-        f"WHERE {ledger.holds}{bound} FORMAT Arrow"
+        f"WHERE {claimed}{bound} FORMAT Arrow"
     )
 
 
@@ -157,52 +172,70 @@ def arrow_file(batch: pa.RecordBatch) -> Body:
 def insert(  # noqa: PLR0913 - the statement needs them all
     client: HttpClient,
     ledger: Ledger,
-    block: Block,
+    blocks: Sequence[Block],
     batch: pa.RecordBatch,
-    run: plan.Run,
+    claim: str,
     target: Target,
     *,
     stamp: str,
     limit: int | None,
 ) -> plan.Answer:
-    """Inserts the block once; the answer is loader.plan's.
+    """Inserts the blocks once; the answer is loader.plan's, for each of them.
+
+    Args:
+        client: of the server that has the table.
+        ledger: that says whose the blocks are.
+        blocks: of one table, under one claim.
+        batch: their rows; of several blocks with a column `stamp`, the id of each row's.
+        claim: this attempt's.
+        target: the table as it was before the claim.
+        stamp: name of the block-id column; of several blocks, the table has it.
+        limit: of the part counter; None: any. Of a single block only.
 
     Raises:
         Refused: the user may not insert there. That is nothing about the block, and would park
             every one that follows.
     """
-    database, name = names.split_table(block.table)
+    table = blocks[0].table
+    database, name = names.split_table(table)
     try:
-        sql = statement(block, batch, ledger, target, stamp, limit)
+        sql = statement(blocks, batch.schema, ledger, target, stamp, limit)
     except ValueError as error:
-        return plan.Impossible(f"{block.table}: {error}")
+        return plan.Impossible(f"{table}: {error}")
+    asked = settings(blocks, claim, batch.num_rows)
     try:
-        known = {
-            k: v for k, v in settings(block, batch.num_rows).items() if k in client.server_settings
-        }
         client.command(
             sql,
             parameters={
                 "app": ledger.app,
-                "table": block.table,
-                "block": block.id,
-                "claim": run.claim,
+                "table": table,
+                **_of(blocks),
+                "claim": claim,
                 "database": database,
                 "name": name,
                 "limit": limit or 0,
                 "shape": target.shape,
             },
             data=arrow_file(batch),
-            settings=known,
+            settings={k: v for k, v in asked.items() if k in client.server_settings},
         )
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
-            return plan.Failed(f"{block.table} was altered meanwhile")
+            return plan.Failed(f"{table} was altered meanwhile")
+        if f"Exception: {_TAKEN}" in str(error):
+            return plan.Failed(_TAKEN)
         if limit is not None and error_code(error) == _THROWN:
             return plan.Failed("others inserted into the table meanwhile")
         if is_denied(error):
-            raise failure(error, f"INSERT into {block.table}") from error
+            raise failure(error, f"INSERT into {table}") from error
         if is_permanent(error):
             return plan.Impossible(one_line(error))
         return plan.Failed(f"INSERT: {one_line(error)}")
     return plan.Ok()
+
+
+def _of(blocks: Sequence[Block]) -> dict[str, object]:
+    """The parameter that names one block, or several."""
+    if len(blocks) == 1:
+        return {"block": blocks[0].id}
+    return {"blocks": [block.id for block in blocks]}

@@ -26,7 +26,7 @@ from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -41,6 +41,15 @@ _STARTS = 10
 _SLOW = "Python worker failed to connect back."
 """Spark's words when the data source's process has not started within ten seconds, which are
 fixed; a machine busy with other things passes."""
+_PROGRESS = {
+    "asyncProgressTrackingEnabled": "true",
+    # Each micro-batch: a start without this, as with --once, takes no checkpoint with gaps.
+    "asyncProgressTrackingCheckpointIntervalMs": "0",
+    # Spark wants a sink that it knows to bear a batch twice: the ledger makes ours one.
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""The checkpoint is written beside the micro-batches: twice in each, it is a quarter of a small
+one's time. What it lags behind is settled in the ledger, whose position is the one that counts."""
 T = TypeVar("T")
 
 
@@ -102,6 +111,8 @@ class Job:
         rows = spark.readStream.format(journal.name()).load()
         blocks = rows.writeStream.foreachBatch(self._on_batch).queryName(self._settings.app)
         stream = blocks.option("checkpointLocation", checkpoint).trigger(**trigger)
+        if not once:  # Spark has it for this trigger alone
+            stream = stream.options(**_PROGRESS)
         for left in reversed(range(_STARTS)):
             try:
                 self._await(spark, self._starts.start(stream.start, self._stopping))
@@ -154,7 +165,10 @@ class Job:
         rows = frame.collect()
         begun = time.monotonic()
         blocks = [Block.FromString(bytes(row.block)) for row in rows if row.block is not None]
-        open_ = {block.id: block for block in self._unsettled(blocks)}
+        known = self._retried(lambda: self._ledger.entries(blocks))
+        # A lost checkpoint is cheap: what is settled is passed over.
+        open_ = {block.id: block for block in blocks if settled(known.get(block.id, ())) is None}
+        new = open_.keys() - known.keys()
         count: Counter[str] = Counter(known=len(blocks) - len(open_))
         self._observer.began(count["known"], list(open_.values()))
         pause, since = 0.2, begun
@@ -163,7 +177,10 @@ class Job:
                 raise Stopped
             reasons: set[str] = set()
             round_begun = time.monotonic()
-            outcomes = attempt(frame.sparkSession, self._settings, open_.values(), self._beside)
+            outcomes = attempt(
+                frame.sparkSession, self._settings, open_.values(), new, self._beside
+            )
+            new = set()
             self._observer.attempted(outcomes, open_, time.monotonic() - round_begun)
             for one in outcomes:
                 if one.outcome == REFUSED:
@@ -185,11 +202,6 @@ class Job:
         self._retried(lambda: self._ledger.save_positions(self._journal, positions))
         self._observer.settled(time.monotonic() - begun)
         self._report(count, time.monotonic() - begun)
-
-    def _unsettled(self, blocks: Sequence[Block]) -> list[Block]:
-        """Those that the ledger does not call loaded or parked: a lost checkpoint is cheap."""
-        known = self._retried(lambda: self._ledger.entries(blocks))
-        return [block for block in blocks if settled(known.get(block.id, ())) is None]
 
     def _retried(self, call: Callable[[], T]) -> T:
         """Calls until ClickHouse answers."""

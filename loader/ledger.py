@@ -33,6 +33,12 @@ HOLDS = (
     f"AND block = {{block:String}}) = {_HELD}"
 )
 """loader.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
+HOLDING = (
+    "(SELECT count() FROM (SELECT block FROM LEDGER WHERE app = {app:String} "  # noqa: S608 - constants
+    "AND table = {table:String} AND block IN {blocks:Array(String)} "
+    f"GROUP BY block HAVING {_NOW} = {_HELD}))"
+)
+"""Of how many blocks the claim holds, in SQL."""
 
 
 class Ledger:
@@ -46,6 +52,7 @@ class Ledger:
         self.app = app
         self.name = f"{quoted(database)}.ledger"
         self.holds = HOLDS.replace("LEDGER", self.name)
+        self.holding = HOLDING.replace("LEDGER", self.name)
 
     def exists(self) -> bool:
         """Whether a loader has ever run here."""

@@ -303,8 +303,10 @@ def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
         return marking, _as_told(run, facts.counted if run.all_stamped else None)
     if run.all_stamped and facts.counted is not None:
         return _by_count(run, facts.counted)
-    # Under one token, rows of another version would be taken for the same ones.
-    margin = 0 if any(e.transform != run.transform for e in _makers(run)) else max(facts.margin, 0)
+    # Under one token, rows of another version would be taken for the same ones. A claim that was
+    # to be counted by a column, which is gone now, may have used another (loader.inserting).
+    unlike = any(e.transform != run.transform or e.stamped for e in _makers(run))
+    margin = 0 if unlike else max(facts.margin, 0)
     # Sure if nothing at all was inserted since, or if every part since fits into the window,
     # with as much again for what others insert while our statement runs (see loader.window).
     if 0 <= run.since <= facts.newest <= run.since + margin:

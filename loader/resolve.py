@@ -45,7 +45,7 @@ def resolve(
     blocks = list(parked.values()) if "all" in wanted else [parked[block] for block in wanted]
     worker = Worker(settings)
     try:
-        for one in worker.load(blocks, human, " ".join(why.split())):
+        for one in worker.load(blocks, (), human, " ".join(why.split())):
             yield one.block, one.outcome, one.reason
     finally:
         worker.close()

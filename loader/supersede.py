@@ -74,7 +74,7 @@ def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -
     """Until the ledger calls each of them loaded or discarded."""
     left, deadline = list(blocks), time.monotonic() + seconds
     while left:
-        outcomes = {one.block: one for one in worker.load(left, "discard", why)}
+        outcomes = {one.block: one for one in worker.load(left, (), "discard", why)}
         left = [b for b in left if outcomes[b.id].outcome not in {"loaded", "discarded"}]
         if not left:
             return

@@ -59,6 +59,10 @@ class Target:
         """Whether counting the rows that carry a block's id proves how much of it is here."""
         return block_column in self.columns and self.window.countable
 
+    def on_one_server(self) -> bool:
+        """Whether every statement on the table is seen in its server's system.processes."""
+        return self.window.counter == "global"
+
 
 def counter_sql(kind: str) -> str:
     """The part counter of {database:String}.{name:String} as an SQL expression."""
@@ -165,7 +169,8 @@ class Tables:
         """
         table = quoted_table(block.table)
         running = self._ask(
-            "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {block:String}",
+            "SELECT count() FROM system.processes "
+            "WHERE has(splitByChar(',', Settings['log_comment']), {block:String})",
             block=block.id,
         )[0][0]
         if running or not run.all_stamped:

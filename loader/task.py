@@ -1,6 +1,6 @@
 """A micro-batch's blocks spread over Spark's worker processes, and what runs there.
 
-Receives blocks, gives one row per block. Rows of tables never pass through Spark:
+Receives blocks, gives one outcome per block. Rows of tables never pass through Spark:
 loader.work fetches and inserts them. `load` is pickled by name, so that the worker kept
 below is one per process and lives over tasks.
 
@@ -15,16 +15,14 @@ from __future__ import annotations
 import socket
 import sys
 import traceback
-from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from loader.attempt import Outcome
@@ -32,15 +30,11 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
     from relay.settings import Settings
 
-OUTCOMES = (
-    "block string, outcome string, rows bigint, reason string, fetch_seconds double, "
-    "insert_seconds double, inserts bigint, failures bigint, repeats bigint, found bigint, "
-    "queryable_ms bigint"
-)
-"""loader.attempt.Outcome, with its figures beside the rest."""
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason has the next step in its
 second line."""
+TASK_BYTES = 128 << 20
+"""Of a task's rows, as producers sent them."""
 CLOSED = (ConnectionError, EOFError)
 """How a process that Spark started finds that Spark has closed its connection."""
 _workers: dict[str, Worker] = {}
@@ -48,7 +42,11 @@ _workers: dict[str, Worker] = {}
 
 
 def attempt(
-    spark: SparkSession, settings: Settings, blocks: Collection[Block], beside: int = 1
+    spark: SparkSession,
+    settings: Settings,
+    blocks: Collection[Block],
+    new: Collection[str] = (),
+    beside: int = 1,
 ) -> list[Outcome]:
     """Outcomes of one attempt at each block, in the worker processes.
 
@@ -56,79 +54,66 @@ def attempt(
         spark: runs it.
         settings: of the app.
         blocks: of its journal.
+        new: ids of those that the ledger knew nothing of, when it was asked.
         beside: apps among which Spark's slots are shared. With more tasks than its share, one
             whose server is away would hold up the others.
     """
-    from loader.attempt import Figures, Outcome  # noqa: PLC0415 - heavy, see above
-    from loader.selection import near  # noqa: PLC0415
+    from loader.selection import near  # noqa: PLC0415 - heavy, see above
 
     values = [block.SerializeToString() for block in near(blocks)]
     slots = spark.sparkContext.defaultParallelism
-    tasks = shares(len(values), slots)
+    tasks = shares(len(values), slots, sum(block.row_bytes for block in blocks))
     if beside > 1:
         tasks = min(tasks, max(slots // beside, 1))
-    # Numbers, and the blocks with the function: a data frame made from Python objects would
-    # pass through a second Python process for each task.
-    numbers = spark.range(0, len(values), 1, tasks)
-    done = numbers.mapInArrow(partial(load, settings, values), OUTCOMES).collect()
-    return [
-        Outcome(row.block, row.outcome, row.rows, row.reason, Figures(*row[4:])) for row in done
-    ]
+    # Numbers, and the blocks with the function: an RDD of Python objects would be written to a
+    # file first. A data frame would be planned and compiled again for every micro-batch, which
+    # takes Spark about as long as everything else of it.
+    numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
+    return numbers.mapPartitions(partial(load, settings, values, frozenset(new))).collect()
 
 
-def shares(blocks: int, workers: int) -> int:
-    """Tasks for so many blocks: as many for each worker, of blocks that are claimed together.
+def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
+    """Tasks for so many blocks: as many for each worker.
 
-    More than one for each, because they do not take equally long.
+    Small blocks are claimed together, as many as one statement takes. Of large ones a task has
+    few, and each worker several tasks, because they do not take equally long.
+
+    Args:
+        blocks: at least one.
+        workers: that take tasks side by side.
+        row_bytes: of all blocks, as producers sent the rows.
     """
     from loader.work import TOGETHER  # noqa: PLC0415 - heavy, see above
 
-    rounds = -(-blocks // (workers * TOGETHER))
+    rounds = max(-(-blocks // (workers * TOGETHER)), -(-row_bytes // (workers * TASK_BYTES)))
     return min(blocks, rounds * workers)
 
 
 def load(
-    settings: Settings, blocks: Sequence[bytes], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Attempts the blocks of each batch (column `id`: index in `blocks`); gives OUTCOMES."""
-    import pyarrow as pa  # noqa: PLC0415 - heavy, see above
+    settings: Settings, blocks: Sequence[bytes], new: Collection[str], numbers: Iterator[int]
+) -> Iterator[Outcome]:
+    """Attempts those of `blocks` that the numbers name."""
+    from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
-    from relay.records_pb2 import Block  # noqa: PLC0415
-
-    arrow: dict[str, Any] = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64()}
-    fields: list[pa.Field[Any]] = [
-        pa.field(name, arrow[kind]) for name, kind in (one.split() for one in OUTCOMES.split(", "))
-    ]
-    for batch in batches:
-        numbers: Any = batch.column("id").to_pylist()
-        done = _attempt(settings, [Block.FromString(blocks[number]) for number in numbers])
-        yield pa.RecordBatch.from_pylist(done, pa.schema(fields))
+    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], new)
 
 
-def _attempt(settings: Settings, blocks: list[Block]) -> list[dict[str, object]]:
+def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
 
-    def all_of(outcome: str, reason: str) -> list[dict[str, object]]:
-        return [_flat(Outcome(block.id, outcome, block.rows, reason)) for block in blocks]
+    def all_of(outcome: str, reason: str) -> list[Outcome]:
+        return [Outcome(block.id, outcome, block.rows, reason) for block in blocks]
 
     try:
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
-        done = _workers[settings.app].load(blocks)
+        return _workers[settings.app].load(blocks, new)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
         return all_of(REFUSED, f"{error.message}\n{error.next_step}")
-    return [_flat(one) for one in done]
-
-
-def _flat(one: Outcome) -> dict[str, object]:
-    """As one row of OUTCOMES."""
-    row: dict[str, object] = asdict(one)
-    del row["figures"]
-    return row | asdict(one.figures)
 
 
 def until_closed(

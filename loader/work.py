@@ -6,16 +6,16 @@ at once, which the plan is made for: claims are written here, not by the driver.
 
 from __future__ import annotations
 
-import time
 import uuid
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from loader import clickhouse, plan
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
 from loader.entries import Row
-from loader.fetch import Damaged, Fetcher
-from loader.insert import insert
+from loader.fetch import Fetcher
+from loader.inserting import Inserter
 from loader.ledger import Ledger
 from loader.making import Maker
 from loader.selection import near
@@ -24,13 +24,13 @@ from relay.errors import Unavailable
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from relay.records_pb2 import Block
     from relay.settings import Settings
 
-TOGETHER = 8
-"""Blocks claimed by one statement and marked by one: four round trips for each block cost
+TOGETHER = 32
+"""Blocks claimed by one statement and marked by one: four round trips for each block would cost
 half as much as its insert."""
 AT_RISK_TOGETHER = 4
 """The same, of tables with neither block-id column nor window: so many blocks at most are
@@ -50,6 +50,8 @@ class Worker:
         self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
+        using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
+        self._inserter = Inserter(*using)
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
@@ -58,9 +60,20 @@ class Worker:
         self._client.close()
 
     def load(
-        self, blocks: Sequence[Block], human: plan.Human = "nothing", why: str = ""
+        self,
+        blocks: Sequence[Block],
+        new: Collection[str] = (),
+        human: plan.Human = "nothing",
+        why: str = "",
     ) -> list[Outcome]:
-        """One attempt at each block; `human` and `why`: what a person says of all of them.
+        """One attempt at each block.
+
+        Args:
+            blocks: sealed ones of the app.
+            new: ids of those that the ledger knew nothing of, a moment ago: they are not asked
+                for again before the claim. What came since is seen behind it, by all of them.
+            human: what a person says of all blocks.
+            why: in the person's own words.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
@@ -69,20 +82,27 @@ class Worker:
         outcomes: list[Outcome] = []
         try:
             while left:
-                tables = {block.table for block in left[:TOGETHER]}
-                # What a transform made is held from the claim to the INSERT.
-                small = tables - self._decidable or any(map(self._maker.makes, tables))
-                size = AT_RISK_TOGETHER if small else TOGETHER
-                few, left = left[:size], left[size:]
+                few = self._next(left)
+                left = left[len(few) :]
                 begun = partial(plan.start, human=human, why=why)
-                outcomes += self._few(few, begun, left[0] if left else None)
+                outcomes += self._few(few, new, begun, left[0] if left else None)
         finally:
             self._fetcher.rest()
         return outcomes
 
+    def _next(self, left: Sequence[Block]) -> Sequence[Block]:
+        """Of these, from the front, as many as are to be claimed by one statement."""
+
+        def roomy(block: Block) -> bool:
+            # What a transform made is held from the claim to the INSERT.
+            return block.table in self._decidable and not self._maker.makes(block.table)
+
+        return list(takewhile(roomy, left[:TOGETHER])) or left[:AT_RISK_TOGETHER]
+
     def _few(
         self,
         blocks: Sequence[Block],
+        new: Collection[str],
         begin: Callable[..., tuple[plan.Run, plan.Effect]],
         after: Block | None,
     ) -> list[Outcome]:
@@ -97,6 +117,8 @@ class Worker:
             stamped = target is not None and target.stamped(self._stamp)
             begun = begin(claim, block.rows, stamped=stamped)
             attempts.append(Attempt(block, *begun, target, ahead))
+            if block.id in new:
+                attempts[-1].answer(())
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
         return [outcome(attempt) for attempt in attempts]
@@ -113,7 +135,7 @@ class Worker:
         return targets
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
-        """The next effect of each: reads, claims and marks together, all else one by one."""
+        """The next effect of each: all but questions and parking for several at once."""
         reading = [a for a in attempts if isinstance(a.effect, plan.Read)]
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
         marking = [a for a in attempts if isinstance(a.effect, plan.Mark)]
@@ -123,6 +145,8 @@ class Worker:
             guarded(claiming, lambda: self._claim(claiming))
         for some_alike in alike(marking):
             guarded(some_alike, lambda some=some_alike: self._mark(some))  # type: ignore[misc]
+        # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
+        self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
             while isinstance(attempt.effect, plan.Ask | plan.Insert | plan.Park):
                 guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
@@ -174,54 +198,12 @@ class Worker:
                 assert attempt.target is not None
                 age = self._ledger.oldest_claim(block)
                 attempt.answer(self._tables.facts(block, run, attempt.target, age))
-            case plan.Insert(limit):
-                attempt.answer(self._insert(attempt, limit))
+            case plan.Insert():
+                self._inserter.insert([attempt])
             case plan.Park(number, reason):
                 entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
                 self._ledger.write([Row(block, entry)])
                 attempt.answer(plan.Ok())
-
-    def _insert(self, attempt: Attempt, limit: int | None) -> plan.Answer:
-        block, target = attempt.block, attempt.target
-        assert target is not None
-        begun, figures = time.monotonic(), attempt.figures
-        batch, attempt.made = attempt.made, None
-        try:
-            if batch is None:
-                batch = self._fetcher.fetch(block, attempt.ahead)
-        except Damaged as error:
-            return plan.Impossible(str(error))
-        if not batch.num_rows:
-            return plan.Ok()  # a transform left nothing of it
-        fetched = time.monotonic()
-        figures.inserts += 1
-        figures.repeats += attempt.asked
-        answer = insert(
-            self._client,
-            self._ledger,
-            block,
-            batch,
-            attempt.run,
-            target,
-            stamp=self._stamp,
-            limit=limit,
-        )
-        attempt.inserted = isinstance(answer, plan.Ok)
-        figures.fetch_seconds += fetched - begun
-        figures.insert_seconds += time.monotonic() - fetched
-        figures.failures += not attempt.inserted
-        if attempt.inserted:
-            figures.queryable_ms = time.time_ns() // 1_000_000
-        reached("after_insert")
-        return self._unless_altered(answer, block.table, target)
-
-    def _unless_altered(self, answer: plan.Answer, table: str, target: Target) -> plan.Answer:
-        """A refusal says nothing of a table that is not the one which was looked at any more."""
-        if isinstance(answer, plan.Impossible):
-            now = self._tables.look({table}).get(table)
-            if now is None or now.shape != target.shape:
-                return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
-        return answer
 
 
 def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:

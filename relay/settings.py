@@ -179,7 +179,7 @@ class Loader(Section):
     block_column: str = Field(
         "_block", description="String column that gets the block id, in tables that have it"
     )
-    insert_timeout_seconds: Seconds = Field(300.0, description="of one INSERT of one block")
+    insert_timeout_seconds: Seconds = Field(300.0, description="of one INSERT")
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         0.0, description="how long to wait for servers that are away; 0 waits for ever"
     )

@@ -51,7 +51,7 @@ _INSERTS = (
         "How many went out under a token that may have been used before, so that ClickHouse drops "
         "what it has?",
     ),
-    seconds("loader_insert_seconds", "How long does an INSERT of one block take?"),
+    seconds("loader_insert_seconds", "How long does an INSERT take, of one block or of several?"),
     seconds("loader_fetch_seconds", "How long does it take to read a block's chunks from Kafka?"),
     counter("loader_attempts_total", "attempts", "How many attempts at blocks were made?"),
     counter("loader_retries_total", "attempts", "How many have to be made again, and why?", "why"),

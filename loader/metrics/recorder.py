@@ -86,6 +86,7 @@ class Recorder(Observer):
         m["loader_blocks_found_total"].inc(figures.found)
         if figures.inserts:
             m["loader_insert_seconds"].observe(figures.insert_seconds)
+        if figures.fetch_seconds:
             m["loader_fetch_seconds"].observe(figures.fetch_seconds)
         table = self._table(block.table)
         if one.outcome == LOADED:

@@ -57,7 +57,8 @@ ON p.name = found._part ORDER BY 1
 _WRITTEN = """
 SELECT part_name, rows, toString(event_time) FROM system.part_log
 WHERE database = {database:String} AND table = {name:String} AND event_type = 'NewPart'
-  AND query_id IN (SELECT query_id FROM system.query_log WHERE log_comment = {block:String})
+  AND query_id IN (SELECT query_id FROM system.query_log
+                   WHERE has(splitByChar(',', log_comment), {block:String}))
 ORDER BY 3, 1
 """
 _LOGS = """

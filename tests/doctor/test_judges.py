@@ -136,7 +136,7 @@ def test_windows_as_the_loader_sees_them(
 
 
 def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
-    used = insert.settings(Block(id="b"), 1)
+    used = insert.settings([Block(id="b")], "claim", 1)
     assert {name: str(used[name]) for name in INSERTED_WITH} == INSERTED_WITH
 
 

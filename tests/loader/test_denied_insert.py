@@ -66,10 +66,10 @@ def test_the_driver_hears_of_it_without_a_traceback(
     answer(monkeypatch, worker, blocks, DENIED)
     monkeypatch.setitem(task._workers, journal.app, worker)
 
-    (one,) = task._attempt(journal.settings(), blocks)
+    (one,) = task._attempt(journal.settings(), blocks, ())
 
-    assert one["outcome"] == task.REFUSED
-    message, next_step = str(one["reason"]).split("\n")
+    assert one.outcome == task.REFUSED
+    message, next_step = one.reason.split("\n")
     assert "Not enough privileges" in message
     assert "rights" in next_step
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -60,8 +60,8 @@ def token(patch: Patch) -> None:
     """INSERTs carry no deduplication token."""
     settings = insert.settings
 
-    def without(block: Block, rows: int) -> dict[str, object]:
-        given = settings(block, rows)
+    def without(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
+        given = settings(blocks, claim, rows)
         return {key: given[key] for key in given if key != "insert_deduplication_token"}
 
     patch.setattr(insert, "settings", without)

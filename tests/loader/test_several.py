@@ -45,13 +45,15 @@ def test_a_local_master_has_as_many_slots_for_each(master: str, wide: str) -> No
 class Spark:
     """Notes how many tasks a round of attempts has."""
 
+    defaultParallelism = property(lambda self: self.slots)  # noqa: N815 - Spark's name
+
     def __init__(self, slots: int) -> None:
-        self.sparkContext = SimpleNamespace(defaultParallelism=slots)
+        self.sparkContext, self.slots = self, slots
         self.tasks = 0
 
-    def range(self, _start: int, _end: int, _step: int, tasks: int) -> Any:
+    def parallelize(self, _: range, tasks: int) -> Any:
         self.tasks = tasks
-        return SimpleNamespace(mapInArrow=lambda *_: SimpleNamespace(collect=list))
+        return SimpleNamespace(mapPartitions=lambda *_: SimpleNamespace(collect=list))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_no_pipeline_takes_more_slots_than_its_share(
     settings = config.load(write(tmp_path, GOOD))
     waiting = [Block(id=f"b{n}", topic="t", first_offset=n) for n in range(blocks)]
     spark: Any = Spark(slots)
-    task.attempt(spark, settings, waiting, beside)
+    task.attempt(spark, settings, waiting, (), beside)
     assert spark.tasks == most
     alone: Any = Spark(slots)
     task.attempt(alone, settings, waiting)

@@ -1,4 +1,4 @@
-"""What Spark's Python workers say when Spark itself goes away."""
+"""Blocks shared out among Spark's Python workers, and what those say when Spark goes away."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 import pytest
 from pyspark import daemon
 
-from loader.task import Traceback
+from loader.task import TASK_BYTES, Traceback, shares
+from loader.work import TOGETHER
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,21 @@ def test_the_daemon_prints_with_what_is_replaced() -> None:
     assert "print_exc" in daemon.manager.__code__.co_names
     assert "format_exc" in daemon.worker.__code__.co_names
     assert vars(Traceback).keys() >= {"print_exc", "format_exc"}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "row_bytes", "tasks"),
+    [
+        (1, 0, 1),
+        (2 * TOGETHER, 0, 2),
+        (2 * TOGETHER + 1, 0, 4),
+        (40, 6 * TASK_BYTES, 6),
+        (40, 6 * TASK_BYTES + 1, 8),
+        (3, 40 * TASK_BYTES, 3),
+    ],
+)
+def test_small_blocks_are_claimed_together_and_large_ones_shared_out(
+    blocks: int, row_bytes: int, tasks: int
+) -> None:
+    """Over two workers."""
+    assert shares(blocks, 2, row_bytes) == tasks

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import plan, work
+from loader import inserting, plan, work
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.tables import Tables, arrived
@@ -74,6 +75,18 @@ def killed(
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 
+def before_the_next_insert(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    """A loader pauses right before its INSERT, once, and this happens meanwhile."""
+    real = inserting.insert
+
+    def pause(*arguments: Any, **named: Any) -> plan.Answer:
+        monkeypatch.setattr(inserting, "insert", real)
+        happens()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(inserting, "insert", pause)
+
+
 def outcomes(done: list[Outcome]) -> list[str]:
     return [one.outcome for one in done]
 
@@ -89,6 +102,21 @@ def test_blocks_become_rows(journal: Journal, worker: Worker, client: Client, ta
     assert stamps == [(6,)]
     parts = client.query(f"SELECT uniqExact(_part) FROM {table}").result_rows[0][0]
     assert parts <= 6, "an INSERT must be one server block"
+
+
+def test_blocks_called_new_that_are_not(
+    journal: Journal, worker: Worker, client: Client, table: str
+) -> None:
+    """Another loader was there since the ledger was asked: it is seen behind the claim."""
+    blocks = journal.seal(table, *(batch(i * 100, 100) for i in range(3)))
+    killed(journal, blocks[:1], "after_insert")
+    assert outcomes(worker.load(blocks[1:2])) == ["loaded"]
+    first, *others = outcomes(worker.load(blocks, [block.id for block in blocks]))
+    # Of two first claims the one whose name ranks higher holds.
+    assert first in {"retry", "loaded"}
+    assert others == ["loaded"] * 2
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 3
+    assert copies(client, table) == (300, 300)
 
 
 def test_merges_hide_no_rows(
@@ -178,10 +206,15 @@ def test_a_mark_counts_each_block_in_its_own_table(
 def test_killed_at_every_point_leaves_one_copy(
     journal: Journal, worker: Worker, client: Client, table: str, point: str
 ) -> None:
-    """With a block-id column, a kill anywhere and a window long past leave one copy."""
+    """With a block-id column, a kill anywhere and a window long past leave one copy.
+
+    The blocks go into the table together: all of their rows are there, or none.
+    """
     blocks = journal.seal(table, batch(0, 1000), batch(1000, 1000))
     killed(journal, blocks, point)
     others_insert(client, table)
+    there = copies(client, table)
+    assert there == ((2000, 2000) if point in {"after_insert", "after_loaded"} else (0, 0))
     assert outcomes(worker.load(blocks)) == ["loaded"] * 2
     assert copies(client, table) == (2000, 2000)
 
@@ -245,16 +278,13 @@ def test_a_loader_that_wakes_late_inserts_nothing(
 ) -> None:
     """Paused right before its INSERT, overtaken; without the condition the rows double."""
     (block,) = journal.seal(table, batch(0, 1000))
-    real = work.insert
     overtaker = Worker(journal.settings())
 
-    def pause(*arguments: object, **named: object) -> plan.Answer:
-        monkeypatch.setattr(work, "insert", real)
+    def overtake() -> None:
         assert outcomes(overtaker.load([block])) == ["loaded"]
         others_insert(client, table)
-        return real(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(work, "insert", pause)
+    before_the_next_insert(monkeypatch, overtake)
     if not guarded:
         worker._ledger.holds = "1"
     assert outcomes(worker.load([block])) == ["loaded"]
@@ -384,9 +414,9 @@ def test_a_resolve_that_was_broken_off_is_done_again(
 
 
 def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> None:
-    """Over random ledgers, HOLDS in ClickHouse and plan.holds say the same."""
+    """Over random ledgers, HOLDS and HOLDING in ClickHouse and plan.holds say the same."""
     dice = random.Random(3)
-    both = set()
+    found = []
     for number in range(60):
         block = Block(id=f"b{number}", table="a.b")
         states = [plan.PREPARED] * 4 + [plan.PARKED, plan.LOADED, plan.DISCARDED]
@@ -401,8 +431,11 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
         parameters = {"app": ledger.app, "table": "a.b", "block": block.id, "claim": "y"}
         held = client.query(f"SELECT {ledger.holds}", parameters=parameters).result_rows[0][0]
         assert bool(held) == plan.holds(entries, "y"), entries
-        both.add(bool(held))
-    assert both == {True, False}
+        found.append(bool(held))
+    assert {*found} == {True, False}
+    blocks = {"blocks": [f"b{number}" for number in range(60)]}
+    some = client.query(f"SELECT {ledger.holding}", parameters={**parameters, **blocks})
+    assert some.result_rows == [(sum(found),)]
 
 
 def test_positions(ledger: Ledger) -> None:

@@ -96,11 +96,10 @@ def insert(engine: Engine, batch: pa.RecordBatch) -> None:
     ledger = cast("Ledger", SimpleNamespace(holds="1"))
     columns = {one.name: (one.metadata or {})[b"clickhouse"].decode() for one in batch.schema}
     target = cast("Target", SimpleNamespace(columns=columns, window=None))
-    whole = loader_insert.statement(block, batch, ledger, target, "_block", None)
+    whole = loader_insert.statement([block], batch.schema, ledger, target, "_block", None)
     sql = whole.split(" AND throwIf(")[0]  # the engine's child takes no parameters
-    in_force = ", ".join(
-        f"{name} = {value!r}" for name, value in loader_insert.settings(block, block.rows).items()
-    )
+    settings = loader_insert.settings([block], "claim", block.rows)
+    in_force = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "block.arrow"
         with pa.ipc.new_file(path, batch.schema) as writer:
