@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tests.chaos.campaign import Campaign, Task
     from tests.chaos.schedule import Fault
 
+_COMMIT_SECONDS = 45.0
+"""A member that was started anew comes to its first commit, on a busy machine: within 12 s only
+4 of 56 did at a load of 30."""
+
 
 def restart_endpoint(campaign: Campaign, fault: Fault) -> Sequence[Task]:
     campaign.servers.end_endpoint(kill=fault.detail == "kill")
@@ -72,7 +76,7 @@ def coordinator_kill(campaign: Campaign, fault: Fault) -> Sequence[Task]:
         gate.unlink(missing_ok=True)
         return ()
 
-    return when(held.exists, strike, time.monotonic() + REACH_SECONDS, open_gate)
+    return when(held.exists, strike, time.monotonic() + _COMMIT_SECONDS, open_gate)
 
 
 def broker_disk_full(campaign: Campaign, fault: Fault) -> Sequence[Task]:
