@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from relay.bootstrap import Bootstrap
 
@@ -56,6 +56,16 @@ class PartitionReader(Consumer):
         timeout: float = -1,
         cached: bool = False,  # noqa: FBT001, FBT002 - its own
     ) -> tuple[int, int]:
-        """As Consumer.get_watermark_offsets."""
+        """As Consumer.get_watermark_offsets, of the leader that is there now.
+
+        librdkafka (2.16) calls a partition unknown that had no leader when it last heard of it,
+        without asking again; it does so by the clock, every five minutes.
+        """
         with self._bootstrap.offering(self):
+            try:
+                return super().get_watermark_offsets(partition, timeout, cached)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
+                    raise
+            super().list_topics(partition.topic, timeout)
             return super().get_watermark_offsets(partition, timeout, cached)

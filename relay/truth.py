@@ -50,6 +50,11 @@ class TruthReader:
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
         self._admin = AdminClient(kafka_settings.admin(settings.kafka))
+        self._of_source = (
+            AdminClient(kafka_settings.admin(settings.source_kafka))
+            if settings.crosses
+            else self._admin
+        )
         self._readers: dict[str, PartitionReader] = {}
 
     def read(
@@ -84,10 +89,12 @@ class TruthReader:
         stable_ends = self._stable_ends(partitions)
         found = []
         asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
-        for entry in group.committed(asked, timeout=self._deadline_seconds):
+        entries = group.committed(asked, timeout=self._deadline_seconds)
+        bounds = self._bounds(partitions)  # later: what is committed lies before the end
+        for entry in entries:
             committed = self._committed(entry)
-            low, high = group.get_watermark_offsets(entry, timeout=self._deadline_seconds)
             index = entry.partition
+            low, high = bounds[index]
             record, later, last = self._journal_of(index, committed, stable_ends[index])
             found.append(
                 Found(
@@ -133,13 +140,29 @@ class TruthReader:
 
     def _stable_ends(self, partitions: Collection[int]) -> dict[int, int]:
         """The journal's last stable offsets."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+        return self._offsets(self._admin, self._journal, partitions, latest)
+
+    def _bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """The source's first offsets and its last stable ones.
+
+        Not asked of the member's consumer, as it is in a callback, where nothing can refresh what
+        it knows: a partition without a leader is unknown to it then, until the topics are asked
+        for by the clock, minutes later.
+        """
+        of = self._of_source, self._settings.source.topic, partitions
+        low = self._offsets(*of, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        high = self._offsets(*of, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return {p: (low[p], high[p]) for p in partitions}
+
+    def _offsets(
+        self, admin: AdminClient, topic: str, partitions: Collection[int], which: OffsetSpec
+    ) -> dict[int, int]:
         # Leaders as of now: librdkafka's AdminClient (2.16) keeps those of before an outage, and
         # the brokers answer FENCED_LEADER_EPOCH to it for ever.
-        self._admin.list_topics(self._journal, timeout=self._deadline_seconds)
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
-        asked = {TopicPartition(self._journal, p): latest for p in partitions}
-        futures = self._admin.list_offsets(
-            asked,
+        admin.list_topics(topic, timeout=self._deadline_seconds)
+        futures = admin.list_offsets(
+            {TopicPartition(topic, p): which for p in partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._deadline_seconds,
         )
