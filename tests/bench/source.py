@@ -6,6 +6,7 @@ single runs. Never measures.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -22,6 +23,7 @@ from tests.bench import rows
 PARTITIONS = 4
 _WAVE = 100_000  # rows made at once: bounds memory, and interleaves the tables
 _ANSWER_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
 
 
 Header = list[tuple[str, bytes]]
@@ -180,14 +182,25 @@ def end_offsets(bootstrap: str, topics: list[str]) -> int:
 
 
 class EndOffsets:
-    """How much has been written to topics; asked often, by one client."""
+    """How much has been written to topics; asked often, by one client.
+
+    Raises:
+        Unavailable: one of the topics is not there: it would count as empty.
+    """
 
     def __init__(self, bootstrap: str, topics: list[str]) -> None:
         self._consumer = _looker(bootstrap, "bench-ends")
-        known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
-        self._places = [
-            TopicPartition(t, p) for t in topics if t in known for p in known[t].partitions
-        ]
+        known = self._topics()
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while missing := set(topics) - known.keys():  # the broker may have just made them
+            if time.monotonic() > deadline:
+                raise Unavailable(f"no topic {', '.join(sorted(missing))}", "look into its log")
+            time.sleep(_LOOK_SECONDS)
+            known = self._topics()
+        self._places = [TopicPartition(t, p) for t in topics for p in known[t].partitions]
+
+    def _topics(self) -> dict[str, Any]:
+        return self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
 
     def __call__(self) -> int:
         """Sum of the end offsets; transaction markers count too."""
