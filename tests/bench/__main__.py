@@ -30,7 +30,8 @@ def bench() -> None:
 
     relay, loader and dead let product and peers take turns over the same rows and print medians.
     freshness and endtoend run relay and loader as users do, with rows that come at a steady rate.
-    scaling shows what tables, partitions and a long past cost, memory what a relay holds.
+    scaling shows what tables, partitions and a long past cost, memory what a relay holds, price
+    what exactly once costs by the time between commits.
     """
 
 
@@ -84,6 +85,7 @@ for command in (
     commands.measure_endtoend,
     commands.measure_scaling,
     commands.measure_memory,
+    commands.measure_price,
 ):
     bench.add_command(command)
 

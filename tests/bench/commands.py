@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tests.bench import endtoend, freshness, memory, scaling
+from tests.bench import endtoend, freshness, memory, price, scaling
 from tests.bench.figures import Figure
 from tests.bench.live import Load
 from tests.bench.options import (
@@ -30,39 +30,24 @@ _MANY: Any = click.IntRange(min=1)
 
 @click.command(name="freshness")
 @with_options(
-    click.option(
-        "--rate",
-        type=click.FloatRange(min=1),
-        default=50_000.0,
-        show_default=True,
-        help="Rows per second over all tables.",
-    ),
-    *load_options(60.0),
+    *load_options(50_000.0, 60.0),
     *shape_options(8),
     *OUTPUT,
 )
 def measure_freshness(**options: Any) -> None:
     """How old rows are when ClickHouse shows them: produced -> queryable, p50 and p99 of rows.
 
-    A feed sends rows at a steady rate; each carries when it was made, in milliseconds. ClickHouse
-    is asked every 100 ms which blocks it shows, and a row's time ends with the first answer that
-    holds its block, so a figure is too high by up to the resolution that stands below it. Where
-    the time goes: produced to sealed (the relay's buffer), sealed to prepared (journal, Spark's
-    next micro-batch, the ledger), prepared to queryable (the INSERT and the look).
+    A feed sends rows at a steady rate; each carries when it was made, in milliseconds. A row's
+    time ends when the ledger calls its block loaded: by then, at the latest, ClickHouse shows it.
+    Where the time goes: produced to sealed (the relay's buffer), sealed to prepared (journal,
+    Spark's next micro-batch, the ledger), prepared to loaded (the INSERT, and its rows counted).
     """
     _steady("freshness", freshness.run, **options)
 
 
 @click.command(name="endtoend")
 @with_options(
-    click.option(
-        "--rate",
-        type=click.FloatRange(min=1),
-        default=endtoend.RATE,
-        show_default=True,
-        help="Rows per second over all tables.",
-    ),
-    *load_options(120.0),
+    *load_options(endtoend.RATE, 120.0),
     *shape_options(8),
     *OUTPUT,
 )
@@ -84,11 +69,19 @@ def _steady(
     *,
     keep: Any,
     history_file: Any,
+    plot_file: Any,
     as_json: bool,
     **given: Any,
 ) -> None:
-    scenario = Scenario(name, given, keep=keep, history_file=history_file, as_json=as_json)
-    load = Load(
+    output = {"keep": keep, "history_file": history_file, "plot_file": plot_file}
+    scenario = Scenario(name, given, **output, as_json=as_json)
+    with scenario.place() as place:
+        found = run(place, _load(given), scenario.progress)
+    scenario.figures(found)
+
+
+def _load(given: dict[str, Any]) -> Load:
+    return Load(
         rate=given["rate"],
         seconds=given["seconds"],
         per_message=given["per_message"],
@@ -97,9 +90,50 @@ def _steady(
         processes=given["processes"],
         block={} if given["max_age"] is None else {"max_age_seconds": given["max_age"]},
     )
+
+
+@click.command(name="price")
+@with_options(
+    click.option(
+        "--part",
+        "parts",
+        type=click.Choice(price.PARTS),
+        multiple=True,
+        help="Only this; may be given again. Default: all.",
+    ),
+    click.option(
+        "--interval",
+        "intervals",
+        type=click.FloatRange(min=0.001),
+        multiple=True,
+        default=price.INTERVALS,
+        show_default=True,
+        help="Seconds between commits; may be given again.",
+    ),
+    RUNS,
+    rows_option(6_000_000),
+    *load_options(50_000.0, 20.0),
+    *shape_options(8),
+    *OUTPUT,
+)
+def measure_price(
+    parts: tuple[str, ...], intervals: tuple[float, ...], runs: int, total: int, **options: Any
+) -> None:
+    """What exactly once costs, by the time between commits.
+
+    A plain pass-through copies a topic at least once and exactly once, with nothing else between
+    the two; the relay forms its blocks beside them. rate: over a backlog of --rows, for intervals
+    that it outlasts. steady: at --rate, cores used and how old messages are when they are
+    committed. freshness: how old rows are when ClickHouse shows them, as in the scenario of that
+    name. --plot draws all of it over the interval.
+    """
+    output = {key: options.pop(key) for key in ("keep", "history_file", "plot_file", "as_json")}
+    given = {**options, "parts": parts, "intervals": intervals, "runs": runs, "rows": total}
+    scenario = Scenario("price", given, **output)
+    sizes = price.Sizes(intervals, total, runs, _load(options))
     with scenario.place() as place:
-        found = run(place, load, scenario.progress)
-    scenario.figures(found)
+        found = price.run(place, sizes, parts or price.PARTS, scenario.progress)
+    scenario.curves(found)
 
 
 @click.command(name="scaling")

@@ -18,8 +18,9 @@ def write(
     topic: str,
     block: Mapping[str, float] | None = None,
     ledger: str = "ledger",
+    relay: Mapping[str, float] | None = None,
 ) -> Path:
-    """The file; `block` holds settings of `[block]` that differ, `ledger` is its database."""
+    """The file; `block` and `relay` hold settings that differ, `ledger` is its database."""
     file = directory / f"{app}.toml"
     lines = [
         f'app = "{app}"',
@@ -32,6 +33,7 @@ def write(
         f'url = "{stack.clickhouse_url}"',
         "[relay]",
         'member = "bench"',
+        *(f"{key} = {value}" for key, value in (relay or {}).items()),
         "[block]",
         *(f"{key} = {value}" for key, value in (block or {}).items()),
         "[loader]",

@@ -19,11 +19,15 @@ from typing import Self
 from relay import names
 from relay.dev import jars, java
 from relay.errors import MissingTool, Unavailable
+from relay.settings import Relay
+from tests.bench.passthrough import Order
 from tests.bench.source import Source
 
 STREAMS_COORDINATE = "org.apache.kafka:kafka-streams:4.1.1"
 _ROOT = Path(__file__).parents[2]
 _STOP_SECONDS = 30.0
+RELAY_COMMIT_SECONDS: float = Relay.model_fields["commit_interval_seconds"].default
+"""The relay's own interval, so that its ceiling commits as often."""
 
 # Tried, on a machine busy with other work and at 1 row per message only: commits every 100 (the
 # default), 500 and 1500 ms, polls of 1000, 2000 and 10000 records, default and parallel garbage
@@ -163,13 +167,18 @@ def _program(package: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def passthrough(source: Source, app: str, log: Path) -> Contender:
-    """Plain confluent-kafka: values copied in transactions, no table, no decoding."""
+def passthrough(
+    source: Source,
+    app: str,
+    log: Path,
+    commit_seconds: float = RELAY_COMMIT_SECONDS,
+    *,
+    exactly_once: bool = True,
+) -> Contender:
+    """Plain confluent-kafka: values copied, no table, no decoding."""
     output = f"{app}.out"
-    command = [
-        *(sys.executable, "-m", "tests.bench.passthrough"),
-        *(source.bootstrap, source.topic, app, output),
-    ]
+    order = Order(source.bootstrap, source.topic, app, output, commit_seconds, exactly_once)
+    command = [sys.executable, "-m", "tests.bench.passthrough", order.argument()]
     return Contender(command, f"{app}.", app, [output], log)
 
 

@@ -33,6 +33,25 @@ class Figure:
         return self.value >= self.limit if self.better == "higher" else self.value <= self.limit
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One thing measured again and again, with another setting each time.
+
+    Attributes:
+        points: (setting, value), the setting in seconds.
+        better: as of a Figure.
+    """
+
+    name: str
+    unit: str
+    points: tuple[tuple[float, float], ...]
+    better: str = "neither"
+
+    def figures(self) -> list[Figure]:
+        """One for each point."""
+        return [Figure(f"{self.name}, {x:g} s", y, self.unit, self.better) for x, y in self.points]
+
+
 def quantile(values: Iterable[tuple[float, int]], share: float) -> float:
     """The least value that at least this share of the weight does not exceed.
 

@@ -40,6 +40,7 @@ class Load:
         seconds: measured.
         processes: of the relay.
         block: settings of `[block]` that are not the defaults.
+        relay: settings of `[relay]` that are not the defaults.
     """
 
     rate: float
@@ -49,6 +50,7 @@ class Load:
     partitions: int = sources.PARTITIONS
     processes: int = 1
     block: Mapping[str, float] = field(default_factory=dict)
+    relay: Mapping[str, float] = field(default_factory=dict)
 
 
 class Feed:
@@ -121,7 +123,7 @@ def running(
     with servers.started(directory, progress) as stack:
         rows.create_tables(servers.client(stack), load.shape, block_column=block_column)
         sources.create_topics(stack.bootstrap, [TOPIC], load.partitions)
-        file = config.write(directory, APP, stack, TOPIC, load.block)
+        file = config.write(directory, APP, stack, TOPIC, load.block, relay=load.relay)
         relay = contenders.relay(file, APP, directory / "relay.log", load.processes)
         loader = contenders.loader(file, APP, directory / "loader.log", once=False)
         with Process(relay) as relaying, Process(loader) as loading:

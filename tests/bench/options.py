@@ -15,8 +15,8 @@ from typing import Any
 import click
 
 from relay.errors import ConfigError
-from tests.bench import history, rows
-from tests.bench.figures import Figure
+from tests.bench import history, plot, rows
+from tests.bench.figures import Curve, Figure
 from tests.bench.measure import Result
 from tests.bench.report import figures as figures_of
 from tests.bench.report import machine, show, show_figures, versions
@@ -40,6 +40,12 @@ OUTPUT = (
         help="Add this run to the file, one JSON line a run, and show beside each figure the "
         "median of earlier runs with the same parameters on a machine of the same kind. WORSE "
         f"marks what is worse by more than {history.WORSE_SHARE:.0%}.",
+    ),
+    click.option(
+        "--plot",
+        "plot_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Draw what was measured into this file: .png, .svg or .pdf.",
     ),
 )
 RUNS = click.option(
@@ -93,9 +99,16 @@ def shape_options(tables: int) -> tuple[Decorator, ...]:
     )
 
 
-def load_options(seconds: float) -> tuple[Decorator, ...]:
-    """Of a steady feed, so many seconds by default, and of what takes it in."""
+def load_options(rate: float, seconds: float) -> tuple[Decorator, ...]:
+    """Of a steady feed, so fast and so long by default, and of what takes it in."""
     return (
+        click.option(
+            "--rate",
+            type=click.FloatRange(min=1),
+            default=rate,
+            show_default=True,
+            help="Rows per second over all tables.",
+        ),
         click.option(
             "--seconds",
             type=click.FloatRange(min=1),
@@ -151,6 +164,7 @@ class Scenario:
         parameters: that a run must share to compare.
         keep: a directory that is not there yet, to be kept; None: a temporary one.
         history_file: of earlier runs; None: none.
+        plot_file: to draw into; None: none.
         as_json: print JSON.
     """
 
@@ -161,12 +175,16 @@ class Scenario:
         *,
         keep: Path | None,
         history_file: Path | None,
+        plot_file: Path | None,
         as_json: bool,
     ) -> None:
         self._bench, self._parameters = bench, parameters
         self._keep, self._file, self._as_json = keep, history_file, as_json
+        self._plot = plot_file
         # Before an hour is spent on a run that cannot be remembered.
         self._earlier = history.read(history_file) if history_file else []
+        if plot_file:
+            plot.check(plot_file)
         self._machine = machine()
 
     def progress(self, line: str) -> None:
@@ -193,14 +211,31 @@ class Scenario:
         """Shows contenders beside each other."""
         run, before = self._remembered(figures_of(results))
         show(results, run, before, as_json=self._as_json)
+        if self._plot:
+            plot.results(results, _title(run), self._plot)
 
     def figures(self, found: list[Figure]) -> None:
         """Shows figures."""
         run, before = self._remembered(found)
         show_figures(found, run, before, as_json=self._as_json)
+        if self._plot:
+            plot.figures(found, _title(run), self._plot)
+
+    def curves(self, found: list[Curve]) -> None:
+        """Shows curves, by their points."""
+        points = [figure for curve in found for figure in curve.figures()]
+        run, before = self._remembered(points)
+        show_figures(points, run, before, as_json=self._as_json)
+        if self._plot:
+            plot.curves(found, _title(run), self._plot)
 
     def _remembered(self, found: list[Figure]) -> tuple[history.Entry, dict[str, float]]:
         run = history.entry(self._bench, self._parameters, self._machine, versions(), found)
         if self._file is not None:
             history.append(self._file, run)
         return run, history.medians(self._earlier, run)
+
+
+def _title(run: history.Entry) -> str:
+    where = run["machine"]
+    return f"{run['bench']}, {where['cores']} cores of {where['cpu']}, commit {run['commit']}"

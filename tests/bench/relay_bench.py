@@ -7,7 +7,7 @@ taking turns; what each has written is checked and removed before the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,11 +121,18 @@ def relay_kinds(stack: Stack, source: Source, directory: Path) -> list[Kind]:
     return [relay_kind(stack, source, directory, processes) for processes in RELAY_PROCESSES]
 
 
-def relay_kind(stack: Stack, source: Source, directory: Path, processes: int) -> Kind:
-    """The product with default settings, in so many processes."""
+def relay_kind(
+    stack: Stack,
+    source: Source,
+    directory: Path,
+    processes: int,
+    block: Mapping[str, float] | None = None,
+    relay: Mapping[str, float] | None = None,
+) -> Kind:
+    """The product in so many processes; `block` and `relay` hold settings that differ."""
 
     def make(app: str) -> Contender:
-        file = config.write(directory, app, stack, source.topic)
+        file = config.write(directory, app, stack, source.topic, block, relay=relay)
         return contenders.relay(file, app, directory / f"{app}.log", processes)
 
     def check(app: str) -> None:
@@ -148,11 +155,18 @@ def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[
     return [kind(threads) for threads in STREAM_THREADS]
 
 
-def passthrough_kind(source: Source, directory: Path) -> Kind:
+def passthrough_kind(
+    source: Source,
+    directory: Path,
+    commit_seconds: float = contenders.RELAY_COMMIT_SECONDS,
+    *,
+    exactly_once: bool = True,
+) -> Kind:
     """The ceiling."""
 
     def make(app: str) -> Contender:
-        return contenders.passthrough(source, app, directory / f"{app}.log")
+        log = directory / f"{app}.log"
+        return contenders.passthrough(source, app, log, commit_seconds, exactly_once=exactly_once)
 
     return Kind(
         "confluent-kafka pass-through",

@@ -19,7 +19,7 @@ from tests.bench.figures import Figure, quantile, slope
 from tests.bench.live import Load
 from tests.bench.rows import Shape
 
-SCENARIOS = ("relay", "loader", "dead", "freshness", "endtoend", "scaling", "memory")
+SCENARIOS = ("relay", "loader", "dead", "freshness", "endtoend", "scaling", "memory", "price")
 
 
 def test_a_quantile_counts_rows_and_not_values() -> None:
@@ -210,10 +210,10 @@ def test_a_start_behind_a_long_past_is_compared_with_its_own_round() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_explains_its_options(name: str) -> None:
-    """And all of them can be remembered."""
+    """And all of them can be remembered and drawn."""
     assert sorted(bench.commands) == sorted(SCENARIOS)
     shown = CliRunner().invoke(bench, [name, "--help"])
     assert shown.exit_code == 0
-    for option in ("--json", "--keep", "--history"):
+    for option in ("--json", "--keep", "--history", "--plot"):
         assert option in shown.output
     assert all(getattr(option, "help", "") for option in bench.commands[name].params)
