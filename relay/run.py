@@ -145,7 +145,8 @@ class Relay:
         try:
             changed = self._tables.refresh()
         except Unavailable as error:  # what is known stays valid; loading waits, not the relay
-            log.warning("ClickHouse is away", extra={"why": error.message})
+            # ClickHouse, or the broker that leads the registry's topic: the error says which.
+            log.warning("changes of tables cannot be seen", extra={"why": error.message})
             self._observer.refreshed(time.monotonic() - begun, 0, error.message)
             return
         self._observer.refreshed(time.monotonic() - begun, len(changed), "")
