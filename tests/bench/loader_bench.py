@@ -1,8 +1,8 @@
-"""`python -m tests.bench loader`: the loader beside its ceiling, and Kafka Streams' routing.
+"""`python -m tests.bench loader`: the loader beside typed rows in Spark, and its ceiling.
 
 Receives a directory and sizes, starts a broker and a ClickHouse endpoint of its own,
-gives results. Blocks are made once, by `relay run` itself, from the topic that Kafka
-Streams routes; each round empties the tables and the ledger and loads all blocks again.
+gives results. Blocks are made once, by `relay run` itself, from the topic that the peer
+reads; each round empties the tables and the ledger and loads all blocks again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from clickhouse_connect.driver.client import Client
 from relay import names
 from relay.dev.stack import Stack
 from relay.errors import NotExactlyOnce
-from tests.bench import config, contenders, journal, relay_bench, rows, servers
+from tests.bench import config, contenders, journal, rows, servers
 from tests.bench import source as sources
 from tests.bench.contenders import Process
 from tests.bench.measure import Result, Run, watch
 from tests.bench.relay_bench import Progress
 from tests.bench.source import Source
 
+TYPED = "Spark, typed rows through the JVM"
 _PER_MESSAGE = 100
 ROWS_FACTOR = 1
 """So many times `--rows`: about 50 full blocks by default."""
@@ -43,7 +44,6 @@ def run(
     directory: Path, total: int, runs: int, progress: Progress, block_bytes: int = BLOCK_BYTES
 ) -> list[Result]:
     """All contenders, `runs` rounds."""
-    classes = contenders.compile_streams(directory, progress)
     wanted = total * ROWS_FACTOR
     with servers.started(directory, progress) as stack:
         rows.create_tables(servers.client(stack))
@@ -54,21 +54,18 @@ def run(
         progress(f"{sums.blocks} blocks of {sums.rows / sums.blocks:,.0f} rows on average")
         ours: list[Run] = []
         ceiling: list[Run] = []
-        peers: dict[str, list[Run]] = {}
+        typed: list[Run] = []
         for turn in range(runs):
             ours.append(load_once(stack, source, app, directory, turn))
             progress(_line(turn, runs, "loader", ours))
             ceiling.append(insert_ready(stack, source))
             progress(_line(turn, runs, "insert_arrow", ceiling))
-            kinds = relay_bench.streams_kinds(source, classes, directory)
-            for number, kind in enumerate(kinds):
-                done = peers.setdefault(kind.name, [])
-                done.append(relay_bench.one_run(source, kind, f"s{turn}-{number}"))
-                progress(_line(turn, runs, kind.name, done))
+            typed.append(load_typed(stack, source, directory, turn, progress))
+            progress(_line(turn, runs, TYPED, typed))
     workers = os.cpu_count() or 1
     return [
         Result("loader", _PER_MESSAGE, tuple(ours), "product"),
-        *(Result(name, _PER_MESSAGE, tuple(done), "peer") for name, done in peers.items()),
+        Result(TYPED, _PER_MESSAGE, tuple(typed), "peer"),
         Result(f"insert_arrow, {workers} threads", _PER_MESSAGE, tuple(ceiling), "ceiling"),
     ]
 
@@ -108,6 +105,27 @@ def load_once(
     place.mkdir()
     file = config.write(place, app, stack, source.topic, ledger=f"ledger_{turn}")
     with Process(contenders.loader(file, app, place / "loader.log")) as process:
+        measured = watch(
+            visible_rows(client),
+            source.rows,
+            source.rows,
+            process.has_not_failed,
+            process.started,
+            _EVERY_SECONDS,
+        )
+        process.wait(_ENDING_SECONDS)
+    _check(client, source)
+    return measured
+
+
+def load_typed(stack: Stack, source: Source, directory: Path, turn: int, progress: Progress) -> Run:
+    """The peer: the source's rows, parsed in the JVM, into empty tables."""
+    client = servers.client(stack)
+    rows.create_tables(client)
+    log = directory / f"typed-{turn}.log"
+    with Process(
+        contenders.typed_rows(source, stack.clickhouse_url, f"typed-{turn}", log, progress)
+    ) as process:
         measured = watch(
             visible_rows(client),
             source.rows,

@@ -39,18 +39,26 @@ def best_peer(results: list[Result], per_message: int) -> Result:
 
 
 def ratios(results: list[Result]) -> list[dict[str, Any]]:
-    """The product's median over the best peer's, per shape."""
-    found = []
-    for result in results:
-        if result.role == "product":
-            peer = best_peer(results, result.per_message)
-            found.append({
-                "rows_per_message": result.per_message,
-                "product": result.contender,
-                "peer": peer.contender,
-                "ratio": result.median / peer.median,
-            })  # fmt: skip
-    return found
+    """The product's median over the best peer's and over each ceiling's, per shape."""
+    return [
+        {
+            "rows_per_message": result.per_message,
+            "product": result.contender,
+            "beside": beside.contender,
+            "role": beside.role,
+            "ratio": result.median / beside.median,
+        }
+        for result in _of_role(results, "product")
+        for beside in (best_peer(results, result.per_message), *_ceilings(results, result))
+    ]
+
+
+def _ceilings(results: list[Result], of: Result) -> list[Result]:
+    return [r for r in _of_role(results, "ceiling") if r.per_message == of.per_message]
+
+
+def _of_role(results: list[Result], role: str) -> list[Result]:
+    return [result for result in results if result.role == role]
 
 
 def machine() -> dict[str, Any]:
@@ -86,7 +94,8 @@ def figures(results: list[Result]) -> list[Figure]:
         for r in results
     ]
     for ratio in ratios(results):
-        name = f"{ratio['product']} / best peer, {ratio['rows_per_message']} per message"
+        beside = "best peer" if ratio["role"] == "peer" else ratio["beside"]
+        name = f"{ratio['product']} / {beside}, {ratio['rows_per_message']} per message"
         found.append(Figure(name, ratio["ratio"], "", "higher"))
     return found
 
@@ -108,8 +117,8 @@ def show(
     console.print(_table(run["bench"], results))
     for ratio in ratios(results):
         console.print(
-            f"{ratio['product']} / {ratio['peer']}, rows per message {ratio['rows_per_message']}: "
-            f"[bold]{ratio['ratio']:.2f}[/bold]"
+            f"{ratio['product']} / {ratio['beside']}, rows per message "
+            f"{ratio['rows_per_message']}: [bold]{ratio['ratio']:.2f}[/bold]"
         )
     if before:
         _print_figures(console, figures(results), run, before)

@@ -63,16 +63,15 @@ def test_report_compares_with_the_best_peer(capsys: pytest.CaptureFixture[str]) 
         Result("block-relay", 1, (_run(30), _run(300), _run(200)), "product"),
         Result("Kafka Streams, 1 thread", 1, (_run(80),), "peer"),
         Result("Kafka Streams, 2 threads", 1, (_run(100),), "peer"),
+        Result("pass-through", 1, (_run(400),), "ceiling"),
     ]
     run = history.entry("relay", {"runs": 3}, report.machine(), report.versions(), [])
     report.show(results, run, {}, as_json=True)
     shown = json.loads(capsys.readouterr().out)
-    assert shown["ratios"][0] == {
-        "rows_per_message": 1,
-        "product": "block-relay",
-        "peer": "Kafka Streams, 2 threads",
-        "ratio": 2.0,
-    }
+    assert [(r["product"], r["beside"], r["role"], r["ratio"]) for r in shown["ratios"]] == [
+        ("block-relay", "Kafka Streams, 2 threads", "peer", 2.0),
+        ("block-relay", "pass-through", "ceiling", 0.5),
+    ]
     assert shown["results"][0]["median_rows_per_second"] == 200
     assert {"machine", "versions"} <= shown.keys()
     report.show(results, run, {}, as_json=False)
