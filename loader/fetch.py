@@ -121,12 +121,7 @@ class Fetcher:
 
     def _explain(self, block: Block, found: int) -> None:
         where = TopicPartition(block.topic, block.partition)
-        try:
-            low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
-        except KafkaException as error:
-            if error.args[0].code() in _GONE and self._is_there(where):
-                raise Unavailable(f"{where.topic}[{where.partition}] has no leader") from error
-            raise
+        low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
         if low > block.first_offset or high < block.next_offset:
             raise Damaged(
                 f"{block.topic}[{block.partition}] holds offsets {low} to {high}, the block is "
@@ -135,11 +130,6 @@ class Fetcher:
         raise Unavailable(
             f"{found} of {block.chunks} chunks of {block.id} came within {READ_SECONDS:g} s"
         )
-
-    def _is_there(self, where: TopicPartition) -> bool:
-        """Whether the brokers know it: without a leader librdkafka calls it unknown, too."""
-        topics = self._consumer.list_topics(where.topic, timeout=10.0).topics
-        return where.partition in topics[where.topic].partitions
 
 
 def _is_of(message: Message, block: Block) -> bool:

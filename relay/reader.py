@@ -60,6 +60,10 @@ class PartitionReader(Consumer):
 
         librdkafka (2.16) calls a partition unknown that had no leader when it last heard of it,
         without asking again; it does so by the clock, every five minutes.
+
+        Raises:
+            KafkaException: LEADER_NOT_AVAILABLE where the brokers know the partition, and nobody
+                leads it; _UNKNOWN_PARTITION only where they do not know it.
         """
         with self._bootstrap.offering(self):
             try:
@@ -67,5 +71,12 @@ class PartitionReader(Consumer):
             except KafkaException as error:
                 if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
                     raise
-            super().list_topics(partition.topic, timeout)
+                self._find_leader(partition, timeout)
             return super().get_watermark_offsets(partition, timeout, cached)
+
+    def _find_leader(self, of: TopicPartition, timeout: float) -> None:
+        topics = super().list_topics(of.topic, timeout).topics
+        known = topics[of.topic].partitions.get(of.partition)
+        if known is not None and known.leader < 0:
+            nobody = f"nobody leads {of.topic}[{of.partition}]"
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, nobody))

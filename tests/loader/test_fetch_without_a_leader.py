@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -19,27 +16,31 @@ BLOCK = Block(id="a:d.t:0:0:0", topic="a.blocks.d.t", partition=1, chunks=1, nex
 class Consumer:
     """Nothing comes, and the partition's ends cannot be asked for."""
 
-    def __init__(self, partitions: int) -> None:
-        self._partitions = dict.fromkeys(range(partitions))
+    def __init__(self, code: int) -> None:
+        self._code = code
 
     def assign(self, _: object) -> None: ...
 
     def poll(self, _: float) -> None: ...
 
     def get_watermark_offsets(self, *_: object, **__: object) -> None:
-        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-
-    def list_topics(self, topic: str, timeout: float) -> Any:
-        assert timeout > 0
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self._partitions)})
+        raise KafkaException(KafkaError(self._code))
 
 
-@pytest.mark.parametrize(("partitions", "raised"), [(2, Unavailable), (1, Damaged), (0, Damaged)])
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (KafkaError.LEADER_NOT_AVAILABLE, Unavailable),
+        (KafkaError._UNKNOWN_PARTITION, Damaged),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Damaged),
+    ],
+)
 def test_only_what_the_brokers_do_not_know_is_gone(
-    monkeypatch: pytest.MonkeyPatch, partitions: int, raised: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, code: int, raised: type[Exception]
 ) -> None:
+    """Which of the two it is, the reader says (tests/mock/test_partition_without_a_leader.py)."""
     monkeypatch.setattr(fetch, "READ_SECONDS", 0.0)
     fetcher = Fetcher.__new__(Fetcher)
-    fetcher._consumer, fetcher._at = Consumer(partitions), None  # type: ignore[assignment]
+    fetcher._consumer, fetcher._at = Consumer(code), None  # type: ignore[assignment]
     with pytest.raises(raised):
         fetcher.fetch(BLOCK)

@@ -8,7 +8,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from relay import kafka_settings, names
+from relay.errors import Unavailable
 from relay.reader import PartitionReader
+from relay.registry import Registry
 from relay.truth import TruthReader
 from tests.mock.cluster import Cluster
 from tests.mock.rig import SOURCE, _settings
@@ -39,29 +41,50 @@ def settings(cluster: Cluster) -> Settings:
     return _settings("app", cluster.bootstrap, 30.0, {})
 
 
-def has_heard(reader: Consumer) -> None:
-    """The reader knows that nobody leads the partition."""
+def why_not(reader: Consumer, place: TopicPartition = PLACE) -> int:
+    """The code that the question for a partition's ends is answered with."""
     with pytest.raises(KafkaException) as error:
-        reader.get_watermark_offsets(PLACE, timeout=SECONDS)
-    assert error.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
+        reader.get_watermark_offsets(place, timeout=SECONDS)
+    return int(error.value.args[0].code())
 
 
-@pytest.mark.parametrize("kind", [PartitionReader, Consumer])
-def test_a_reader_hears_of_the_new_leader(
-    kind: type[Consumer], cluster: Cluster, settings: Settings
-) -> None:
-    """At the next question. Negative control: librdkafka's own consumer does not."""
-    reader = kind({**kafka_settings.reader(settings.kafka)})
-    reader.list_topics(SOURCE, timeout=SECONDS)
-    has_heard(reader)
+def test_a_reader_hears_of_the_new_leader(cluster: Cluster, settings: Settings) -> None:
+    """At the next question; and a partition without a leader is not one that is gone."""
+    reader = PartitionReader(kafka_settings.reader(settings.kafka))
+    assert why_not(reader) == KafkaError.LEADER_NOT_AVAILABLE
+    assert why_not(reader, TopicPartition(SOURCE, 1)) == KafkaError._UNKNOWN_PARTITION
 
     cluster.set_leader(SOURCE, 0, 2)
 
-    if kind is Consumer:
-        has_heard(reader)
-    else:
-        assert reader.get_watermark_offsets(PLACE, timeout=SECONDS) == (0, 0)
+    assert reader.get_watermark_offsets(PLACE, timeout=SECONDS) == (0, 0)
     reader.close()
+
+
+def test_without_a_refresh_it_does_not(cluster: Cluster, settings: Settings) -> None:
+    """Negative control: librdkafka's own consumer."""
+    reader = Consumer({**kafka_settings.reader(settings.kafka)})
+    reader.list_topics(SOURCE, timeout=SECONDS)
+    assert why_not(reader) == KafkaError._UNKNOWN_PARTITION
+
+    cluster.set_leader(SOURCE, 0, 2)
+
+    assert why_not(reader) == KafkaError._UNKNOWN_PARTITION
+    reader.close()
+
+
+def test_a_registry_without_a_leader_is_waited_for(cluster: Cluster, settings: Settings) -> None:
+    """It was taken for one that is not there: the relay ended, and asked to be started."""
+    topic = names.schemas_topic("app")
+    cluster.create_topic(topic)
+    cluster.set_leader(topic, 0, NOBODY)
+    registry = Registry(settings.kafka, "app")
+
+    with pytest.raises(Unavailable, match="LEADER_NOT_AVAILABLE"):
+        registry.catch_up()
+
+    cluster.set_leader(topic, 0, 2)
+    registry.catch_up()
+    registry.close()
 
 
 def test_a_relay_hears_of_the_new_leader(cluster: Cluster, settings: Settings) -> None:
