@@ -16,21 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import pyspark
-
 from relay import names
 from relay.dev import jars, java
 from relay.errors import MissingTool, Unavailable
 from relay.settings import Relay
 from tests.bench.passthrough import Order
 from tests.bench.source import Source
-from tests.bench.typed import Order as TypedOrder
 
 STREAMS_COORDINATE = "org.apache.kafka:kafka-streams:4.1.1"
-_TYPED = (
-    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",
-    f"org.apache.spark:spark-protobuf_2.13:{pyspark.__version__}",
-)
 _ROOT = Path(__file__).parents[2]
 _STOP_SECONDS = 30.0
 RELAY_COMMIT_SECONDS: float = Relay.model_fields["commit_interval_seconds"].default
@@ -210,15 +203,10 @@ def streams(
     return Contender(command, f"{app}.", app, outputs, directory / f"{app}.log")
 
 
-def typed_rows(
-    source: Source, clickhouse_url: str, app: str, log: Path, progress: Callable[[str], None]
-) -> Contender:
-    """Spark with typed rows through the JVM, as a user without the product would write it."""
-    found = [jar for name in _TYPED for jar in jars.resolve(name, progress)]
-    paths = list({jar.name: str(jar) for jar in found}.values())
-    order = TypedOrder(source.bootstrap, source.topic, clickhouse_url, paths)
-    command = [sys.executable, "-m", "tests.bench.typed", order.argument()]
-    return Contender(command, f"{app}.", "", [], log)
+def typed_rows(config: Path, log: Path) -> Contender:
+    """Spark with typed rows through the JVM, as a user without the loader would write it."""
+    command = [sys.executable, "-m", "tests.bench.typed", str(config)]
+    return Contender(command, "", "", [], log)
 
 
 def compile_streams(directory: Path, progress: Callable[[str], None]) -> list[Path]:

@@ -1,8 +1,8 @@
 """`python -m tests.bench loader`: the loader beside typed rows in Spark, and its ceiling.
 
 Receives a directory and sizes, starts a broker and a ClickHouse endpoint of its own,
-gives results. Blocks are made once, by `relay run` itself, from the topic that the peer
-reads; each round empties the tables and the ledger and loads all blocks again.
+gives results. Blocks are made once, by `relay run` itself; each round empties the tables and the
+ledger and loads all blocks again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(
             progress(_line(turn, runs, "loader", ours))
             ceiling.append(insert_ready(stack, source))
             progress(_line(turn, runs, "insert_arrow", ceiling))
-            typed.append(load_typed(stack, source, directory, turn, progress))
+            typed.append(load_typed(stack, source, app, directory, turn))
             progress(_line(turn, runs, TYPED, typed))
     workers = os.cpu_count() or 1
     return [
@@ -118,14 +118,14 @@ def load_once(
     return measured
 
 
-def load_typed(stack: Stack, source: Source, directory: Path, turn: int, progress: Progress) -> Run:
-    """The peer: the source's rows, parsed in the JVM, into empty tables."""
+def load_typed(stack: Stack, source: Source, app: str, directory: Path, turn: int) -> Run:
+    """The peer: the same blocks, as typed rows of Spark's, into empty tables."""
     client = servers.client(stack)
     rows.create_tables(client)
-    log = directory / f"typed-{turn}.log"
-    with Process(
-        contenders.typed_rows(source, stack.clickhouse_url, f"typed-{turn}", log, progress)
-    ) as process:
+    place = directory / f"typed-{turn}"
+    place.mkdir()
+    file = config.write(place, app, stack, source.topic)
+    with Process(contenders.typed_rows(file, place / "typed.log")) as process:
         measured = watch(
             visible_rows(client),
             source.rows,
