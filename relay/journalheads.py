@@ -32,7 +32,7 @@ class HeadReader(TruthReader):
         ends: Mapping[int, JournalEnd],
     ) -> tuple[Found, ...]:
         topic_id = self._topics.source().topic_id
-        bounds = self._bounds(partitions)
+        bounds = self._of_source.bounds(partitions)
         found = []
         for index in sorted(partitions):
             end = ends[index]

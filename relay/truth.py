@@ -10,24 +10,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import (
-    OFFSET_INVALID,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
-    AdminClient,
-    OffsetSpec,
-)
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from relay import journal, kafka_settings, names
 from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalRecord
 from relay.errors import ContractBroken, Unavailable
 from relay.failures import REFUSED, answered
 from relay.reader import PartitionReader
+from relay.topicends import TopicEnds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -49,12 +40,11 @@ class TruthReader:
         self._topics = topics
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
-        self._admin = AdminClient(kafka_settings.admin(settings.kafka))
-        self._of_source = (
-            AdminClient(kafka_settings.admin(settings.source_kafka))
-            if settings.crosses
-            else self._admin
-        )
+        admin = of_source = AdminClient(kafka_settings.admin(settings.kafka))
+        if settings.crosses:
+            of_source = AdminClient(kafka_settings.admin(settings.source_kafka))
+        self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
+        self._of_source = TopicEnds(of_source, settings.source.topic, deadline_seconds)
         self._readers: dict[str, PartitionReader] = {}
 
     def read(
@@ -86,11 +76,11 @@ class TruthReader:
         self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
     ) -> tuple[Found, ...]:
         topic_id = self._topics.source().topic_id
-        stable_ends = self._stable_ends(partitions)
+        stable_ends = self._of_journal.stable(partitions)
         found = []
         asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
         entries = group.committed(asked, timeout=self._deadline_seconds)
-        bounds = self._bounds(partitions)  # later: what is committed lies before the end
+        bounds = self._of_source.bounds(partitions)  # later: what is committed lies before the end
         for entry in entries:
             committed = self._committed(entry)
             index = entry.partition
@@ -137,36 +127,6 @@ class TruthReader:
 
     def _start(self, low: int, high: int) -> int | None:
         return {"earliest": low, "latest": high, None: None}[self._settings.source.start]
-
-    def _stable_ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """The journal's last stable offsets."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
-        return self._offsets(self._admin, self._journal, partitions, latest)
-
-    def _bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
-        """The source's first offsets and its last stable ones.
-
-        Not asked of the member's consumer, as it is in a callback, where nothing can refresh what
-        it knows: a partition without a leader is unknown to it then, until the topics are asked
-        for by the clock, minutes later.
-        """
-        of = self._of_source, self._settings.source.topic, partitions
-        low = self._offsets(*of, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        high = self._offsets(*of, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        return {p: (low[p], high[p]) for p in partitions}
-
-    def _offsets(
-        self, admin: AdminClient, topic: str, partitions: Collection[int], which: OffsetSpec
-    ) -> dict[int, int]:
-        # Leaders as of now: librdkafka's AdminClient (2.16) keeps those of before an outage, and
-        # the brokers answer FENCED_LEADER_EPOCH to it for ever.
-        admin.list_topics(topic, timeout=self._deadline_seconds)
-        futures = admin.list_offsets(
-            {TopicPartition(topic, p): which for p in partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._deadline_seconds,
-        )
-        return {tp.partition: future.result().offset for tp, future in futures.items()}
 
     def _journal_of(
         self, index: int, committed: CommittedOffset | None, stable_end: int

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from relay import kafka_settings, names
 from relay.errors import Unavailable
 from relay.reader import PartitionReader
 from relay.registry import Registry
-from relay.truth import TruthReader
+from relay.topicends import TopicEnds
 from tests.mock.cluster import Cluster
 from tests.mock.rig import SOURCE, _settings
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from relay.settings import Settings
-    from relay.topics import Topics
 
 NOBODY = -1
 SECONDS = 10.0
@@ -93,11 +93,10 @@ def test_a_relay_hears_of_the_new_leader(cluster: Cluster, settings: Settings) -
     Seen in a campaign: after the end of a broker a relay waited for 200 s for brokers that were
     there, and its whole group with it.
     """
-    truth = TruthReader(settings, cast("Topics", None), SECONDS)
+    ends = TopicEnds(AdminClient(kafka_settings.admin(settings.kafka)), SOURCE, SECONDS)
     with pytest.raises(KafkaException):
-        truth._bounds([0])
+        ends.bounds([0])
 
     cluster.set_leader(SOURCE, 0, 2)
 
-    assert truth._bounds([0]) == {0: (0, 0)}
-    truth.close()
+    assert ends.bounds([0]) == {0: (0, 0)}

@@ -49,7 +49,7 @@ def truth(monkeypatch: pytest.MonkeyPatch) -> TruthReader:
         }
     )
     made = TruthReader(settings, cast("Topics", Described()), 0.2)
-    monkeypatch.setattr(made, "_stable_ends", lambda _: {0: 0})
+    monkeypatch.setattr(made._of_journal, "stable", lambda _: {0: 0})
     return made
 
 
@@ -105,9 +105,9 @@ def test_leaders_are_asked_for_before_their_offsets(
 ) -> None:
     """Seen with all brokers away for a minute: no take-over succeeded any more."""
     monkeypatch.undo()
-    monkeypatch.setattr(truth, "_admin", Remembering())
+    monkeypatch.setattr(truth._of_journal, "_admin", Remembering())
 
-    assert truth._stable_ends([0, 1]) == {0: 7, 1: 7}
+    assert truth._of_journal.stable([0, 1]) == {0: 7, 1: 7}
 
 
 class Shorter:

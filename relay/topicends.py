@@ -1,0 +1,54 @@
+"""Where a topic's partitions begin and end for read_committed readers, as their leaders say now.
+
+Receives partitions, gives offsets. Asked by an admin client: a member's consumer cannot be asked in
+an assignment. It is in a callback of its own, where nothing can refresh what it knows, and a
+partition that had no leader for a moment stays unknown to it until it asks by the clock, minutes
+later (librdkafka 2.16).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    OffsetSpec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class TopicEnds:
+    """Of one topic.
+
+    Raises (every method):
+        KafkaException: as the brokers answer, or none does within the deadline.
+    """
+
+    def __init__(self, admin: AdminClient, topic: str, deadline_seconds: float) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._deadline_seconds = deadline_seconds
+
+    def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """First offsets and last stable ones."""
+        low = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        high = self.stable(partitions)
+        return {p: (low[p], high[p]) for p in partitions}
+
+    def stable(self, partitions: Collection[int]) -> dict[int, int]:
+        """Last stable offsets."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Collection[int], which: OffsetSpec) -> dict[int, int]:
+        # Leaders as of now: librdkafka's AdminClient (2.16) keeps those of before an outage, and
+        # the brokers answer FENCED_LEADER_EPOCH to it for ever.
+        self._admin.list_topics(self._topic, timeout=self._deadline_seconds)
+        futures = self._admin.list_offsets(
+            {TopicPartition(self._topic, p): which for p in partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._deadline_seconds,
+        )
+        return {tp.partition: future.result().offset for tp, future in futures.items()}
