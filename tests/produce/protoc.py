@@ -30,9 +30,14 @@ def version() -> str:
     return said.stdout.split()[-1]
 
 
+def _tell(line: str) -> None:
+    # Not to standard output: a test may be catching what the product prints there.
+    print(line, file=sys.stderr)
+
+
 def java_library() -> list[Path]:
     """protobuf-java for the code that this protoc generates."""
-    return jars.resolve(f"com.google.protobuf:protobuf-java:4.{version()}", print)
+    return jars.resolve(f"com.google.protobuf:protobuf-java:4.{version()}", _tell)
 
 
 def program(directory: Path) -> Path:
