@@ -34,18 +34,22 @@ class TopicEnds:
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """First offsets and last stable ones."""
+        self._find_leaders()
         low = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        high = self.stable(partitions)
+        high = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return {p: (low[p], high[p]) for p in partitions}
 
     def stable(self, partitions: Collection[int]) -> dict[int, int]:
         """Last stable offsets."""
+        self._find_leaders()
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
-    def _offsets(self, partitions: Collection[int], which: OffsetSpec) -> dict[int, int]:
-        # Leaders as of now: librdkafka's AdminClient (2.16) keeps those of before an outage, and
-        # the brokers answer FENCED_LEADER_EPOCH to it for ever.
+    def _find_leaders(self) -> None:
+        # librdkafka's AdminClient (2.16) keeps those of before an outage, and the brokers answer
+        # FENCED_LEADER_EPOCH to it for ever.
         self._admin.list_topics(self._topic, timeout=self._deadline_seconds)
+
+    def _offsets(self, partitions: Collection[int], which: OffsetSpec) -> dict[int, int]:
         futures = self._admin.list_offsets(
             {TopicPartition(self._topic, p): which for p in partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
