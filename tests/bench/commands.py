@@ -18,6 +18,7 @@ from tests.bench.options import (
     PER_MESSAGE,
     RUNS,
     Scenario,
+    apart,
     load_options,
     rows_option,
     shape,
@@ -63,18 +64,9 @@ def measure_endtoend(**options: Any) -> None:
     _steady("endtoend", endtoend.run, **options)
 
 
-def _steady(
-    name: str,
-    run: Callable[..., list[Figure]],
-    *,
-    keep: Any,
-    history_file: Any,
-    plot_file: Any,
-    as_json: bool,
-    **given: Any,
-) -> None:
-    output = {"keep": keep, "history_file": history_file, "plot_file": plot_file}
-    scenario = Scenario(name, given, **output, as_json=as_json)
+def _steady(name: str, run: Callable[..., list[Figure]], **options: Any) -> None:
+    output, given = apart(options)
+    scenario = Scenario(name, given, **output)
     with scenario.place() as place:
         found = run(place, _load(given), scenario.progress)
     scenario.figures(found)
@@ -127,10 +119,10 @@ def measure_price(
     committed. freshness: how old rows are when ClickHouse shows them, as in the scenario of that
     name. --plot draws all of it over the interval.
     """
-    output = {key: options.pop(key) for key in ("keep", "history_file", "plot_file", "as_json")}
-    given = {**options, "parts": parts, "intervals": intervals, "runs": runs, "rows": total}
+    output, steady = apart(options)
+    given = {**steady, "parts": parts, "intervals": intervals, "runs": runs, "rows": total}
     scenario = Scenario("price", given, **output)
-    sizes = price.Sizes(intervals, total, runs, _load(options))
+    sizes = price.Sizes(intervals, total, runs, _load(steady))
     with scenario.place() as place:
         found = price.run(place, sizes, parts or price.PARTS, scenario.progress)
     scenario.curves(found)

@@ -21,7 +21,7 @@ from relay.dev.stack import Stack
 from relay.errors import NotExactlyOnce
 from tests.bench import config, contenders, journal, rows, servers
 from tests.bench import source as sources
-from tests.bench.contenders import Process
+from tests.bench.contenders import Contender, Process
 from tests.bench.measure import Result, Run, watch
 from tests.bench.relay_bench import Progress
 from tests.bench.source import Source
@@ -104,18 +104,7 @@ def load_once(
     place = directory / f"load-{turn}"
     place.mkdir()
     file = config.write(place, app, stack, source.topic, ledger=f"ledger_{turn}")
-    with Process(contenders.loader(file, app, place / "loader.log")) as process:
-        measured = watch(
-            visible_rows(client),
-            source.rows,
-            source.rows,
-            process.has_not_failed,
-            process.started,
-            _EVERY_SECONDS,
-        )
-        process.wait(_ENDING_SECONDS)
-    _check(client, source)
-    return measured
+    return _moved(client, source, contenders.loader(file, app, place / "loader.log"))
 
 
 def load_typed(stack: Stack, source: Source, app: str, directory: Path, turn: int) -> Run:
@@ -125,7 +114,12 @@ def load_typed(stack: Stack, source: Source, app: str, directory: Path, turn: in
     place = directory / f"typed-{turn}"
     place.mkdir()
     file = config.write(place, app, stack, source.topic)
-    with Process(contenders.typed_rows(file, place / "typed.log")) as process:
+    return _moved(client, source, contenders.typed_rows(file, place / "typed.log"))
+
+
+def _moved(client: Client, source: Source, contender: Contender) -> Run:
+    """All rows into ClickHouse by one program, and its end; checked."""
+    with Process(contender) as process:
         measured = watch(
             visible_rows(client),
             source.rows,

@@ -156,6 +156,15 @@ def shape(columns: str, tables: int, *, skew: bool) -> Shape:
     return Shape(int(columns), tables, skew)
 
 
+def apart(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of OUTPUT, which say nothing of what is measured, and all others."""
+    output = {"as_json", "keep", "history_file", "plot_file"}
+    return (
+        {name: value for name, value in options.items() if name in output},
+        {name: value for name, value in options.items() if name not in output},
+    )
+
+
 class Scenario:
     """One run of the command: where it works, and what becomes of what it measures.
 

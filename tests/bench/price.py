@@ -35,8 +35,7 @@ RATE_INTERVALS = 5
 """A backlog has to last so many intervals: its end waits for a commit, and so would the rate."""
 TWICE, ONCE, PRODUCT = "pass-through, at least once", "pass-through, exactly once", "block-relay"
 _LEAST_ROWS_PER_SECOND = 400_000
-"""Every contender was above it on every machine here: a backlog of so many seconds lasts no
-longer."""
+"""What any contender moves on a machine at rest: a slower one only makes the backlog last."""
 _WARM_UP_SECONDS = 8.0
 _EVERY_SECONDS = 0.02
 _ENDING_SECONDS = 150.0  # the feed's flush waits 120 s for the broker

@@ -99,7 +99,7 @@ class Rig:
         self.cluster.set_leader(self.journal, 0, LEADER)
         self.cluster.set_transaction_coordinator(self.transactional_id, TRANSACTION_COORDINATOR)
         self.cluster.set_group_coordinator(self.group, GROUP_COORDINATOR)
-        self.settings = _settings(app, self.cluster.bootstrap, transaction_seconds, client)
+        self.settings = relay_settings(app, self.cluster.bootstrap, transaction_seconds, client)
         source: Any = _NoMember(self.cluster.bootstrap, self.group)
         self._stack.callback(source.consumer.close)
         tables: Any = _NoTables()
@@ -218,7 +218,7 @@ class _NoTables:
         assert not tables
 
 
-def _settings(app: str, bootstrap: str, transaction_seconds: float, client: Any) -> Settings:
+def relay_settings(app: str, bootstrap: str, transaction_seconds: float, client: Any) -> Settings:
     return Settings.model_validate(
         {
             "app": app,

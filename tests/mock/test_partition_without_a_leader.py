@@ -14,7 +14,7 @@ from relay.reader import PartitionReader
 from relay.registry import Registry
 from relay.topicends import TopicEnds
 from tests.mock.cluster import Cluster
-from tests.mock.rig import SOURCE, _settings
+from tests.mock.rig import SOURCE, relay_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def settings(cluster: Cluster) -> Settings:
-    return _settings("app", cluster.bootstrap, 30.0, {})
+    return relay_settings("app", cluster.bootstrap, 30.0, {})
 
 
 def why_not(reader: Consumer, place: TopicPartition = PLACE) -> int:
