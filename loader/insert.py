@@ -73,7 +73,7 @@ def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object
         "cast_string_to_variant_use_inference": 0,
         "cast_string_to_dynamic_use_inference": 0,
         # How other attempts see that this statement still runs (loader.tables).
-        "log_comment": ",".join(block.id for block in blocks),
+        "log_comment": names.insert_comment(block.id for block in blocks),
     }
 
 

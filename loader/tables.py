@@ -169,8 +169,8 @@ class Tables:
         """
         table = quoted_table(block.table)
         running = self._ask(
-            "SELECT count() FROM system.processes "
-            "WHERE has(splitByChar(',', Settings['log_comment']), {block:String})",
+            "SELECT count() FROM system.processes "  # noqa: S608 - constants
+            "WHERE " + names.is_of_block("Settings['log_comment']"),
             block=block.id,
         )[0][0]
         if running or not run.all_stamped:

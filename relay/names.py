@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 _TABLE = re.compile(rf"({_IDENTIFIER})\.({_IDENTIFIER})")
@@ -69,6 +73,16 @@ def is_written(topic: str, app: str) -> bool:
     """Whether it is one that the app's relays write."""
     own = (journal_topic(app), dead_topic(app), schemas_topic(app))
     return topic in own or topic.startswith(f"{app}.blocks.")
+
+
+def insert_comment(blocks: Iterable[str]) -> str:
+    """The log_comment of an INSERT of these blocks, by which `is_of_block` finds it."""
+    return ",".join(blocks)
+
+
+def is_of_block(comment: str) -> str:
+    """SQL: whether a statement with this log_comment inserts the block {block:String}."""
+    return f"has(splitByChar(',', {comment}), {{block:String}})"
 
 
 def group_id(app: str) -> str:

@@ -54,13 +54,13 @@ LEFT JOIN (SELECT name, modification_time FROM system.parts
            WHERE database = {database:String} AND table = {name:String}) AS p
 ON p.name = found._part ORDER BY 1
 """
-_WRITTEN = """
+_WRITTEN = f"""
 SELECT part_name, rows, toString(event_time) FROM system.part_log
-WHERE database = {database:String} AND table = {name:String} AND event_type = 'NewPart'
+WHERE database = {{database:String}} AND table = {{name:String}} AND event_type = 'NewPart'
   AND query_id IN (SELECT query_id FROM system.query_log
-                   WHERE has(splitByChar(',', log_comment), {block:String}))
+                   WHERE {names.is_of_block("log_comment")})
 ORDER BY 3, 1
-"""
+"""  # noqa: S608 - constants
 _LOGS = """
 SELECT count() FROM system.tables WHERE database = 'system' AND name IN {logs:Array(String)}
 """
