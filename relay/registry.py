@@ -166,11 +166,11 @@ class Registry:
     def _read_on(self, deadline: float) -> None:
         if self._consumer is None:
             reader = kafka_settings.reader(self._kafka)
-            # It stays at the end of the topic, where it would ask a hundred times a second.
-            reader = {**reader, "fetch.wait.max.ms": 500, "enable.partition.eof": True}
-            self._consumer = PartitionReader(reader)
-            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
+            self._consumer = PartitionReader({**reader, "enable.partition.eof": True})
         end = self._end(self._consumer)
+        if self._next >= end:
+            return
+        self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         while self._next < end:
             if time.monotonic() > deadline:
                 raise Unavailable(
@@ -178,6 +178,10 @@ class Registry:
                     "check that the brokers are up",
                 )
             self._take(self._consumer.poll(_POLL_SECONDS))
+        # Assigned, it would have a fetch under way, and a broker answers one request of a
+        # connection at a time: asked for its end then, the topic kept the relay waiting for up
+        # to a second, and with it everything that was polled.
+        self._consumer.unassign()
 
     def _end(self, consumer: PartitionReader) -> int:
         """The topic's end, after a check that its beginning is still there."""

@@ -120,6 +120,14 @@ def test_proposed_read_back_and_seen_by_others(kafka: Kafka, app: str, registry:
     other.close()
 
 
+def test_one_that_was_read_fetches_nothing_until_the_next_time(registry: Registry) -> None:
+    """A fetch under way kept the relay waiting for up to a second when it asked for the end."""
+    registry.propose(first("a"))
+    registry.catch_up()
+    assert registry._consumer is not None
+    assert registry._consumer.assignment() == []
+
+
 def test_the_loser_gets_the_winners_schema(kafka: Kafka, app: str, registry: Registry) -> None:
     """A proposal based on a version that is no longer current is answered with the current one,
     and evolving from that one succeeds."""
