@@ -83,7 +83,9 @@ class Block(Section):
 
     max_bytes: Bytes = Field(10_000_000, description="row bytes in a block")
     max_rows: Annotated[int, Field(gt=0)] = Field(1_000_000, description="rows in a block")
-    max_age_seconds: Seconds = Field(1.0, description="of the oldest message in the buffer")
+    max_age_seconds: Seconds = Field(
+        0.75, description="of the oldest message in the buffer; what is due soon goes along"
+    )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
         description="blocks sealed per second over all tables of a relay; above it the age of "

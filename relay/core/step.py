@@ -39,7 +39,7 @@ from relay.core.buffering import (
     settled,
     without,
 )
-from relay.core.records import CommittedOffset, SealResult
+from relay.core.records import Arrival, CommittedOffset, SealResult
 from relay.core.sealing import record_due, refill, seals_due
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over
@@ -146,7 +146,8 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
             if arrival.partition not in grown:
                 grown[arrival.partition] = dict(partition.buffers)
             buffers = grown[arrival.partition]
-            buffers[arrival.table] = append(buffers.get(arrival.table), arrival, skip, event.now_ms)
+            came_ms = _came_ms(arrival, state.now_ms, event.now_ms)
+            buffers[arrival.table] = append(buffers.get(arrival.table), arrival, skip, came_ms)
             keeps.append(ef.Keep(arrival, skip))
     for index, offsets in event.offsets.items():
         if index in partitions:
@@ -157,6 +158,17 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
     state = replace(state, partitions=partitions, tokens=tokens, now_ms=now_ms)
     state, begin = _begin_if_due(state)
     return state, (*keeps, *begin)
+
+
+def _came_ms(arrival: Arrival, last_ms: int, now_ms: int) -> int:
+    """When the first of its messages came, as far as that is known: since the last poll.
+
+    By their own time, whoever's clock made it, but no further back: a relay that catches up would
+    find every buffer past its age. Without one, now.
+    """
+    if arrival.first_timestamp_ms <= 0:
+        return now_ms
+    return min(max(arrival.first_timestamp_ms, last_ms), now_ms)
 
 
 def _schema_changed(state: RelayState, event: ev.SchemaChanged) -> Step:

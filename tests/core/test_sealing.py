@@ -36,6 +36,32 @@ def test_a_quiet_table_may_wait_longer() -> None:
     assert due(replace(state, now_ms=999)) == []
 
 
+def test_what_would_be_due_soon_goes_along_with_what_is_past_its_age() -> None:
+    """From then on they have the same age: one transaction, one micro-batch, for all of them."""
+    opened = {"d.x": 0, "d.half": 500, "d.young": 501, "d.quiet": -59_500, "d.fresh": -59_499}
+    buffers = {t: buffer(n, opened_at_ms=at) for n, (t, at) in enumerate(opened.items())}
+    quiet = {"d.quiet": 61_000, "d.fresh": 61_000}
+    chosen = limits(max_age_ms=1_000, table_max_age_ms=quiet)
+    state = with_limits(chosen, p0=partition(0, 5, buffers=buffers))
+    state = replace(state, now_ms=1_000)
+
+    assert {table for _, table, _ in due(state)} == {"d.x", "d.half", "d.quiet"}
+    assert due(replace(state, now_ms=999)) == []
+    # Where there is no room for all, those past their age go first, however small they are.
+    heavy = {**buffers, "d.half": replace(buffers["d.half"], bytes=10**6)}
+    state = replace(state, partitions={0: partition(0, 5, buffers=heavy)}, tokens=1.0)
+    assert due(state) == [(0, "d.x", SealReason.AGE)]
+
+
+def test_company_goes_only_with_what_is_old() -> None:
+    """A full buffer takes nobody along: under load blocks stay large."""
+    buffers = {"d.x": buffer(0, rows=5), "d.y": buffer(1, opened_at_ms=1)}
+    chosen = limits(max_age_ms=1_000, max_rows=5)
+    state = with_limits(chosen, p0=partition(0, 2, buffers=buffers))
+
+    assert due(replace(state, now_ms=999)) == [(0, "d.x", SealReason.ROWS)]
+
+
 def test_max_per_second_stretches_the_age_of_the_quietest() -> None:
     """With two tokens the two with most bytes times age go; the third waits, not for ever."""
     buffers = {"d.x": buffer(0, bytes=30), "d.y": buffer(1, bytes=10), "d.z": buffer(2, bytes=20)}

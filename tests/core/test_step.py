@@ -171,6 +171,22 @@ def test_messages_before_the_mark_are_passed_over() -> None:
     assert state.partitions[0].position == 4
 
 
+@pytest.mark.parametrize(
+    ("made_ms", "opened_ms"),
+    [(970, 970), (900, 950), (1_200, 1_000), (-1, 1_000)],
+    ids=["since the last poll", "before it", "by a clock that is ahead", "without a time"],
+)
+def test_a_buffers_age_counts_from_when_its_first_message_came(
+    made_ms: int, opened_ms: int
+) -> None:
+    """It lay at the broker while a transaction went on; of a backlog only the last poll counts."""
+    state = replace(ready(p0=partition()), now_ms=950)
+
+    state, _ = step(state, polled(1_000, arrival("d.x", 0, first_timestamp_ms=made_ms)))
+
+    assert state.partitions[0].buffers["d.x"].opened_at_ms == opened_ms
+
+
 def test_messages_of_a_partition_no_longer_owned_are_ignored() -> None:
     state, effects = step(ready(), polled(0, arrival("d.x", 0)))
 
