@@ -61,7 +61,7 @@ class Attempt:
     run: plan.Run
     effect: plan.Effect
     target: Target | None
-    ahead: Block | None  # probably inserted next
+    ahead: Sequence[Block]  # probably inserted next
     inserted: bool = False
     asked: bool = False
     made: pa.RecordBatch | None = None  # by the table's transform, for the INSERT

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from loader.begin import topic_id
 from loader.clickhouse import one_line
 from loader.dataoptions import Asked, asked
-from loader.fetch import Damaged, Fetcher
+from loader.fetch import TOGETHER, Damaged, Fetcher
 from loader.fitting import recorded_type
 from loader.journal_polling import JournalPolling, Row
 from loader.selection import concerns, groups, live, newest
@@ -122,9 +122,9 @@ class BlockReader(DataSourceReader):
 def _rows(kafka: Kafka, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.RecordBatch]]:
     fetcher = Fetcher(kafka)
     try:
-        for block, ahead in zip(blocks, [*blocks[1:], None], strict=True):
+        for at, block in enumerate(blocks, 1):
             try:
-                yield block, fetcher.fetch(block, ahead)
+                yield block, fetcher.fetch(block, blocks[at : at + TOGETHER])
             except Damaged as error:
                 raise Refused(f"block {block.id}: {error}", "leave it out by since or block") from (
                     error

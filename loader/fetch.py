@@ -2,12 +2,14 @@
 
 Receives a Block, gives its rows as one record batch. One consumer per process, kept
 over blocks, since a new one costs about a second; read_committed, at exactly the
-block's offsets; commits nothing.
+block's offsets; commits nothing. Small blocks are read several at once, each from a partition of
+its own: one after another, the client would wait for the broker at each.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -18,6 +20,8 @@ from relay.failures import answered
 from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from relay.records_pb2 import Block
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
+TOGETHER, TOGETHER_BYTES = 32, 8 << 20
+"""So many blocks are read at once at most, and so much of rows, as producers sent them."""
+_EARLY_BYTES = 16 << 20
+"""Of chunks that are kept until their blocks are wanted; the partitions may hold more of them."""
 
 _GONE = frozenset(
     {
@@ -41,15 +49,25 @@ class Damaged(Exception):
     """The chunks are gone, or are not what the journal says; trying again changes nothing."""
 
 
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
 class Fetcher:
     """Reads blocks with one consumer."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._consumer = PartitionReader(kafka_settings.reader(kafka))
-        self._at: tuple[str, int, int] | None = None  # topic, partition, next offset
+        self._at: dict[Place, int] = {}  # next offset of what is assigned
+        self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
+        self._early_bytes = 0
 
-    def fetch(self, block: Block, ahead: Block | None = None) -> pa.RecordBatch:
-        """The block's rows; the client reads on in the background, from block `ahead`.
+    def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
+        """The block's rows; the client reads on in the background.
+
+        Args:
+            block: wanted now.
+            ahead: those that will probably be wanted next, in their order.
 
         Raises:
             Damaged: chunks, rows or checksum differ from the journal, or are gone.
@@ -57,18 +75,19 @@ class Fetcher:
             Refused: the brokers said no.
         """
         try:
+            self._seek(block, ahead)
             values = self._chunks(block)
-            if ahead is not None:
-                self._seek(ahead)
+            if ahead:
+                self._seek(ahead[0], ahead[1:])
         except KafkaException as error:
-            self._at = None
+            self._forget()
             cause = error.args[0]
             if cause.code() in _GONE:
                 raise Damaged(f"{block.topic}[{block.partition}]: {cause.str()}") from error
             grant = f"grant Read on topic {block.topic} to the user of kafka.client"
             raise answered(f"read {block.topic}", cause, grant) from error
         except BaseException:
-            self._at = None
+            self._forget()
             raise
         return check(block, values)
 
@@ -77,25 +96,33 @@ class Fetcher:
 
         At a partition's end the client would ask again every few milliseconds.
         """
-        self._at = None
+        self._forget()
         self._consumer.unassign()
 
     def close(self) -> None:
         """Ends the consumer."""
         self._consumer.close()
 
+    def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
+        """Goes on where an earlier read stands, if that is near; else assigns."""
+        at = self._at.get(_place(block))
+        # Between are transaction markers and few chunks; all else is cheaper to skip.
+        if at is not None and 0 <= block.first_offset - at <= 8:
+            return
+        self._forget()
+        wanted = together(block, ahead)
+        self._consumer.assign([TopicPartition(*place, first) for place, first in wanted.items()])
+        self._at = wanted
+
     def _chunks(self, block: Block) -> list[bytes]:
-        self._seek(block)
         values: list[bytes] = []
         deadline = time.monotonic() + READ_SECONDS
         while len(values) < block.chunks:
-            message = self._consumer.poll(0.5)
+            message = self._next(_place(block))
             if message is None:
                 if time.monotonic() > deadline:
                     self._explain(block, len(values))
                 continue
-            if message.topic() is not None and not _is_of(message, block):
-                continue  # read ahead for a block that was not wanted then
             if (error := message.error()) is not None:
                 if error.code() in _GONE or not error.retriable():
                     raise KafkaException(error)
@@ -106,18 +133,38 @@ class Fetcher:
             if offset >= block.next_offset:
                 raise Damaged(f"{len(values)} of {block.chunks} chunks before offset {offset}")
             values.append(_value(message, block, len(values)))
-            self._at = (block.topic, block.partition, offset + 1)
+            self._at[_place(block)] = offset + 1
         return values
 
-    def _seek(self, block: Block) -> None:
-        """Goes on where the last block of the partition ended, if that is near; else assigns."""
-        if self._at is not None and self._at[:2] == (block.topic, block.partition):
-            ahead = block.first_offset - self._at[2]
-            if 0 <= ahead <= 8:  # transaction markers and few chunks; all else is cheaper to skip
-                return
-        self._at = None
-        self._consumer.assign([TopicPartition(block.topic, block.partition, block.first_offset)])
-        self._at = (block.topic, block.partition, block.first_offset)
+    def _next(self, place: Place) -> Message | None:
+        """A message of this partition, or an error; None if none came, perhaps for a while."""
+        if early := self._early[place]:
+            kept = early.popleft()
+            self._early_bytes -= len(kept.value() or b"")
+            return kept
+        message = self._consumer.poll(0.5)
+        if message is None or message.topic() is None:
+            return message
+        other = message.topic() or "", message.partition() or 0
+        if other == place:
+            return message
+        self._keep(other, message)
+        return None
+
+    def _keep(self, place: Place, message: Message) -> None:
+        """One of a block that is not wanted yet; what cannot be kept is read again then."""
+        size = len(message.value() or b"")
+        if message.error() is not None or self._early_bytes + size > _EARLY_BYTES:
+            self._at.pop(place, None)
+        if place in self._at:
+            self._early[place].append(message)
+            self._early_bytes += size
+
+    def _forget(self) -> None:
+        """Whatever is wanted next is assigned anew."""
+        self._at = {}
+        self._early.clear()
+        self._early_bytes = 0
 
     def _explain(self, block: Block, found: int) -> None:
         where = TopicPartition(block.topic, block.partition)
@@ -132,8 +179,20 @@ class Fetcher:
         )
 
 
-def _is_of(message: Message, block: Block) -> bool:
-    return (message.topic(), message.partition()) == (block.topic, block.partition)
+def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
+    """Where reading begins, by partition: of the block, and of those to be read at once with it."""
+    found = {_place(block): block.first_offset}
+    size = block.row_bytes
+    for other in ahead[: TOGETHER - 1]:
+        size += other.row_bytes
+        if size > TOGETHER_BYTES:
+            break
+        found.setdefault(_place(other), other.first_offset)
+    return found
+
+
+def _place(block: Block) -> Place:
+    return block.topic, block.partition
 
 
 def _value(message: Message, block: Block, sequence: int) -> bytes:

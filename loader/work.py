@@ -85,7 +85,7 @@ class Worker:
                 few = self._next(left)
                 left = left[len(few) :]
                 begun = partial(plan.start, human=human, why=why)
-                outcomes += self._few(few, new, begun, left[0] if left else None)
+                outcomes += self._few(few, new, begun, left[:TOGETHER])
         finally:
             self._fetcher.rest()
         return outcomes
@@ -104,7 +104,7 @@ class Worker:
         blocks: Sequence[Block],
         new: Collection[str],
         begin: Callable[..., tuple[plan.Run, plan.Effect]],
-        after: Block | None,
+        after: Sequence[Block],
     ) -> list[Outcome]:
         try:
             targets = self._look(blocks)
@@ -112,11 +112,11 @@ class Worker:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
         claim = uuid.uuid4().hex
         attempts = []
-        for block, ahead in zip(blocks, [*blocks[1:], after], strict=True):
+        for at, block in enumerate(blocks, 1):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
             begun = begin(claim, block.rows, stamped=stamped)
-            attempts.append(Attempt(block, *begun, target, ahead))
+            attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
                 attempts[-1].answer(())
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:

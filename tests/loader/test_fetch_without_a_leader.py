@@ -9,6 +9,7 @@ from loader import fetch
 from loader.fetch import Damaged, Fetcher
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
+from relay.settings import Kafka
 
 BLOCK = Block(id="a:d.t:0:0:0", topic="a.blocks.d.t", partition=1, chunks=1, next_offset=1)
 
@@ -40,7 +41,7 @@ def test_only_what_the_brokers_do_not_know_is_gone(
 ) -> None:
     """Which of the two it is, the reader says (tests/mock/test_partition_without_a_leader.py)."""
     monkeypatch.setattr(fetch, "READ_SECONDS", 0.0)
-    fetcher = Fetcher.__new__(Fetcher)
-    fetcher._consumer, fetcher._at = Consumer(code), None  # type: ignore[assignment]
+    monkeypatch.setattr(fetch, "PartitionReader", lambda _: Consumer(code))
+    fetcher = Fetcher(Kafka(bootstrap="127.0.0.1:1"))
     with pytest.raises(raised):
         fetcher.fetch(BLOCK)

@@ -1,0 +1,192 @@
+"""Small blocks of several partitions are read at once, and each gets its own chunks."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from loader import fetch
+from loader.fetch import Damaged, Fetcher, together
+from relay import chunks
+from relay.records_pb2 import Block
+from relay.settings import Kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOPIC = "a.blocks.d.t"
+
+
+class Record:
+    """A message, as far as it is looked at."""
+
+    def __init__(self, block: Block, sequence: int, value: bytes, error: int = 0) -> None:
+        self._block, self._sequence, self._value = block, sequence, value
+        self._error = KafkaError(error) if error else None
+
+    def topic(self) -> str:
+        return self._block.topic
+
+    def partition(self) -> int:
+        return self._block.partition
+
+    def offset(self) -> int:
+        return self._block.first_offset + self._sequence
+
+    def key(self) -> bytes:
+        return self._block.id.encode()
+
+    def value(self) -> bytes:
+        return self._value
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [("seq", str(self._sequence).encode())]
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+
+class Reader:
+    """A log by partition; assigned ones deliver a message each in turn, the last one first."""
+
+    def __init__(self, log: dict[int, list[Record]]) -> None:
+        self._log = log
+        self._queues: list[deque[Record]] = []
+        self.assigned: list[list[int]] = []
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        self.assigned.append([place.partition for place in places])
+        self._queues = [
+            deque(one for one in self._log[place.partition] if one.offset() >= place.offset)
+            for place in reversed(places)
+        ]
+
+    def poll(self, _: float) -> Record | None:
+        for _ in self._queues:
+            queue = self._queues.pop(0)
+            self._queues.append(queue)
+            if queue:
+                return queue.popleft()
+        return None
+
+
+def sealed(partition: int, first: int, values: Sequence[bytes], **changes: Any) -> Block:
+    made = Block(
+        id=f"a:d.t:{partition}:0:{first}",
+        table="d.t",
+        topic=TOPIC,
+        partition=partition,
+        first_offset=first,
+        next_offset=first + len(values),
+        chunks=len(values),
+        crc32c=chunks.crc32c(values),
+        rows=2 * len(values),
+        row_bytes=100,
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def values(number: int, count: int = 2) -> list[bytes]:
+    """Chunks of two rows each, of which only this block has such."""
+    batches = [pa.record_batch({"n": [10 * number + n, -n]}) for n in range(count)]
+    return [chunks.encode(batch, 10**6)[0][0] for batch in batches]
+
+
+@pytest.fixture
+def blocks() -> list[Block]:
+    """Of three partitions, a marker's offset behind each but the last; of the first two."""
+    firsts = [(0, 0), (1, 0), (2, 0), (0, 3)]
+    return [sealed(p, first, values(n)) for n, (p, first) in enumerate(firsts)]
+
+
+def fetcher(
+    monkeypatch: pytest.MonkeyPatch, blocks: Sequence[Block]
+) -> tuple[Fetcher, Reader, dict[int, list[Record]]]:
+    log: dict[int, list[Record]] = {}
+    for number, block in enumerate(blocks):
+        of_partition = log.setdefault(block.partition, [])
+        of_partition += [Record(block, n, value) for n, value in enumerate(values(number))]
+    reader = Reader(log)
+    monkeypatch.setattr(fetch, "PartitionReader", lambda _: reader)
+    return Fetcher(Kafka(bootstrap="127.0.0.1:1")), reader, log
+
+
+def rows(number: int) -> list[int]:
+    return [10 * number, 0, 10 * number + 1, -1]
+
+
+def test_blocks_of_several_partitions_are_read_at_once(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    """All but one were delivered before they were wanted; nothing was asked for twice."""
+    one, reader, _ = fetcher(monkeypatch, blocks)
+
+    for at, block in enumerate(blocks, 1):
+        assert one.fetch(block, blocks[at:]).column("n").to_pylist() == rows(at - 1)
+    assert reader.assigned == [[0, 1, 2]]
+
+
+def test_in_another_order_each_still_gets_its_own(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    """What comes next is a guess: here the last one first, so all is read again."""
+    one, reader, _ = fetcher(monkeypatch, blocks)
+    one.fetch(blocks[0], blocks[1:])
+
+    for at in (3, 1, 2, 0):
+        assert one.fetch(blocks[at]).column("n").to_pylist() == rows(at)
+    assert reader.assigned[0] == [0, 1, 2]
+    assert reader.assigned[-1] == [0]
+
+
+def test_what_is_too_much_to_keep_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    monkeypatch.setattr(fetch, "_EARLY_BYTES", len(values(2)[0]))
+    one, reader, _ = fetcher(monkeypatch, blocks)
+
+    for at, block in enumerate(blocks[:3], 1):
+        assert one.fetch(block, blocks[at:3]).column("n").to_pylist() == rows(at - 1)
+    assert len(reader.assigned) > 1
+
+
+def test_an_error_elsewhere_is_the_other_blocks(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    one, _, log = fetcher(monkeypatch, blocks)
+    log[2] = [Record(blocks[2], 0, b"", KafkaError._AUTO_OFFSET_RESET)]
+
+    for at, block in enumerate(blocks[:2], 1):
+        assert one.fetch(block, blocks[at:3]).column("n").to_pylist() == rows(at - 1)
+    with pytest.raises(Damaged):
+        one.fetch(blocks[2])
+
+
+def test_control_anothers_chunks_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    """Control: were chunks given to the wrong block, it would not be taken."""
+    one, _, log = fetcher(monkeypatch, blocks)
+    log[1] = log[2]
+    for record in log[1]:
+        record._block = blocks[1]
+
+    with pytest.raises(Damaged, match="CRC"):
+        one.fetch(blocks[1])
+
+
+def test_large_blocks_are_read_alone_and_the_first_of_each_partition_counts() -> None:
+    """What is held for later is bounded, in bytes and in number."""
+    small = [sealed(n % 40, 10 * n, values(n, 1)) for n in range(80)]
+    large = [sealed(n, 0, values(n, 1), row_bytes=fetch.TOGETHER_BYTES) for n in range(3)]
+
+    assert together(large[0], large[1:]) == {(TOPIC, 0): 0}
+    assert together(small[0], [large[1]]) == {(TOPIC, 0): 0}
+    assert together(small[3], [small[43], small[4]]) == {(TOPIC, 3): 30, (TOPIC, 4): 40}
+    assert len(together(small[0], small[1:])) == fetch.TOGETHER
