@@ -83,7 +83,7 @@ def run(directory: Path, load: Load, progress: Callable[[str], None]) -> list[Fi
     Raises:
         NotExactlyOnce: a row is missing, doubled, or another.
     """
-    with live.running(directory, load, progress, block_column=False) as running:
+    with live.running(directory, load, progress, block_column=True) as running:
         written = sources.EndOffsets(running.stack.bootstrap, [live.TOPIC])
         samples: list[Sample] = []
         before = running.visible()
