@@ -31,6 +31,10 @@ READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
 TOGETHER, TOGETHER_BYTES = 32, 8 << 20
 """So many blocks are read at once at most, and so much of rows, as producers sent them."""
+_LARGE = {"max.partition.fetch.bytes": 16 << 20}
+"""A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
+_KNOWN_SECONDS = 300.0
+"""librdkafka forgets what it heard of a topic that is not assigned any more after 15 minutes."""
 _EARLY_BYTES = 16 << 20
 """Of chunks that are kept until their blocks are wanted; the partitions may hold more of them."""
 
@@ -57,10 +61,11 @@ class Fetcher:
     """Reads blocks with one consumer."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self._consumer = PartitionReader(kafka_settings.reader(kafka))
+        self._consumer = PartitionReader(kafka_settings.reader(kafka) | _LARGE)
         self._at: dict[Place, int] = {}  # next offset of what is assigned
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
+        self._asked: dict[str, float] = {}  # topics, by when
 
     def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
         """The block's rows; the client reads on in the background.
@@ -111,8 +116,21 @@ class Fetcher:
             return
         self._forget()
         wanted = together(block, ahead)
+        for topic in dict.fromkeys(topic for topic, _ in wanted):
+            self._ask_about(topic)
         self._consumer.assign([TopicPartition(*place, first) for place, first in wanted.items()])
         self._at = wanted
+
+    def _ask_about(self, topic: str) -> None:
+        """See that the client knows who leads it.
+
+        Left to itself, it looks once a second for the leaders of a topic that is assigned to it
+        for the first time.
+        """
+        now = time.monotonic()
+        if now - self._asked.get(topic, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
+            self._consumer.list_topics(topic, timeout=READ_SECONDS)
+            self._asked[topic] = now
 
     def _chunks(self, block: Block) -> list[bytes]:
         values: list[bytes] = []

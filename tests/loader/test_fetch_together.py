@@ -57,6 +57,11 @@ class Reader:
         self._log = log
         self._queues: list[deque[Record]] = []
         self.assigned: list[list[int]] = []
+        self.listed: list[str] = []
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert timeout > 0
+        self.listed.append(topic)
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
         self.assigned.append([place.partition for place in places])
@@ -130,6 +135,7 @@ def test_blocks_of_several_partitions_are_read_at_once(
     for at, block in enumerate(blocks, 1):
         assert one.fetch(block, blocks[at:]).column("n").to_pylist() == rows(at - 1)
     assert reader.assigned == [[0, 1, 2]]
+    assert reader.listed == [TOPIC]
 
 
 def test_in_another_order_each_still_gets_its_own(
