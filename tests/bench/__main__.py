@@ -63,8 +63,8 @@ def relay(runs: int, total: int, columns: str, tables: int, *, skew: bool, **out
 def loader(runs: int, total: int, block_megabytes: float, **output: Any) -> None:
     """`loader run --once` beside Spark with typed rows, and insert_arrow of ready Arrow.
 
-    The peer reads the same blocks, but lets Spark have their rows with their types; neither it
-    nor insert_arrow guarantees anything.
+    Both ways of Spark's read the same blocks, but let Spark have their rows with their types: as
+    Row objects, or as Arrow. Neither they nor insert_arrow guarantee anything.
     """
     given = {"runs": runs, "rows": total, "block_megabytes": block_megabytes}
     scenario = Scenario("loader", given, **output)

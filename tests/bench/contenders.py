@@ -203,9 +203,15 @@ def streams(
     return Contender(command, f"{app}.", app, outputs, directory / f"{app}.log")
 
 
-def typed_rows(config: Path, log: Path) -> Contender:
-    """Spark with typed rows through the JVM, as a user without the loader would write it."""
-    command = [sys.executable, "-m", "tests.bench.typed", str(config)]
+def typed(config: Path, way: str, log: Path) -> Contender:
+    """Spark with typed rows through the JVM, as a user without the loader would write it.
+
+    Args:
+        config: of the app whose blocks are read.
+        way: that they reach ClickHouse by, "rows" or "columns" (tests.bench.typed).
+        log: of its output.
+    """
+    command = [sys.executable, "-m", "tests.bench.typed", str(config), way]
     return Contender(command, "", "", [], log)
 
 

@@ -26,7 +26,12 @@ from tests.bench.measure import Result, Run, watch
 from tests.bench.relay_bench import Progress
 from tests.bench.source import Source
 
-TYPED = "Spark, typed rows through the JVM"
+TYPED = {
+    "Spark, typed rows through the JVM": ("rows", "other"),
+    "Spark, typed rows as Arrow": ("columns", "peer"),
+}
+"""tests.bench.typed's name of each, and its role: of two ways to the same end the faster is the
+peer."""
 _PER_MESSAGE = 100
 ROWS_FACTOR = 1
 """So many times `--rows`: about 50 full blocks by default."""
@@ -54,18 +59,21 @@ def run(
         progress(f"{sums.blocks} blocks of {sums.rows / sums.blocks:,.0f} rows on average")
         ours: list[Run] = []
         ceiling: list[Run] = []
-        typed: list[Run] = []
+        typed: dict[str, list[Run]] = {name: [] for name in TYPED}
         for turn in range(runs):
             ours.append(load_once(stack, source, app, directory, turn))
             progress(_line(turn, runs, "loader", ours))
             ceiling.append(insert_ready(stack, source))
             progress(_line(turn, runs, "insert_arrow", ceiling))
-            typed.append(load_typed(stack, source, app, directory, turn))
-            progress(_line(turn, runs, TYPED, typed))
+            for name, done in typed.items():
+                done.append(
+                    load_typed(stack, source, app, directory / f"{TYPED[name][0]}-{turn}", name)
+                )
+                progress(_line(turn, runs, name, done))
     workers = os.cpu_count() or 1
     return [
         Result("loader", _PER_MESSAGE, tuple(ours), "product"),
-        Result(TYPED, _PER_MESSAGE, tuple(typed), "peer"),
+        *(Result(name, _PER_MESSAGE, tuple(done), TYPED[name][1]) for name, done in typed.items()),
         Result(f"insert_arrow, {workers} threads", _PER_MESSAGE, tuple(ceiling), "ceiling"),
     ]
 
@@ -107,14 +115,13 @@ def load_once(
     return _moved(client, source, contenders.loader(file, app, place / "loader.log"))
 
 
-def load_typed(stack: Stack, source: Source, app: str, directory: Path, turn: int) -> Run:
-    """The peer: the same blocks, as typed rows of Spark's, into empty tables."""
+def load_typed(stack: Stack, source: Source, app: str, place: Path, name: str) -> Run:
+    """A peer: the same blocks, with types that Spark has, into empty tables."""
     client = servers.client(stack)
     rows.create_tables(client)
-    place = directory / f"typed-{turn}"
     place.mkdir()
     file = config.write(place, app, stack, source.topic)
-    return _moved(client, source, contenders.typed_rows(file, place / "typed.log"))
+    return _moved(client, source, contenders.typed(file, TYPED[name][0], place / "typed.log"))
 
 
 def _moved(client: Client, source: Source, contender: Contender) -> Run:

@@ -51,7 +51,7 @@ class Result:
     per_message: int
     runs: tuple[Run, ...]
     role: str
-    """`product`, `peer` or `ceiling`."""
+    """`product`, `peer` (the fastest counts), `ceiling`, or `other`, shown for itself."""
 
     @property
     def median(self) -> float:

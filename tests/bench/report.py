@@ -39,7 +39,7 @@ def best_peer(results: list[Result], per_message: int) -> Result:
 
 
 def ratios(results: list[Result]) -> list[dict[str, Any]]:
-    """The product's median over the best peer's and over each ceiling's, per shape."""
+    """The product's median over the best peer's and over each ceiling's and other's, per shape."""
     return [
         {
             "rows_per_message": result.per_message,
@@ -49,12 +49,14 @@ def ratios(results: list[Result]) -> list[dict[str, Any]]:
             "ratio": result.median / beside.median,
         }
         for result in _of_role(results, "product")
-        for beside in (best_peer(results, result.per_message), *_ceilings(results, result))
+        for beside in (best_peer(results, result.per_message), *_alone(results, result))
     ]
 
 
-def _ceilings(results: list[Result], of: Result) -> list[Result]:
-    return [r for r in _of_role(results, "ceiling") if r.per_message == of.per_message]
+def _alone(results: list[Result], of: Result) -> list[Result]:
+    """Those that are no variants of one another."""
+    beside = [*_of_role(results, "ceiling"), *_of_role(results, "other")]
+    return [r for r in beside if r.per_message == of.per_message]
 
 
 def _of_role(results: list[Result], role: str) -> list[Result]:

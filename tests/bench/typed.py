@@ -1,22 +1,25 @@
-"""What a user of Spark would write instead of the loader: rows with their types, through the JVM.
+"""What a user of Spark would write instead of the loader: rows with types, through the JVM.
 
-Receives an app's configuration file and how many tables, as arguments; reads all blocks of each
-table with the loader's own fetcher in a Python data source whose rows have typed columns, and
-hands each partition's rows to clickhouse-connect. No guarantee at all. A process of its own,
-started by tests.bench.contenders; ends when all is inserted.
+Receives an app's configuration file and a way, as arguments; reads all blocks of each table with
+the loader's own fetcher in a Python data source whose rows have typed columns, and hands each
+partition's rows to clickhouse-connect: `rows` by foreachPartition, as Spark's Row objects,
+`columns` by mapInArrow, as Arrow. No guarantee at all. A process of its own, started by
+tests.bench.contenders; ends when all is inserted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import clickhouse_connect
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from clickhouse_connect.driver.client import Client
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -101,26 +104,45 @@ def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(made, schema=_ARROW)
 
 
-def _insert(url: str, table: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    server = urlsplit(url)
-    database, name = names.split_table(table)
+class Sink:
+    """One table, as a worker reaches it."""
 
-    def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """In a worker."""
-        client = clickhouse_connect.get_client(
-            host=server.hostname or "127.0.0.1", port=server.port or 8123, compress=False
-        )
+    def __init__(self, url: str, table: str) -> None:
+        self._server, self._name = urlsplit(url), names.split_table(table)
+
+    def columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For mapInArrow; gives how many rows were inserted."""
+        client = self._client()
         for batch in batches:
             # ClickHouse takes days as a Date, and not Arrow's date of four bytes.
             days = batch.column("day").cast(pa.int32()).cast(pa.uint16())
             made = pa.table(batch).set_column(_ARROW.names.index("day"), "day", days)
-            client.insert_arrow(name, made, database=database, settings={"async_insert": 0})
+            client.insert_arrow(
+                self._name[1], made, database=self._name[0], settings={"async_insert": 0}
+            )
             yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})
 
-    return insert
+    def rows(self, given: Iterator[Row]) -> None:
+        """For foreachPartition."""
+        client = self._client()
+        while some := list(islice(given, _BATCH_ROWS)):
+            client.insert(
+                self._name[1],
+                some,
+                column_names=_ARROW.names,
+                database=self._name[0],
+                settings={"async_insert": 0},
+            )
+
+    def _client(self) -> Client:
+        return clickhouse_connect.get_client(
+            host=self._server.hostname or "127.0.0.1",
+            port=self._server.port or 8123,
+            compress=False,
+        )
 
 
-def main(file: str) -> None:
+def main(file: str, way: str) -> None:
     """Moves everything, one table after the other."""
     spark = (
         SparkSession.builder.master(f"local[{os.cpu_count()}]")
@@ -133,10 +155,13 @@ def main(file: str) -> None:
     url = config.load(Path(file)).clickhouse.url
     for table in rows.TABLES:
         read = spark.read.format("blocks").option("config", file).option("table", table).load()
-        inserted = read.mapInArrow(_insert(url, table), "rows long")
-        inserted.agg(f.sum("rows")).collect()
+        sink = Sink(url, table)
+        if way == "rows":
+            read.foreachPartition(sink.rows)
+        else:
+            read.mapInArrow(sink.columns, "rows long").agg(f.sum("rows")).collect()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
