@@ -19,7 +19,7 @@ from loader import journal_source
 from loader.metrics.listener import Listener
 from loader.metrics.observer import NOTHING, Observer
 from loader.plan import LOADED, PARKED, settled
-from loader.session import AT_THE_END, STREAMING, hush
+from loader.session import AT_THE_END, STREAMING, hush, unheard
 from loader.starting import AT_ONCE, AtOnce
 from loader.task import REFUSED, attempt
 from relay.errors import Refused, Unavailable
@@ -147,7 +147,7 @@ class Job:
                 break  # the journal's broker is away
             time.sleep(0.005)
         hush(spark, *AT_THE_END)
-        with self._busy:
+        with self._busy, unheard(spark):
             query.stop()
 
     def _on_batch(self, frame: DataFrame, _number: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 from relay import failpoints, log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from relay.settings import Settings
 
@@ -102,3 +103,20 @@ def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
     log4j = jvm.org.apache.logging.log4j
     for logger in loggers:
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
+
+
+@contextmanager
+def unheard(spark: SparkSession) -> Iterator[None]:
+    """What threads print that end with an exception meanwhile is dropped; logging goes on.
+
+    A query that is stopped commits to its source once more, whose connection is closed by then
+    (Spark 4.3, with progress written beside the batches): a stack trace at every stop. What a query
+    itself ends with is raised by awaitTermination.
+    """
+    java: Any = spark._jvm.java  # type: ignore[union-attr] # noqa: SLF001 - as above
+    errors = java.lang.System.err
+    java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+    try:
+        yield
+    finally:
+        java.lang.System.setErr(errors)

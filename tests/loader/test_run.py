@@ -107,6 +107,7 @@ def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple
         process.kill()
     assert process.returncode == 0, said
     assert "Traceback" not in said
+    assert "Exception in thread" not in said
     assert "4 blocks, 400 rows, 0 parked" in said
     (row,) = json.loads(journal.run("status", "--json")[1])["positions"]
     assert 0 < row["checkpoint"] <= row["ledger"] <= row["end"]
@@ -142,7 +143,8 @@ def test_what_a_run_left_is_gone_on_with_once(
             loaded(client, table, (i + 1) * 100, process)
     finally:
         process.send_signal(number)
-        process.communicate(timeout=DEADLINE)
+        _, said = process.communicate(timeout=DEADLINE)
+    assert number == signal.SIGKILL or "Exception in thread" not in said
     journal.seal(table, batch(600, 100))
     status, said = journal.run("run", "--once")
     assert status == 0, said
