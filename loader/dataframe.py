@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from loader.begin import topic_id
 from loader.clickhouse import one_line
 from loader.dataoptions import Asked, asked
-from loader.fetch import TOGETHER, Damaged, Fetcher
+from loader.fetch import AT_ONCE, Damaged, Fetcher
 from loader.fitting import recorded_type
 from loader.journal_polling import JournalPolling, Row
 from loader.selection import concerns, groups, live, newest
@@ -124,7 +124,7 @@ def _rows(kafka: Kafka, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.Rec
     try:
         for at, block in enumerate(blocks, 1):
             try:
-                yield block, fetcher.fetch(block, blocks[at : at + TOGETHER])
+                yield block, fetcher.fetch(block, blocks[at : at + AT_ONCE])
             except Damaged as error:
                 raise Refused(f"block {block.id}: {error}", "leave it out by since or block") from (
                     error

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
-TOGETHER, TOGETHER_BYTES = 32, 8 << 20
+AT_ONCE, AT_ONCE_BYTES = 32, 8 << 20
 """So many blocks are read at once at most, and so much of rows, as producers sent them."""
 _LARGE = {"max.partition.fetch.bytes": 16 << 20}
 """A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
@@ -201,9 +201,9 @@ def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
     """Where reading begins, by partition: of the block, and of those to be read at once with it."""
     found = {_place(block): block.first_offset}
     size = block.row_bytes
-    for other in ahead[: TOGETHER - 1]:
+    for other in ahead[: AT_ONCE - 1]:
         size += other.row_bytes
-        if size > TOGETHER_BYTES:
+        if size > AT_ONCE_BYTES:
             break
         found.setdefault(_place(other), other.first_offset)
     return found

@@ -190,9 +190,9 @@ def test_control_anothers_chunks_are_noticed(
 def test_large_blocks_are_read_alone_and_the_first_of_each_partition_counts() -> None:
     """What is held for later is bounded, in bytes and in number."""
     small = [sealed(n % 40, 10 * n, values(n, 1)) for n in range(80)]
-    large = [sealed(n, 0, values(n, 1), row_bytes=fetch.TOGETHER_BYTES) for n in range(3)]
+    large = [sealed(n, 0, values(n, 1), row_bytes=fetch.AT_ONCE_BYTES) for n in range(3)]
 
     assert together(large[0], large[1:]) == {(TOPIC, 0): 0}
     assert together(small[0], [large[1]]) == {(TOPIC, 0): 0}
     assert together(small[3], [small[43], small[4]]) == {(TOPIC, 3): 30, (TOPIC, 4): 40}
-    assert len(together(small[0], small[1:])) == fetch.TOGETHER
+    assert len(together(small[0], small[1:])) == fetch.AT_ONCE
