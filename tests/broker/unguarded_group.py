@@ -79,8 +79,9 @@ def _polling_in_transactions(*, late: bool) -> None:
     def polling(self: performer.Performer, effect: Any) -> Any:
         if isinstance(effect, effects.Begin):
             begun["at"] = time.monotonic()
-        session = self._settings.relay.session_timeout_seconds
-        if isinstance(effect, effects.SendOffsets) and time.monotonic() - begun["at"] > session:
+        # A session runs from the last heartbeat, which may be a third of it before the Begin.
+        stopped = self._settings.relay.session_timeout_seconds / 2
+        if isinstance(effect, effects.SendOffsets) and time.monotonic() - begun["at"] > stopped:
             _join_anew(self._source)
             begun["anew"] = True
             if late:
