@@ -135,7 +135,8 @@ class Relay:
         self._observer.polled(seconds, messages, poll.bytes)
         self._performer.polled(poll)
         if self._state.phase is not Phase.STOPPED:
-            self._dispatch(ev.Polled(now_ms(), tuple(poll.arrivals), poll.offsets))
+            arrivals, full = tuple(poll.arrivals), self._source.full
+            self._dispatch(ev.Polled(now_ms(), arrivals, poll.offsets, full))
 
     def _refresh_tables(self) -> None:
         """A changed row message: seal what was read under the old one, then use the new."""

@@ -84,12 +84,15 @@ class Block(Section):
     max_bytes: Bytes = Field(10_000_000, description="row bytes in a block")
     max_rows: Annotated[int, Field(gt=0)] = Field(1_000_000, description="rows in a block")
     max_age_seconds: Seconds = Field(
-        0.75, description="of the oldest message in the buffer; what is due soon goes along"
+        0.75,
+        description="of the oldest message in the buffer; what is due soon goes along. Ten times "
+        "as old while the relay is behind: when every poll for so long was full",
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
-        description="blocks sealed per second over all tables of a relay; above it the age of "
-        "the quietest tables stretches, because ClickHouse suffers from many small inserts",
+        description="blocks of up to 1000 rows sealed per second over all tables of a relay (a "
+        "larger one counts for less); above it the age of the quietest tables stretches, because "
+        "ClickHouse suffers from many small inserts",
     )
     chunk_bytes: Bytes = Field(
         900_000, description="compressed size a chunk stays below; under max.message.bytes"

@@ -59,6 +59,7 @@ class Source:
     Attributes:
         epochs: that stand with committed floors.
         rebalanced: one of the two was called in the last poll; its messages may be of before.
+        full: the last poll gave all that one may.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Source:
         self.consumer = Consumer(self._bootstrap.config)
         self._tables = tables
         self._bulk = WhenFull(self.consumer, self._topic, tables, POLL_MESSAGES)
-        self._full = False
+        self.full = False
 
     def join(self) -> None:
         """Join the group; partitions come in a later poll."""
@@ -107,7 +108,7 @@ class Source:
         """
         self.rebalanced = False
         self._bootstrap.look(self.consumer)
-        bulk, self._full = self._bulk.begin(full=self._full), False
+        bulk, self.full = self._bulk.begin(full=self.full), False
         left = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
         batch = int(min(BATCH_MESSAGES, max(1, BATCH_BYTES / self._mean_bytes)))
         wait = POLL_SECONDS
@@ -122,7 +123,7 @@ class Source:
                 return
             left -= got
             wait = 0  # what is there already, without waiting for more
-        self._full = True
+        self.full = True
 
     def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
         """What the client's own queue has: events, errors, and messages if not taken in bulk."""
@@ -222,8 +223,7 @@ class Source:
             self._raised = error
 
     def _look_at(self, message: Message | Failed) -> None:
-        error = message.error()
-        if error is None:
+        if (error := message.error()) is None:
             return
         if error.code() in GONE:
             raise ContractBroken(

@@ -53,11 +53,16 @@ class TruthRead:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """One poll, perhaps empty: `arrivals`, and per partition all offsets it returned."""
+    """One poll, perhaps empty: `arrivals`, and per partition all offsets it returned.
+
+    Attributes:
+        full: it gave all that one may; more was there already.
+    """
 
     now_ms: int
     arrivals: tuple[Arrival, ...] = ()
     offsets: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

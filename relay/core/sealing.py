@@ -7,7 +7,7 @@ boundary that was committed, which nobody computes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from relay.core.state import Buffer, Limits, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
@@ -15,6 +15,12 @@ from relay.names import BlockId
 Key = tuple[int, str]
 COMPANY_MS = 500
 """So long before its age, but at the earliest at half of it, a buffer goes along with others."""
+
+
+BEHIND_FACTOR = 10
+"""So much older may buffers become while a relay is behind."""
+SMALL_ROWS = 1_000
+"""An INSERT should have at least so many rows (ClickHouse's documentation, "Bulk inserts")."""
 
 
 def seals_due(state: RelayState) -> tuple[Seal, ...]:
@@ -37,6 +43,15 @@ def refill(state: RelayState, now_ms: int) -> float:
     rate = state.limits.max_per_second
     elapsed_s = max(0, now_ms - state.now_ms) / 1000
     return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
+
+
+def spent(buffers: Iterable[Buffer]) -> float:
+    """Tokens that these take as blocks: one for a small block, less for one of more rows.
+
+    What block.max_per_second bounds is the harm of small INSERTs. Blocks of many tables that
+    filled under load are none, and they need not wait behind each other once the load is gone.
+    """
+    return sum(min(1.0, SMALL_ROWS / max(1, buffer.rows)) for buffer in buffers)
 
 
 def flush_due(state: RelayState, partition: Partition) -> bool:
@@ -119,17 +134,32 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
     """
     aged: list[tuple[bool, int, Key]] = []
+    stretch = BEHIND_FACTOR if _behind(state) else 1
     for index, partition in state.partitions.items():
         for table, buffer in partition.buffers.items():
-            age_ms, most_ms = state.now_ms - buffer.opened_at_ms, _max_age_ms(state.limits, table)
+            age_ms = state.now_ms - buffer.opened_at_ms
+            most_ms = stretch * _max_age_ms(state.limits, table)
             if (index, table) not in due and age_ms >= most_ms - min(most_ms // 2, COMPANY_MS):
                 weight = buffer.bytes * max(age_ms, 1)
                 aged.append((age_ms >= most_ms, weight, (index, table)))
     if not any(past for past, _, _ in aged):
         return
-    room = max(0, int(state.tokens) - len(due))
-    for _, _, key in sorted(aged, reverse=True)[:room]:
+    room = state.tokens - spent(_buffer(state, key) for key in due)
+    for _, _, key in sorted(aged, reverse=True):
+        room -= spent([_buffer(state, key)])
+        if room < 0:
+            return
         yield key, SealReason.AGE
+
+
+def _behind(state: RelayState) -> bool:
+    """Whether every poll was full for block.max_age: rows wait longer in the source than here.
+
+    Then the sooner the source is worked off, the sooner each row is there, and what a block costs
+    whatever is in it counts for more than its age.
+    """
+    since_ms = state.full_since_ms
+    return since_ms is not None and state.now_ms - since_ms >= state.limits.max_age_ms
 
 
 def _max_age_ms(limits: Limits, table: str) -> int:
@@ -137,12 +167,16 @@ def _max_age_ms(limits: Limits, table: str) -> int:
 
 
 def _order(state: RelayState, key: Key) -> tuple[int, int]:
-    return key[0], state.partitions[key[0]].buffers[key[1]].first_offset
+    return key[0], _buffer(state, key).first_offset
 
 
 def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
     index, table = key
-    partition = state.partitions[index]
-    buffer = partition.buffers[table]
-    block_id = BlockId(state.limits.app, table, index, partition.epoch, buffer.first_offset)
+    buffer = _buffer(state, key)
+    epoch = state.partitions[index].epoch
+    block_id = BlockId(state.limits.app, table, index, epoch, buffer.first_offset)
     return Seal(index, table, str(block_id), reason, buffer)
+
+
+def _buffer(state: RelayState, key: Key) -> Buffer:
+    return state.partitions[key[0]].buffers[key[1]]

@@ -168,6 +168,7 @@ class RelayState:
         partitions: owned, with their truth known.
         pending: owned, while their committed truth is being read.
         failures: producers replaced since the last committed transaction.
+        full_since_ms: of the first of the last polls that were all full; None: the last was not.
         tokens: blocks that may be sealed by age now (see relay.core.sealing).
         schema_changed: tables whose buffers have to be sealed next.
     """
@@ -181,6 +182,7 @@ class RelayState:
     transaction: Transaction | None = None
     now_ms: int = 0
     committed_at_ms: int = 0
+    full_since_ms: int | None = None
     tokens: float = 0.0
     failures: int = 0
     stopping: bool = False

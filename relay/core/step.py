@@ -40,7 +40,7 @@ from relay.core.buffering import (
     without,
 )
 from relay.core.records import Arrival, CommittedOffset, SealResult
-from relay.core.sealing import record_due, refill, seals_due
+from relay.core.sealing import record_due, refill, seals_due, spent
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over
 
@@ -153,9 +153,15 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         if index in partitions:
             moved = advance(partitions[index], offsets)
             partitions[index] = replace(moved, buffers=grown.get(index, moved.buffers))
-    tokens = refill(state, event.now_ms)
     now_ms = max(state.now_ms, event.now_ms)
-    state = replace(state, partitions=partitions, tokens=tokens, now_ms=now_ms)
+    since_ms = now_ms if state.full_since_ms is None else state.full_since_ms
+    state = replace(
+        state,
+        partitions=partitions,
+        tokens=refill(state, event.now_ms),
+        now_ms=now_ms,
+        full_since_ms=since_ms if event.full else None,
+    )
     state, begin = _begin_if_due(state)
     return state, (*keeps, *begin)
 
@@ -271,6 +277,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
     transaction = _open(state)
     partitions = dict(state.partitions)
     partitions.update({i: settled(p) for i, p in transaction.after.items()})
+    tokens = state.tokens - spent(seal.buffer for seal in transaction.seals)
     state = replace(
         state,
         phase=Phase.READY,
@@ -278,7 +285,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
         transaction=None,
         committed_at_ms=state.now_ms,
         failures=0,
-        tokens=max(-state.limits.max_per_second, state.tokens - len(transaction.seals)),
+        tokens=max(-state.limits.max_per_second, tokens),
     )
     state, effects = _after_commit(state, transaction, clean=event.clean)
     if state.fencing is Fencing.PARTITION:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relay.core.sealing import flush_due, refill, seals_due
+from relay.core.sealing import flush_due, refill, seals_due, spent
 from relay.core.state import RelayState, SealReason
 from tests.core.build import buffer, limits, partition, ready, with_limits
 
@@ -73,6 +73,29 @@ def test_max_per_second_stretches_the_age_of_the_quietest() -> None:
     old = replace(buffers["d.y"], opened_at_ms=-10_000)
     state = replace(state, partitions={0: partition(0, 3, buffers={**buffers, "d.y": old})})
     assert (0, "d.y", SealReason.AGE) in due(state)
+
+
+def test_a_block_of_many_rows_takes_less_of_max_per_second() -> None:
+    """A thousand rows are one small INSERT's worth; what is larger does it less harm."""
+    rows = {"d.w": 1, "d.x": 999, "d.y": 4_000, "d.z": 10_000}
+    buffers = {t: buffer(n, rows=of_it, bytes=of_it) for n, (t, of_it) in enumerate(rows.items())}
+    state = with_limits(limits(max_age_ms=1_000), p0=partition(0, 4, buffers=buffers))
+    state = replace(state, now_ms=1_000)
+
+    assert spent(buffers.values()) == 1.0 + 1.0 + 0.25 + 0.1
+    assert [table for _, table, _ in due(replace(state, tokens=1.34))] == ["d.y", "d.z"]
+    assert [table for _, table, _ in due(replace(state, tokens=1.35))] == ["d.x", "d.y", "d.z"]
+
+
+def test_a_relay_that_is_behind_lets_its_buffers_grow_older() -> None:
+    """Ten times, from when every poll was full for as long as a buffer may wait."""
+    state = with_limits(limits(max_age_ms=1_000), p0=partition(0, 1, buffers={"d.x": buffer(0)}))
+    behind = replace(state, now_ms=9_999, full_since_ms=8_999)
+
+    assert due(behind) == []
+    assert due(replace(behind, full_since_ms=9_000)) == [(0, "d.x", SealReason.AGE)]
+    assert due(replace(behind, full_since_ms=None)) == [(0, "d.x", SealReason.AGE)]
+    assert due(replace(behind, now_ms=10_000)) == [(0, "d.x", SealReason.AGE)]
 
 
 def test_seals_for_other_reasons_use_up_the_room_for_age() -> None:

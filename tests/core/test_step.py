@@ -207,6 +207,16 @@ def test_nothing_begins_before_the_commit_interval_is_over() -> None:
     assert effects == (ef.Begin(frozenset({"d.x"})),)
 
 
+def test_since_when_every_poll_was_full() -> None:
+    state = ready(p0=partition())
+    seen = []
+    for now_ms, full in ((1, False), (2, True), (3, True), (2, True), (4, False), (5, True)):
+        state, _ = step(state, replace(ev.Polled(now_ms), full=full))
+        seen.append(state.full_since_ms)
+
+    assert seen == [None, 2, 2, 2, None, 5]
+
+
 def test_a_fresh_partition_is_recorded_without_any_message() -> None:
     state = ready(p0=partition(fresh=True))
 

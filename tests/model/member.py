@@ -184,12 +184,14 @@ class Member:
     def _fetch(self, kafka: Kafka, now_ms: int) -> ev.Polled:
         arrivals: list[Arrival] = []
         offsets: dict[int, tuple[int, ...]] = {}
+        full = False
         for partition in sorted(self.positions):
             log = kafka.log((SOURCE, partition))
             got = log.committed(self.positions[partition])[:POLL_MESSAGES]
             if not got:
                 continue
             offsets[partition] = tuple(offset for offset, _ in got)
+            full = full or len(got) == POLL_MESSAGES
             self.positions[partition] = got[-1][0] + 1
             by_table = sorted(got, key=lambda item: (item[1].table, item[0]))
             for table, items in groupby(by_table, key=lambda item: item[1].table):
@@ -198,7 +200,7 @@ class Member:
                 rows = sum(not message.bad for _, message in batch)
                 size = sum(message.size for _, message in batch)
                 arrivals.append(Arrival(partition, table, places, rows, size))
-        return ev.Polled(now_ms, tuple(arrivals), offsets)
+        return ev.Polled(now_ms, tuple(arrivals), offsets, full)
 
     def _fence(self, kafka: Kafka, partition: int) -> JournalEnd:
         """What the group shows, then a new epoch of the partition's id, then the journal's end."""

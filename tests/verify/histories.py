@@ -90,7 +90,8 @@ class Writer:
             self._end += 1
         position = self._state.partitions[0].position
         new = [(offset, table) for offset, table in self._source if offset >= position]
-        if len(new) > 50 and self._rng.random() < 0.5:
+        full = len(new) > 50 and self._rng.random() < 0.5
+        if full:
             new = new[:20]
         arrivals = []
         for table in dict.fromkeys(table for _, table in new):
@@ -98,7 +99,7 @@ class Writer:
             size = 3 * len(offsets)
             arrivals.append(Arrival(0, table, offsets, size, 20 * size, self._now))
         polled = {0: [offset for offset, _ in new]} if new else {}
-        self._dispatch(ev.Polled(self._now, tuple(arrivals), polled))
+        self._dispatch(ev.Polled(self._now, tuple(arrivals), polled, full))
         floor = 0 if self._committed is None else self._committed.floor
         self._source = [(o, t) for o, t in self._source if o >= floor]
 
