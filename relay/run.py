@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+FULL = 0.5
+"""Share of what a poll may give: one that gives less has found the end of what was there."""
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,
@@ -135,7 +137,7 @@ class Relay:
         self._observer.polled(seconds, messages, poll.bytes)
         self._performer.polled(poll)
         if self._state.phase is not Phase.STOPPED:
-            arrivals, full = tuple(poll.arrivals), self._source.full
+            arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
             self._dispatch(ev.Polled(now_ms(), arrivals, poll.offsets, full))
 
     def _refresh_tables(self) -> None:

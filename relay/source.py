@@ -59,7 +59,7 @@ class Source:
     Attributes:
         epochs: that stand with committed floors.
         rebalanced: one of the two was called in the last poll; its messages may be of before.
-        full: the last poll gave all that one may.
+        filled: what the last poll gave, as a share of what one may; by messages.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Source:
         self.consumer = Consumer(self._bootstrap.config)
         self._tables = tables
         self._bulk = WhenFull(self.consumer, self._topic, tables, POLL_MESSAGES)
-        self.full = False
+        self.filled = 0.0
 
     def join(self) -> None:
         """Join the group; partitions come in a later poll."""
@@ -108,8 +108,8 @@ class Source:
         """
         self.rebalanced = False
         self._bootstrap.look(self.consumer)
-        bulk, self.full = self._bulk.begin(full=self.full), False
-        left = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
+        bulk, self.filled = self._bulk.begin(full=self.filled >= 1), 0.0
+        left = most = int(min(POLL_MESSAGES, max(1, POLL_BYTES / self._mean_bytes)))
         batch = int(min(BATCH_MESSAGES, max(1, BATCH_BYTES / self._mean_bytes)))
         wait = POLL_SECONDS
         while left > 0:
@@ -119,11 +119,11 @@ class Source:
                 return
             if bulk is not None and not got:
                 got = self._in_bulk(bulk, wanted, wait, take)
+            left -= got
+            self.filled = 1 - left / most
             if got < wanted:
                 return
-            left -= got
             wait = 0  # what is there already, without waiting for more
-        self.full = True
 
     def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
         """What the client's own queue has: events, errors, and messages if not taken in bulk."""

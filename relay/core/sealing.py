@@ -111,16 +111,20 @@ def _beyond_reread(
 def _beyond_memory(
     state: RelayState, due: dict[Key, SealReason]
 ) -> Iterator[tuple[Key, SealReason]]:
-    """Largest buffers first, until what stays in memory is within the bound."""
-    left = sorted(
-        (buffer.bytes, index, table)
-        for index, partition in state.partitions.items()
-        for table, buffer in partition.buffers.items()
-        if (index, table) not in due
-    )
-    held = sum(size for size, _, _ in left)
+    """Largest buffers first, until what stays in memory is within the bound.
+
+    Those of about the same size (by the power of two) go partition by partition, the one that
+    holds most first: each that a transaction touches costs it a journal record.
+    """
+    left = []
+    for index, partition in state.partitions.items():
+        sizes = {t: b.bytes for t, b in partition.buffers.items() if (index, t) not in due}
+        of_partition = sum(sizes.values())
+        left += [(n.bit_length(), of_partition, index, n, table) for table, n in sizes.items()]
+    held = sum(size for _, _, _, size, _ in left)
+    left.sort()
     while left and held > state.limits.max_buffer_bytes:
-        size, index, table = left.pop()
+        _, _, index, size, table = left.pop()
         held -= size
         yield (index, table), SealReason.MEMORY
 

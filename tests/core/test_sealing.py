@@ -120,7 +120,7 @@ def test_tokens_come_back_with_time_up_to_one_seconds_worth() -> None:
 def test_memory_bound_seals_the_largest_first() -> None:
     state = with_limits(
         limits(max_buffer_bytes=50),
-        p0=partition(0, 2, buffers={"d.x": buffer(0, bytes=20), "d.y": buffer(1, bytes=40)}),
+        p0=partition(0, 2, buffers={"d.x": buffer(0, bytes=10), "d.y": buffer(1, bytes=40)}),
         p1=partition(0, 1, buffers={"d.x": buffer(0, bytes=30)}),
     )
 
@@ -128,6 +128,25 @@ def test_memory_bound_seals_the_largest_first() -> None:
     tighter = replace(state, limits=limits(max_buffer_bytes=20))
     assert due(tighter) == [(0, "d.y", SealReason.MEMORY), (1, "d.x", SealReason.MEMORY)]
     assert due(replace(state, limits=limits(max_buffer_bytes=90))) == []
+
+
+def test_memory_bound_seals_partition_by_partition_among_those_of_about_the_same_size() -> None:
+    """p0 holds most; only what is in a higher power of two goes before its buffers."""
+    sizes = {"p0": (1_030, 1_040), "p1": (1_035, 1_031), "p2": (1_100, 300), "p3": (2_048, 10)}
+    partitions = {
+        name: partition(0, 2, buffers={"d.x": buffer(0, bytes=x), "d.y": buffer(1, bytes=y)})
+        for name, (x, y) in sizes.items()
+    }
+    total = sum(map(sum, sizes.values()))
+
+    def sealed(less: int) -> set[tuple[int, str]]:
+        state = with_limits(limits(max_buffer_bytes=total - less), **partitions)
+        return {(index, table) for index, table, _ in due(state)}
+
+    assert sealed(1) == {(3, "d.x")}
+    assert sealed(2_049) == {(3, "d.x"), (0, "d.y")}
+    assert sealed(2_048 + 1_041) == {(3, "d.x"), (0, "d.y"), (0, "d.x")}
+    assert sealed(2_048 + 2_071) == {(3, "d.x"), (0, "d.y"), (0, "d.x"), (1, "d.x")}
 
 
 def test_reread_bound_seals_the_oldest_first() -> None:

@@ -37,7 +37,7 @@ class Heard:
 def source() -> Any:
     made = Source.__new__(Source)
     made._topic, made._group, made._fatal = "rows", "shop.relay", None
-    made.full, made._bulk = False, SimpleNamespace(begin=lambda **_: None)
+    made.filled, made._bulk = 0.0, SimpleNamespace(begin=lambda **_: None)
     made._bootstrap = SimpleNamespace(look=lambda _: None)
     made._troubles, made.heard = Troubles("rows", 100), []
     made._on_trouble = lambda *what: made.heard.append(what)
