@@ -159,7 +159,7 @@ def measure_price(
         help="Lengths of the past, in blocks, that are compared.",
     ),
     RUNS,
-    rows_option(18_000_000),
+    rows_option(36_000_000),
     PER_MESSAGE,
     *OUTPUT,
 )

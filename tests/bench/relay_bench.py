@@ -23,7 +23,7 @@ from tests.bench.usage import Meter
 
 SHAPES = (1, 100)
 """Rows per message."""
-PER_MESSAGE_FACTOR = 3
+PER_MESSAGE_FACTOR = 5
 """So many times as many rows at 100 per message, as they are that much faster: runs of
 about equal length, long beside the second for which a buffer may wait."""
 RELAY_PROCESSES = (1, 2)
