@@ -135,6 +135,33 @@ def test_other_errors_that_come_with_a_revocation_are_of_before(
     revoked(KafkaError._AUTO_OFFSET_RESET).poll(lambda _: None)
 
 
+class Having:
+    """A client that has so many messages."""
+
+    def __init__(self, messages: int) -> None:
+        self._left = messages
+
+    def consume(self, wanted: int, *_: object) -> list[Any]:
+        got = min(wanted, self._left)
+        self._left -= got
+        return [SimpleNamespace(error=lambda: None)] * got
+
+
+def test_how_full_a_poll_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a share of what it may give at messages of this size; an empty one is not full."""
+    monkeypatch.setattr("relay.source.Message", SimpleNamespace(error=lambda _: None))
+    monkeypatch.setattr("relay.source.of_messages", lambda messages, _: messages)
+    made = source()
+    made._raised, made._fatal, made._tables = None, None, None
+    shares = []
+    for mean_bytes, there in ((100.0, 25_000), (100.0, 7_500), (100.0, 0), (16_000.0, 250)):
+        made._mean_bytes, made.consumer = mean_bytes, Having(there)
+        made.poll(lambda _: None)
+        shares.append(made.filled)
+
+    assert shares == [1.0, 0.75, 0.0, 0.25]
+
+
 class Positioned:
     """A client that says where it stands, under which leader epoch, and where it is told to go."""
 
