@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FULL = 0.5
-"""Share of what a poll may give: one that gives less has found the end of what was there."""
+"""Share of what a poll may give, from which it counts as full: half, as a relay that works off a
+backlog often gets less than all that it may (a fetch was still under way)."""
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,

@@ -86,7 +86,7 @@ class Block(Section):
     max_age_seconds: Seconds = Field(
         0.75,
         description="of the oldest message in the buffer; what is due soon goes along. Ten times "
-        "as old while the relay is behind: when every poll for so long was full",
+        "as old while the relay is behind: when every poll for so long was at least half full",
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,

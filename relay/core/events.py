@@ -56,7 +56,7 @@ class Polled:
     """One poll, perhaps empty: `arrivals`, and per partition all offsets it returned.
 
     Attributes:
-        full: it gave so much that more was there already.
+        full: it gave so much that the relay is taken to be behind (relay.run.FULL).
     """
 
     now_ms: int
