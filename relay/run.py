@@ -131,7 +131,7 @@ class Relay:
             # ones, they would hide the messages between its floor and them.
             polled = intake.Intake(self._headers, self._performer.density)
             for index, partition in self._state.partitions.items():
-                self._source.seek(index, partition.position)
+                self._source.fetching.seek(index, partition.position)
         poll = polled.sorted()
         messages = sum(map(len, poll.offsets.values()))
         self._source.learn_size(messages, poll.bytes)
@@ -139,7 +139,9 @@ class Relay:
         self._performer.polled(poll)
         if self._state.phase is not Phase.STOPPED:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
-            self._dispatch(ev.Polled(now_ms(), arrivals, poll.offsets, full))
+            turns = self._state.turns
+            ends = {} if turns is None else self._source.fetching.ends(turns.reading)
+            self._dispatch(ev.Polled(now_ms(), arrivals, poll.offsets, full, ends))
 
     def _refresh_tables(self) -> None:
         """A changed row message: seal what was read under the old one, then use the new."""
@@ -198,7 +200,10 @@ class Relay:
                 if self._assigning is not None:
                     self._assigning[partition] = offset
                 else:
-                    self._source.seek(partition, offset)
+                    self._source.fetching.seek(partition, offset)
+                return None
+            case ef.Read(whom):
+                self._source.fetching.only(whom)
                 return None
             case ef.Exit(error):
                 if error is not None:

@@ -11,14 +11,15 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from relay import kafka_settings, names
 from relay.batches import of_messages
 from relay.bootstrap import Bootstrap
 from relay.bulk import WhenFull
-from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable
+from relay.errors import ContractBroken, Fenced, Refused, RelayError
 from relay.failures import REFUSED, describe, ends_reading
+from relay.fetching import Fetching
 from relay.leaderepochs import LeaderEpochs
 from relay.troubles import GONE, RECEIVE, RECEIVE_BYTES, Troubles
 
@@ -43,7 +44,6 @@ POLL_BYTES = 16_000_000
 """Most bytes of one poll, by the mean size seen so far: bounds what comes at once."""
 POLL_SECONDS = 0.05
 """Longest wait for messages: a lower bound of the freshness when little comes."""
-SEEK_SECONDS = 10.0
 
 
 class Source:
@@ -58,6 +58,7 @@ class Source:
 
     Attributes:
         epochs: that stand with committed floors.
+        fetching: which partitions, and from where.
         rebalanced: one of the two was called in the last poll; its messages may be of before.
         filled: what the last poll gave, as a share of what one may; by messages.
     """
@@ -85,6 +86,7 @@ class Source:
         self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
         self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
         self.consumer = Consumer(self._bootstrap.config)
+        self.fetching = Fetching(self.consumer, self._topic, self.epochs)
         self._tables = tables
         self._bulk = WhenFull(self.consumer, self._topic, tables, POLL_MESSAGES)
         self.filled = 0.0
@@ -175,27 +177,6 @@ class Source:
         if messages:
             self._mean_bytes = 0.8 * self._mean_bytes + 0.2 * (size / messages)
 
-    def seek(self, partition: int, offset: int) -> None:
-        """Poll this partition from `offset` on; fetched messages are thrown away.
-
-        Raises:
-            Unavailable: its fetcher did not start within SEEK_SECONDS.
-        """
-        deadline = time.monotonic() + SEEK_SECONDS
-        while True:
-            try:
-                self.consumer.seek(self._place(partition, offset))
-            except KafkaException as error:
-                # Right after an assignment the fetcher may not have started.
-                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001
-                    raise Unavailable(
-                        f"seek {self._topic}[{partition}] to {offset}: {error.args[0]}",
-                        "check the brokers that lead the source topic",
-                    ) from error
-                time.sleep(0.02)
-            else:
-                return
-
     def close(self) -> None:
         """Leave the group."""
         self._bulk.close()
@@ -209,11 +190,8 @@ class Source:
             self._raised = error
             starts = {}
         self._bulk.own(starts)
-        consumer.assign([self._place(index, offset) for index, offset in starts.items()])
-
-    def _place(self, partition: int, offset: int) -> TopicPartition:
-        epoch = self.epochs.at(partition, offset)
-        return TopicPartition(self._topic, partition, offset, leader_epoch=epoch)
+        self.fetching.assigned(starts)
+        consumer.assign([self.fetching.place(index, offset) for index, offset in starts.items()])
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True

@@ -57,6 +57,16 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """Poll only these source partitions from now on; None: all that are owned.
+
+    An assignment ends it, so nobody has to ask for all after one.
+    """
+
+    partitions: frozenset[int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Fence:
     """Take over the transactional id of each of these partitions; answered by PredecessorsFenced.
 
@@ -148,6 +158,6 @@ class Exit:
 
 
 Effect = (
-    Keep | Drop | Seek | Fence | ReadTruth | Begin | Produce | WriteJournal | SendOffsets
+    Keep | Drop | Seek | Read | Fence | ReadTruth | Begin | Produce | WriteJournal | SendOffsets
     | Commit | ShowOffsets | Abort | Replace | Exit
 )  # fmt: skip

@@ -57,12 +57,15 @@ class Polled:
 
     Attributes:
         full: it gave so much that the relay is taken to be behind (relay.run.FULL).
+        ends: where partitions ended when they were last fetched, as far as known; needed of those
+            whose turn it is.
     """
 
     now_ms: int
     arrivals: tuple[Arrival, ...] = ()
     offsets: Mapping[int, Sequence[int]] = field(default_factory=dict)
     full: bool = False
+    ends: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,18 @@ def seals_due(state: RelayState) -> tuple[Seal, ...]:
     return tuple(_seal(state, key, due[key]) for key in sorted(due, key=lambda k: _order(state, k)))
 
 
+def behind(state: RelayState) -> bool:
+    """Whether every poll was full for block.max_age: rows wait longer in the source than here.
+
+    Then the sooner the source is worked off, the sooner each row is there, and what a block costs
+    whatever is in it counts for more than its age. While partitions take turns a poll that is not
+    full says nothing: what the next ones hold may still be on its way.
+    """
+    since_ms = state.full_since_ms
+    full = since_ms is not None and state.now_ms - since_ms >= state.limits.max_age_ms
+    return full or state.turns is not None
+
+
 def refill(state: RelayState, now_ms: int) -> float:
     """Tokens for seals by age after the time since the last event; at most one second's worth."""
     rate = state.limits.max_per_second
@@ -113,18 +125,26 @@ def _beyond_memory(
 ) -> Iterator[tuple[Key, SealReason]]:
     """Largest buffers first, until what stays in memory is within the bound.
 
+    Those of partitions that are not polled now go before all others, for they will not grow.
     Those of about the same size (by the power of two) go partition by partition, the one that
     holds most first: each that a transaction touches costs it a journal record.
     """
-    left = []
+    polled = state.reading
+    left: list[tuple[bool, int, int, int, int, str]] = []
+    held = 0
     for index, partition in state.partitions.items():
         sizes = {t: b.bytes for t, b in partition.buffers.items() if (index, t) not in due}
         of_partition = sum(sizes.values())
-        left += [(n.bit_length(), of_partition, index, n, table) for table, n in sizes.items()]
-    held = sum(size for _, _, _, size, _ in left)
+        held += of_partition
+        waits = index not in polled
+        left += [
+            (waits, n.bit_length(), of_partition, index, n, table) for table, n in sizes.items()
+        ]
+    if held <= state.limits.max_buffer_bytes:
+        return
     left.sort()
     while left and held > state.limits.max_buffer_bytes:
-        _, _, index, size, table = left.pop()
+        _, _, _, index, size, table = left.pop()
         held -= size
         yield (index, table), SealReason.MEMORY
 
@@ -138,7 +158,7 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
     """
     aged: list[tuple[bool, int, Key]] = []
-    stretch = BEHIND_FACTOR if _behind(state) else 1
+    stretch = BEHIND_FACTOR if behind(state) else 1
     for index, partition in state.partitions.items():
         for table, buffer in partition.buffers.items():
             age_ms = state.now_ms - buffer.opened_at_ms
@@ -154,16 +174,6 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
         if room < 0:
             return
         yield key, SealReason.AGE
-
-
-def _behind(state: RelayState) -> bool:
-    """Whether every poll was full for block.max_age: rows wait longer in the source than here.
-
-    Then the sooner the source is worked off, the sooner each row is there, and what a block costs
-    whatever is in it counts for more than its age.
-    """
-    since_ms = state.full_since_ms
-    return since_ms is not None and state.now_ms - since_ms >= state.limits.max_age_ms
 
 
 def _max_age_ms(limits: Limits, table: str) -> int:

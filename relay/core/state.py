@@ -161,6 +161,34 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """How long and how much a source partition has been read in this round (relay.core.turns).
+
+    Attributes:
+        heard_ms: of its last poll with a message, or of the turn's begin.
+    """
+
+    begun_ms: int
+    heard_ms: int
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A round in which each source partition has one turn.
+
+    Attributes:
+        reading: whose turn it is; nothing else is polled.
+        waiting: whose turn comes, in order.
+        more: some turn ended before its partition did.
+    """
+
+    reading: Mapping[int, Turn]
+    waiting: tuple[int, ...]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RelayState:
     """The whole relay process.
 
@@ -169,6 +197,7 @@ class RelayState:
         pending: owned, while their committed truth is being read.
         failures: producers replaced since the last committed transaction.
         full_since_ms: of the first of the last polls that were all full; None: the last was not.
+        turns: of the source partitions, while only some are polled; None: all are.
         tokens: blocks that may be sealed by age now (see relay.core.sealing).
         schema_changed: tables whose buffers have to be sealed next.
     """
@@ -183,7 +212,13 @@ class RelayState:
     now_ms: int = 0
     committed_at_ms: int = 0
     full_since_ms: int | None = None
+    turns: Turns | None = None
     tokens: float = 0.0
     failures: int = 0
     stopping: bool = False
     schema_changed: frozenset[str] = frozenset()
+
+    @property
+    def reading(self) -> frozenset[int]:
+        """Partitions that are polled now."""
+        return frozenset(self.partitions if self.turns is None else self.turns.reading)

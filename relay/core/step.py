@@ -41,8 +41,9 @@ from relay.core.buffering import (
 )
 from relay.core.records import Arrival, CommittedOffset, SealResult
 from relay.core.sealing import record_due, refill, seals_due, spent
-from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
+from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction, Turns
 from relay.core.takeover import take_over
+from relay.core.turns import take_turns
 
 Step = tuple[RelayState, tuple[ef.Effect, ...]]
 
@@ -80,7 +81,7 @@ def step(state: RelayState, event: ev.Event) -> Step:
 def _assigned(state: RelayState, event: ev.Assigned) -> Step:
     """Read the truth of partitions that are new here; those still owned are left alone."""
     fresh = event.partitions - state.partitions.keys()
-    state = replace(state, pending=state.pending | fresh)
+    state = replace(state, pending=state.pending | fresh, turns=None)
     return (state, (_ask_truth(state, fresh),)) if fresh else (state, ())
 
 
@@ -119,15 +120,16 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
 def _revoked(state: RelayState, event: ev.Revoked) -> Step:
     if not state.guards.abort_on_revoke:
         return state, ()
+    gone = (ef.Drop(event.partitions), *_read(state.turns, None))
     state = replace(
         state,
         partitions={p: v for p, v in state.partitions.items() if p not in event.partitions},
         pending=state.pending - event.partitions,
+        turns=None,
     )
-    drop = ef.Drop(event.partitions)
     if state.phase in IN_TRANSACTION:
-        return replace(state, phase=Phase.ABORTING, transaction=None), (drop, ef.Abort())
-    return state, (drop,)
+        return replace(state, phase=Phase.ABORTING, transaction=None), (*gone, ef.Abort())
+    return state, gone
 
 
 # ---- forming blocks -----------------------------------------------------------------------
@@ -162,8 +164,16 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         now_ms=now_ms,
         full_since_ms=since_ms if event.full else None,
     )
+    before = state.turns
+    state = take_turns(state, event)
     state, begin = _begin_if_due(state)
-    return state, (*keeps, *begin)
+    return state, (*keeps, *_read(before, state.turns), *begin)
+
+
+def _read(before: Turns | None, after: Turns | None) -> tuple[ef.Effect, ...]:
+    """Whom to poll, where that has changed."""
+    whom = [None if turns is None else frozenset(turns.reading) for turns in (before, after)]
+    return () if whom[0] == whom[1] else (ef.Read(whom[1]),)
 
 
 def _came_ms(arrival: Arrival, last_ms: int, now_ms: int) -> int:
@@ -330,10 +340,13 @@ def _replace(state: RelayState, why: str) -> Step:
 def _recover(state: RelayState, _: ev.Event) -> Step:
     """Nothing of the ended transaction is trusted: drop all, read the committed truth again."""
     owned = frozenset(state.partitions) | state.pending
-    state = replace(state, phase=Phase.READY, partitions={}, pending=owned, transaction=None)
+    read = _read(state.turns, None)
+    state = replace(
+        state, phase=Phase.READY, partitions={}, pending=owned, transaction=None, turns=None
+    )
     if state.stopping:
         return _exit(state, None)
-    return (state, (ef.Drop(owned), _ask_truth(state, owned))) if owned else (state, ())
+    return (state, (ef.Drop(owned), *read, _ask_truth(state, owned))) if owned else (state, ())
 
 
 def _exit(state: RelayState, error: ef.StopError | None) -> Step:

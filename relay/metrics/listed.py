@@ -206,6 +206,11 @@ CURRENT = (
     gauge("relay_phase", "1", "Where does the process stand with its transaction?", "phase"),
     gauge("relay_partitions_owned", "partitions", "How many partitions does it have?"),
     gauge("relay_partitions_pending", "partitions", "How many of which the truth is being read?"),
+    gauge(
+        "relay_partitions_waiting",
+        "partitions",
+        "How many are not polled now, because a relay that is behind reads a few at a time?",
+    ),
     gauge("relay_transaction_open_seconds", "seconds", "How long is one open now (0: none is)?"),
     gauge("relay_last_poll_seconds", "seconds", "How long ago did the loop poll?"),
     gauge("relay_last_commit_seconds", "seconds", "How long ago was the last commit?"),

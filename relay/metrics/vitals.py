@@ -30,7 +30,8 @@ class Vitals:
 
     Attributes:
         state: the core's, after the last step; None before the first.
-        moved_at: by partition, when its last message came or its last commit went.
+        moved_at: by partition, when its last message came, its last commit went, or its turn to
+            be polled came.
         committed_at: the last commit of all; None before the first.
     """
 
@@ -68,7 +69,8 @@ class Vitals:
         self.state = after
         match event:
             case ev.Polled():
-                self._moved(event.offsets, now)
+                begun = dict.fromkeys(after.reading - before.reading)
+                self._moved({**event.offsets, **begun}, now)
             case ev.TruthRead():
                 self._moved({found.partition: found for found in event.found}, now)
             case ev.Committed():
@@ -117,6 +119,8 @@ class Vitals:
 
     def _standing(self, index: int, partition: Partition, readable: Readable | None) -> Standing:
         since = None if readable is None else readable.waiting_since
+        if self.state is not None and index not in self.state.reading:
+            since = None  # its turn comes: relay.core.turns
         if since is not None:
             since = max(since, self.moved_at.get(index, since))
         overdue = [

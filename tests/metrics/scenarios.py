@@ -250,6 +250,16 @@ def how_far_behind(rig: Rig) -> None:
     assert rig.value("relay_partition_lag_offsets", partition=0) == 0
 
 
+def partitions_take_turns(rig: Rig) -> None:
+    """Those whose turn has not come wait; nobody does while all are read."""
+    chosen = limits(max_age_ms=1_000, max_buffer_bytes=1)
+    rig.state = with_limits(chosen, p0=partition(), p1=partition())
+    rig.step(replace(polled(0), full=True))
+    assert rig.value("relay_partitions_waiting") == 0
+    rig.step(replace(polled(1_000), full=True))
+    assert rig.value("relay_partitions_waiting") == 1
+
+
 def a_transaction_is_open(rig: Rig) -> None:
     """From the answer to begin on; before it, and after the commit, none is."""
     rig.step(polled(0, arrival("d.a", 0, 1)))
@@ -284,6 +294,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     tables_change,
     what_is_held,
     how_far_behind,
+    partitions_take_turns,
     a_transaction_is_open,
     who_it_is,
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core import events as ev
+from relay.core.state import Turn, Turns
 from relay.health import Facts, Standing, answer, liveness, readiness
 from tests.core.build import arrival, found, limits, partition, polled, with_limits
 from tests.metrics.rig import LIMITS, Rig, consumer_statistics
@@ -160,6 +161,24 @@ def test_one_partition_of_many_that_is_not_read(rig: Rig) -> None:
     assert rig.failed() == ["partitions"]
     rig.step(polled(round(rig.now * 1000), arrival("d.a", 3, p=1)))
     assert rig.failed() == []
+
+
+def test_a_partition_that_waits_for_its_turn_is_well(rig: Rig) -> None:
+    """From its turn on it is judged."""
+    rig.hear("consumer", consumer_statistics(end=9, fetched=3, partition=1))
+    chosen = replace(rig.state.limits, max_buffer_bytes=1)
+    rig.state = replace(rig.state, limits=chosen, turns=Turns({0: Turn(0, 0)}, (1,)))
+    rig.step(polled(0))
+    rig.now += LIMITS.partition_seconds + 100
+    rig.recorder.polled(0.1, 1, 10)
+    assert rig.failed() == []
+    rig.step(polled(round(rig.now * 1000)))  # nothing came for long: the next one's turn
+    assert rig.state.reading == {1}
+    rig.now += LIMITS.partition_seconds
+    rig.recorder.polled(0.1, 1, 10)
+    assert rig.failed() == []
+    rig.now += 0.1
+    assert rig.failed() == ["partitions"]
 
 
 def test_one_partition_of_many_that_is_not_sealed(rig: Rig) -> None:

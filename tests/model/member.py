@@ -40,6 +40,7 @@ class AdapterGuards:
     unclean_abort_is_unknown: bool = True
     id_per_partition: bool = True
     fence_before_truth: bool = True
+    paused_is_read_again: bool = True
 
 
 FAULTS: dict[type[Any], tuple[str, ...]] = {
@@ -80,6 +81,7 @@ class Member:
     held: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     owned: frozenset[int] = frozenset()
+    reading: frozenset[int] | None = None
     seen: int = -1
     generation: int = -1
     ended: bool = False
@@ -112,6 +114,7 @@ class Member:
                 self.name,
                 repr((core, self.todo, self.stable_ends)),
                 (s.tokens, s.failures, s.stopping, s.schema_changed),
+                repr((s.full_since_ms, s.turns, self.reading)),
                 tuple(sorted(self.held.items())),
                 tuple(sorted(self.positions.items())),
                 (self.process, self.owned, self.seen, self.generation, self.ended),
@@ -177,6 +180,7 @@ class Member:
                 return
             self.seen = self.generation = kafka.generation
             self.owned = frozenset(p for p, name in kafka.owners.items() if name == self.name)
+            self.reading = None
             self._handle(ev.Assigned(self.owned))
         else:
             self._handle(self._fetch(kafka, now_ms))
@@ -185,8 +189,12 @@ class Member:
         arrivals: list[Arrival] = []
         offsets: dict[int, tuple[int, ...]] = {}
         full = False
+        ends: dict[int, int] = {}
         for partition in sorted(self.positions):
+            if self.reading is not None and partition not in self.reading:
+                continue
             log = kafka.log((SOURCE, partition))
+            ends[partition] = len(log.entries)
             got = log.committed(self.positions[partition])[:POLL_MESSAGES]
             if not got:
                 continue
@@ -200,7 +208,7 @@ class Member:
                 rows = sum(not message.bad for _, message in batch)
                 size = sum(message.size for _, message in batch)
                 arrivals.append(Arrival(partition, table, places, rows, size))
-        return ev.Polled(now_ms, tuple(arrivals), offsets, full)
+        return ev.Polled(now_ms, tuple(arrivals), offsets, full, ends)
 
     def _fence(self, kafka: Kafka, partition: int) -> JournalEnd:
         """What the group shows, then a new epoch of the partition's id, then the journal's end."""
@@ -211,6 +219,14 @@ class Member:
         if self.guards.fence_before_truth:
             self.producers[partition].init(kafka)
         return JournalEnd(len(kafka.log((JOURNAL, partition)).entries), shown)
+
+    def _read(self, kafka: Kafka, partitions: frozenset[int] | None) -> None:
+        """What the client fetched of a partition before its pause is fetched again after it."""
+        for paused in self.positions.keys() - (self.owned if partitions is None else partitions):
+            fetched = kafka.log((SOURCE, paused)).committed(self.positions[paused])
+            if fetched and not self.guards.paused_is_read_again:
+                self.positions[paused] = fetched[0][0] + 1
+        self.reading = partitions
 
     # ---- effects --------------------------------------------------------------------------------
 
@@ -242,6 +258,8 @@ class Member:
             case ef.Seek(partition, offset):
                 if partition in self.owned:
                     self.positions[partition] = offset
+            case ef.Read(partitions):
+                self._read(kafka, partitions)
             case ef.Fence(partitions):
                 ends = {p: self._fence(kafka, p) for p in sorted(partitions)}
                 if fault:  # done, and to be done again

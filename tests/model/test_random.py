@@ -12,7 +12,7 @@ from relay.core.step import IN_TRANSACTION, TRANSITIONS, Step, step
 from tests.model import member as member_module
 from tests.model import search as search_module
 from tests.model.judge import partitions
-from tests.model.member import FAULTS, Member
+from tests.model.member import FAULTS, AdapterGuards, Member
 from tests.model.quiet import settle
 from tests.model.records import JOURNAL
 from tests.model.search import Walk, walk
@@ -35,15 +35,28 @@ def test_no_anomaly_in_a_hundred_thousand_steps(fencing: Fencing) -> None:
     assert result.steps >= STEPS
 
 
+def test_without_reading_again_what_was_paused_messages_are_lost() -> None:
+    """Negative control: a client that goes on behind what it threw away at a pause."""
+    adapters = AdapterGuards(paused_is_read_again=False)
+
+    finding = walk(Walk(1, 300, HISTORY_STEPS, adapters=adapters)).finding
+
+    assert finding is not None
+    assert "is in no block" in finding.what
+
+
 def test_the_histories_go_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random histories use every reachable transition, fault and reason to seal."""
     transitions: set[tuple[Phase, type[Any]]] = set()
     faults: set[tuple[type[Any], str]] = set()
     reasons: set[SealReason] = set()
+    turns: set[tuple[type[Any], bool, bool]] = set()
 
     def seen_step(state: RelayState, event: ev.Event) -> Step:
         transitions.add((state.phase, type(event)))
-        return step(state, event)
+        after = step(state, event)
+        turns.add((type(event), state.turns is not None, after[0].turns is not None))
+        return after
 
     def seen_go(self: Member, kafka: Any, now_ms: int, fault: str = "") -> None:
         if fault:
@@ -66,6 +79,8 @@ def test_the_histories_go_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert faults == {(effect, fault) for effect, names in FAULTS.items() for fault in names}
     assert reasons == set(SealReason)
+    assert {(ev.Polled, False, True), (ev.Polled, True, True), (ev.Polled, True, False)} <= turns
+    assert {(ev.Revoked, True, False), (ev.Aborted, True, False)} <= turns
     assert {key for key in TRANSITIONS if key not in transitions} == NEVER
 
 

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found
 from relay.errors import Fenced, Refused
+from relay.fetching import Fetching
 from relay.leaderepochs import LeaderEpochs
 from relay.source import Source
 from relay.troubles import AGAIN_SECONDS, Troubles
@@ -187,6 +188,7 @@ def found(partition: int, floor: int, epoch: int) -> Found:
 def positioned(epochs: dict[int, int]) -> Any:
     made = source()
     made.epochs, made.consumer = LeaderEpochs(), Positioned(epochs)
+    made.fetching = Fetching(made.consumer, "source", made.epochs)
     return made
 
 
@@ -198,8 +200,8 @@ def test_an_epoch_read_with_a_floor_goes_with_that_floor_only() -> None:
     """With a later one it would say that the log was cut, where only its leader changed."""
     made = positioned({0: UNKNOWN_EPOCH})
     made.epochs.remember([found(0, floor=5, epoch=2)])
-    made.seek(0, 5)
-    made.seek(0, 6)
+    made.fetching.seek(0, 5)
+    made.fetching.seek(0, 6)
     assert made.consumer.sought == [(0, 5, 2), (0, 6, None)]
     assert made.leader_epochs({0: 5}) == {0: 2}
     assert made.leader_epochs({0: 6}) == {0: UNKNOWN_EPOCH}

@@ -1,0 +1,221 @@
+"""Which source partitions are polled while the relay is behind, and until when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.sealing import seals_due
+from relay.core.state import Phase, RelayState, SealReason, Turn, Turns
+from relay.core.step import step
+from relay.core.turns import SILENT_MS, width
+from tests.core.build import arrival, buffer, in_phase, limits, partition, polled, with_limits
+
+FAR = 10**6
+"""An end that no test reaches."""
+
+
+def behind(partitions: int = 4, **changes: int) -> RelayState:
+    """Every poll was full for a second, at 10 000 ms; memory holds two full buffers."""
+    chosen = limits(**({"max_age_ms": 1_000, "max_bytes": 100, "max_buffer_bytes": 200} | changes))
+    owned = {
+        f"p{p}": partition(0, 1, buffers={"d.x": buffer(0, opened_at_ms=10_000)})
+        for p in range(partitions)
+    }
+    return replace(with_limits(chosen, **owned), now_ms=10_000, full_since_ms=9_000)
+
+
+def turning(*reading: int, waiting: tuple[int, ...] = (), **changes: int) -> RelayState:
+    state = behind(4, **changes)
+    turns = Turns(dict.fromkeys(reading, Turn(10_000, 10_000)), waiting)
+    return replace(state, turns=turns)
+
+
+def poll(state: RelayState, *arrivals: object, ms: int = 1, **ends: int) -> RelayState:
+    """After a full poll `ms` later; p0=... are ends, far away unless given.
+
+    A transaction that would begin does not: only who is polled matters here.
+    """
+    known = {p: ends.get(f"p{p}", FAR) for p in state.partitions}
+    event = polled(state.now_ms + ms, *arrivals)  # type: ignore[arg-type]
+    state, _ = step(state, replace(event, full=True, ends=known))
+    return replace(state, phase=Phase.READY, transaction=None)
+
+
+def whom(state: RelayState) -> tuple[list[int], list[int]]:
+    """Who is polled, and who waits."""
+    assert state.turns is not None
+    return sorted(state.turns.reading), list(state.turns.waiting)
+
+
+def test_all_are_polled_until_the_relay_is_behind() -> None:
+    state = replace(behind(), full_since_ms=9_002)
+
+    before = poll(state)
+    assert before.turns is None
+    assert before.reading == {0, 1, 2, 3}
+    event = replace(polled(10_002), full=True)
+    after, effects = step(before, event)
+    assert whom(after) == ([0, 1], [2, 3])
+    assert effects == (ef.Read(frozenset({0, 1})),)
+    assert after.reading == {0, 1}
+    assert step(before, replace(event, full=False))[0].turns is None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "changes", "few"),
+    [
+        (4, {}, 2),
+        (3, {}, None),  # of three, two at a time: hardly fewer
+        (3, {"max_buffer_bytes": 199}, 1),
+        (4, {"max_buffer_bytes": 300}, None),
+        (6, {"max_buffer_bytes": 300}, 3),
+        (2, {"max_buffer_bytes": 1}, 1),
+        (1, {"max_buffer_bytes": 1}, None),
+        (4, {"max_reread": 9}, 2),  # no partition ever holds more than 9 messages of 10 bytes
+        (4, {"max_reread": 5}, None),
+    ],
+)
+def test_as_many_at_a_time_as_may_fill_their_buffers(
+    partitions: int, changes: dict[str, int], few: int | None
+) -> None:
+    turns = poll(behind(partitions, **changes)).turns
+
+    assert (None if turns is None else len(turns.reading)) == few
+
+
+def test_a_partition_fills_one_buffer_for_each_of_its_tables() -> None:
+    state = behind(max_buffer_bytes=1_000)
+
+    assert width(state) == 10
+    tables = {f"d.{n}": buffer(0) for n in range(5)}
+    assert width(replace(state, partitions={0: partition(0, 1, buffers=tables)})) == 2
+    assert width(replace(state, partitions={0: partition()})) == 1_000
+
+
+def test_a_turn_ends_with_its_share_of_the_memory() -> None:
+    state = turning(0, 1, waiting=(2, 3))
+
+    state = poll(state, arrival("d.x", 1, p=0, bytes=99), arrival("d.x", 1, 2, p=1, bytes=99))
+    assert whom(state) == ([0, 1], [2, 3])
+    state = poll(state, arrival("d.x", 2, p=0, bytes=1))
+    assert whom(state) == ([1, 2], [3])
+    assert state.turns is not None
+    assert state.turns.more
+    assert state.turns.reading[2] == Turn(10_002, 10_002)
+
+
+def test_a_turn_ends_when_its_first_buffers_are_sealed_by_age() -> None:
+    state = turning(0, 1, waiting=(2, 3))
+    for _ in range(10):  # one message in each second: never silent
+        at = state.partitions[0].position
+        came = [arrival("d.x", at, p=p, bytes=1) for p in (0, 1)]
+        state = poll(state, *came, ms=999)
+        assert whom(state) == ([0, 1], [2, 3])
+
+    assert whom(poll(state, ms=10)) == ([2, 3], [])
+
+
+def test_a_turn_ends_where_there_is_no_more() -> None:
+    """A marker at the end is no message; the last known end counts, not an empty poll."""
+    state = turning(0, 1, waiting=(2, 3))
+
+    assert whom(poll(state, p0=3)) == ([0, 1], [2, 3])
+    ended = poll(state, p0=2)
+    assert whom(ended) == ([1, 2], [3])
+    assert ended.turns is not None
+    assert not ended.turns.more
+    assert whom(poll(state, arrival("d.x", 1, p=0), p0=3)) == ([1, 2], [3])
+
+
+def test_a_turn_ends_in_silence_whatever_the_end_says() -> None:
+    """An open transaction, or markers alone, may be all that lies before the end."""
+    state = turning(0, 1, waiting=(2, 3))
+
+    state = poll(state, arrival("d.x", 1, p=1), ms=SILENT_MS - 1)
+    assert whom(state) == ([0, 1], [2, 3])
+    state = poll(state)
+    assert whom(state) == ([1, 2], [3])
+
+
+def test_an_unknown_end_is_no_end() -> None:
+    state = turning(0, waiting=(1,))
+
+    state, _ = step(state, ev.Polled(10_001, full=True))
+    assert whom(state)[0] == [0, 1]
+
+
+def test_a_round_in_which_something_was_left_is_followed_by_another() -> None:
+    state = turning(3)
+
+    state = poll(state, arrival("d.x", 1, p=3, bytes=100))
+    assert whom(state) == ([0, 1], [2, 3])
+    assert state.turns is not None
+    assert not state.turns.more
+
+
+def test_a_round_in_which_all_were_drained_is_the_last() -> None:
+    """Then all are polled, and the relay is not behind until polls are full again."""
+    state = turning(3)
+
+    state, effects = step(state, replace(polled(10_001), full=True, ends={3: 1}))
+    assert state.turns is None
+    assert effects == (ef.Read(None),)
+    assert state.full_since_ms is None
+
+
+def test_no_round_follows_where_turns_do_not_pay_any_more() -> None:
+    state = turning(3, max_buffer_bytes=400)
+
+    state = poll(state, arrival("d.x", 1, p=3, bytes=100))
+    assert state.turns is None
+    assert state.full_since_ms is not None
+
+
+def test_polls_that_are_not_full_end_nothing_while_partitions_take_turns() -> None:
+    """What the next partition holds may still be on its way; its buffers may still grow old."""
+    state = turning(0, 1, waiting=(2, 3))
+
+    state, effects = step(state, replace(polled(12_000, arrival("d.x", 1), arrival("d.x", 1, p=1))))
+    assert (whom(state), effects[2:]) == (([0, 1], [2, 3]), ())
+    assert state.full_since_ms is None
+
+
+def test_memory_is_freed_by_those_that_are_not_polled() -> None:
+    state = turning(0, waiting=(2, 3), max_buffer_bytes=200)
+    sizes = {0: 90, 1: 10, 2: 30, 3: 80}
+    held = {p: {"d.x": buffer(0, bytes=n, opened_at_ms=10_000)} for p, n in sizes.items()}
+    owned = {p: partition(0, 1, buffers=buffers) for p, buffers in held.items()}
+    state = replace(state, partitions=owned)
+
+    def sealed(most: int) -> list[tuple[int, SealReason]]:
+        chosen = replace(state.limits, max_buffer_bytes=most)
+        return [(s.partition, s.reason) for s in seals_due(replace(state, limits=chosen))]
+
+    assert sealed(210) == []
+    assert sealed(209) == [(3, SealReason.MEMORY)]
+    assert sealed(129) == [(2, SealReason.MEMORY), (3, SealReason.MEMORY)]
+    assert [index for index, _ in sealed(90)] == [1, 2, 3]
+    assert [index for index, _ in sealed(89)] == [0, 1, 2, 3]
+
+
+def test_a_rebalance_ends_all_turns() -> None:
+    state = turning(0, waiting=(1, 2, 3))
+
+    gone, effects = step(state, ev.Revoked(frozenset({1})))
+    assert gone.turns is None
+    assert effects == (ef.Drop(frozenset({1})), ef.Read(None))
+    assert step(state, ev.Assigned(frozenset({7})))[0].turns is None
+
+
+def test_a_failed_transaction_ends_all_turns() -> None:
+    """All partitions are taken over anew, and polled from their floors."""
+    state = replace(in_phase(Phase.ABORTING), turns=Turns({0: Turn(0, 0)}, (1,)))
+
+    state, effects = step(state, ev.Aborted())
+    assert state.turns is None
+    everyone = frozenset({0})
+    assert effects == (ef.Drop(everyone), ef.Read(None), ef.ReadTruth(everyone))
