@@ -139,8 +139,8 @@ class Relay:
         self._performer.polled(poll)
         if self._state.phase is not Phase.STOPPED:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
-            turns = self._state.turns
-            ends = {} if turns is None else self._source.fetching.ends(turns.reading)
+            asked = self._state.reading if full or self._state.turns else ()
+            ends = self._source.fetching.ends(asked)
             self._dispatch(ev.Polled(now_ms(), arrivals, poll.offsets, full, ends))
 
     def _refresh_tables(self) -> None:

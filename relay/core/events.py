@@ -57,8 +57,8 @@ class Polled:
 
     Attributes:
         full: it gave so much that the relay is taken to be behind (relay.run.FULL).
-        ends: where partitions ended when they were last fetched, as far as known; needed of those
-            whose turn it is.
+        ends: where partitions that are polled ended when they were last fetched, as far as known;
+            needed while the relay may be behind.
     """
 
     now_ms: int

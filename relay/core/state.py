@@ -162,7 +162,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How long and how much a source partition has been read in this round (relay.core.turns).
+    """How long and how much a source partition has been read now (relay.core.turns).
 
     Attributes:
         heard_ms: of its last poll with a message, or of the turn's begin.
@@ -175,17 +175,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """A round in which each source partition has one turn.
+    """Who is polled while the relay is behind: those whose turn it is, and the drained.
 
     Attributes:
-        reading: whose turn it is; nothing else is polled.
-        waiting: whose turn comes, in order.
-        more: some turn ended before its partition did.
+        reading: whose turn it is.
+        waiting: whose turn comes, in order; not polled.
+        drained: that had nothing left; bytes that came since they last had nothing left.
     """
 
     reading: Mapping[int, Turn]
     waiting: tuple[int, ...]
-    more: bool = False
+    drained: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +221,6 @@ class RelayState:
     @property
     def reading(self) -> frozenset[int]:
         """Partitions that are polled now."""
-        return frozenset(self.partitions if self.turns is None else self.turns.reading)
+        if self.turns is None:
+            return frozenset(self.partitions)
+        return frozenset(self.turns.reading) | frozenset(self.turns.drained)

@@ -41,7 +41,7 @@ from relay.core.buffering import (
 )
 from relay.core.records import Arrival, CommittedOffset, SealResult
 from relay.core.sealing import record_due, refill, seals_due, spent, transaction_due
-from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction, Turns
+from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over
 from relay.core.turns import take_turns
 
@@ -120,7 +120,7 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
 def _revoked(state: RelayState, event: ev.Revoked) -> Step:
     if not state.guards.abort_on_revoke:
         return state, ()
-    gone = (ef.Drop(event.partitions), *_read(state.turns, None))
+    gone = (ef.Drop(event.partitions), *_read(state, replace(state, turns=None)))
     state = replace(
         state,
         partitions={p: v for p, v in state.partitions.items() if p not in event.partitions},
@@ -164,15 +164,16 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         now_ms=now_ms,
         full_since_ms=since_ms if event.full else None,
     )
-    before = state.turns
+    before = state
     state = take_turns(state, event)
+    read = _read(before, state)
     state, begin = _begin_if_due(state)
-    return state, (*keeps, *_read(before, state.turns), *begin)
+    return state, (*keeps, *read, *begin)
 
 
-def _read(before: Turns | None, after: Turns | None) -> tuple[ef.Effect, ...]:
+def _read(before: RelayState, after: RelayState) -> tuple[ef.Effect, ...]:
     """Whom to poll, where that has changed."""
-    whom = [None if turns is None else frozenset(turns.reading) for turns in (before, after)]
+    whom = [None if state.turns is None else state.reading for state in (before, after)]
     return () if whom[0] == whom[1] else (ef.Read(whom[1]),)
 
 
@@ -339,7 +340,7 @@ def _replace(state: RelayState, why: str) -> Step:
 def _recover(state: RelayState, _: ev.Event) -> Step:
     """Nothing of the ended transaction is trusted: drop all, read the committed truth again."""
     owned = frozenset(state.partitions) | state.pending
-    read = _read(state.turns, None)
+    read = _read(state, replace(state, turns=None))
     state = replace(
         state, phase=Phase.READY, partitions={}, pending=owned, transaction=None, turns=None
     )

@@ -2,8 +2,9 @@
 
 Receives the state and what a poll gave, gives turns. A block costs about the same whatever is in
 it, and memory holds so much and no more: shared by the buffers of all partitions it makes many
-small blocks, given to a few partitions at a time large ones. Each partition has one turn in a
-round, so none waits for ever, and which is read when decides nothing about what its blocks hold
+small blocks, given to a few partitions at a time large ones. So partitions with a backlog take
+turns, one after the other, and none waits for ever; those without are polled all the time, for
+what they bring is little and new. Which is polled when decides nothing about what blocks hold
 together: a partition is still read in order.
 """
 
@@ -22,30 +23,29 @@ WORTH = 2
 """Turns pay where at most one in so many partitions is read at a time: what was fetched of a
 partition and not yet polled is thrown away with its turn."""
 SILENT_MS = 1_000
-"""A turn is over if nothing came for so long, whatever the last known end says: what is left may
-be an open transaction's, or nothing but markers."""
+"""Who gave nothing for so long has nothing left, whatever the last known end says: what is there
+may be an open transaction's, or nothing but markers."""
 
 
 def take_turns(state: RelayState, event: Polled) -> RelayState:
     """The state, which holds the poll already, with the turns after it."""
     if state.turns is None:
-        return replace(state, turns=_round(state)) if behind(state) else state
+        return replace(state, turns=_first(state, event)) if behind(state) else state
     reading: dict[int, Turn] = {}
-    more = state.turns.more
+    waiting, drained = _drained(state, state.turns, event)
     for index, turn in state.turns.reading.items():
         heard = _heard(state, index, turn, event)
-        drained = _drained(state, index, heard, event)
-        if not drained and not _used_up(state, heard):
+        if _at_end(state, index, event) or state.now_ms - heard.heard_ms >= SILENT_MS:
+            drained[index] = 0
+        elif _used_up(state, heard):
+            waiting.append(index)
+        else:
             reading[index] = heard
-        more = more or (index not in reading and not drained)
-    waiting = list(state.turns.waiting)
     while waiting and len(reading) < width(state):
         reading[waiting.pop(0)] = Turn(state.now_ms, state.now_ms)
-    if reading:
-        return replace(state, turns=Turns(reading, tuple(waiting), more=more))
-    if more:
-        return replace(state, turns=_round(state))
-    return replace(state, turns=None, full_since_ms=None)
+    if not reading:
+        return replace(state, turns=None, full_since_ms=None)
+    return replace(state, turns=Turns(reading, tuple(waiting), drained))
 
 
 def width(state: RelayState) -> int:
@@ -61,31 +61,55 @@ def width(state: RelayState) -> int:
     return max(1, limits.max_buffer_bytes // max(1, min(tables * limits.max_bytes, again)))
 
 
-def _round(state: RelayState) -> Turns | None:
-    """A turn for each partition; None where that does not pay."""
-    partitions, few = sorted(state.partitions), width(state)
-    if WORTH * few > len(partitions):
+def _first(state: RelayState, event: Polled) -> Turns | None:
+    """The first turns; None where they do not pay."""
+    drained = {index: 0 for index in state.partitions if _at_end(state, index, event)}
+    backlog, few = sorted(state.partitions.keys() - drained), width(state)
+    if WORTH * few > len(backlog):
         return None
     begun = Turn(state.now_ms, state.now_ms)
-    return Turns(dict.fromkeys(partitions[:few], begun), tuple(partitions[few:]))
+    return Turns(dict.fromkeys(backlog[:few], begun), tuple(backlog[few:]), drained)
+
+
+def _drained(state: RelayState, turns: Turns, event: Polled) -> tuple[list[int], dict[int, int]]:
+    """Who waits, and who still has nothing left: no more than a turn's share came meanwhile."""
+    waiting, drained = list(turns.waiting), {}
+    for index, size in turns.drained.items():
+        since = 0 if _at_end(state, index, event) else size + _came(index, event)
+        if since < _share(state):
+            drained[index] = since
+        else:
+            waiting.append(index)
+    return waiting, drained
 
 
 def _heard(state: RelayState, index: int, turn: Turn, event: Polled) -> Turn:
     if index not in event.offsets:
         return turn
-    size = sum(arrival.bytes for arrival in event.arrivals if arrival.partition == index)
-    return replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + size)
+    return replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + _came(index, event))
 
 
-def _drained(state: RelayState, index: int, turn: Turn, event: Polled) -> bool:
-    """Whether there is nothing left to poll; a transaction's marker at the end is no message."""
+def _came(index: int, event: Polled) -> int:
+    """Bytes of the partition in the poll."""
+    return sum(arrival.bytes for arrival in event.arrivals if arrival.partition == index)
+
+
+def _at_end(state: RelayState, index: int, event: Polled) -> bool:
+    """Whether nothing is left to poll; a transaction's marker at the end is no message.
+
+    The end is as old as the last fetch: a partition that was not polled since may have more, and
+    shows it once it is polled.
+    """
     end = event.ends.get(index)
-    at_end = end is not None and state.partitions[index].position >= end - 1
-    return at_end or state.now_ms - turn.heard_ms >= SILENT_MS
+    return end is not None and state.partitions[index].position >= end - 1
 
 
 def _used_up(state: RelayState, turn: Turn) -> bool:
     """After its share of the memory, or the age at which its first buffers are sealed anyway."""
-    share = state.limits.max_buffer_bytes // width(state)
     most_ms = BEHIND_FACTOR * state.limits.max_age_ms
-    return turn.bytes >= share or state.now_ms - turn.begun_ms >= most_ms
+    return turn.bytes >= _share(state) or state.now_ms - turn.begun_ms >= most_ms
+
+
+def _share(state: RelayState) -> int:
+    """Bytes of a turn."""
+    return state.limits.max_buffer_bytes // width(state)

@@ -96,15 +96,26 @@ def test_a_partition_fills_one_buffer_for_each_of_its_tables() -> None:
     assert width(replace(state, partitions={0: partition()})) == 1_000
 
 
+def test_who_has_nothing_left_takes_no_turns() -> None:
+    """It is polled all the time; a marker at the end is no message."""
+    state = poll(behind(7), p0=1, p1=2, p2=3, p6=1)
+
+    assert whom(state) == ([2, 3], [4, 5])
+    assert state.turns is not None
+    assert set(state.turns.drained) == {0, 1, 6}
+    assert state.reading == {0, 1, 2, 3, 6}
+    assert poll(behind(7), p0=1, p1=1, p2=1, p3=1).turns is None, "hardly more than two are left"
+
+
 def test_a_turn_ends_with_its_share_of_the_memory() -> None:
+    """The others come before it has another."""
     state = turning(0, 1, waiting=(2, 3))
 
     state = poll(state, arrival("d.x", 1, p=0, bytes=99), arrival("d.x", 1, 2, p=1, bytes=99))
     assert whom(state) == ([0, 1], [2, 3])
     state = poll(state, arrival("d.x", 2, p=0, bytes=1))
-    assert whom(state) == ([1, 2], [3])
+    assert whom(state) == ([1, 2], [3, 0])
     assert state.turns is not None
-    assert state.turns.more
     assert state.turns.reading[2] == Turn(10_002, 10_002)
 
 
@@ -116,19 +127,19 @@ def test_a_turn_ends_when_its_first_buffers_are_sealed_by_age() -> None:
         state = poll(state, *came, ms=999)
         assert whom(state) == ([0, 1], [2, 3])
 
-    assert whom(poll(state, ms=10)) == ([2, 3], [])
+    at = state.partitions[0].position
+    came = [arrival("d.x", at, p=p, bytes=1) for p in (0, 1)]
+    assert whom(poll(state, *came, ms=10)) == ([2, 3], [0, 1])
 
 
 def test_a_turn_ends_where_there_is_no_more() -> None:
-    """A marker at the end is no message; the last known end counts, not an empty poll."""
+    """Then the partition is polled besides, for what comes anew."""
     state = turning(0, 1, waiting=(2, 3))
 
     assert whom(poll(state, p0=3)) == ([0, 1], [2, 3])
-    ended = poll(state, p0=2)
-    assert whom(ended) == ([1, 2], [3])
-    assert ended.turns is not None
-    assert not ended.turns.more
-    assert whom(poll(state, arrival("d.x", 1, p=0), p0=3)) == ([1, 2], [3])
+    state = poll(state, arrival("d.x", 1, p=0), p0=3)
+    assert whom(state) == ([1, 2], [3])
+    assert state.reading == {0, 1, 2}
 
 
 def test_a_turn_ends_in_silence_whatever_the_end_says() -> None:
@@ -139,6 +150,7 @@ def test_a_turn_ends_in_silence_whatever_the_end_says() -> None:
     assert whom(state) == ([0, 1], [2, 3])
     state = poll(state)
     assert whom(state) == ([1, 2], [3])
+    assert state.reading == {0, 1, 2}
 
 
 def test_an_unknown_end_is_no_end() -> None:
@@ -148,31 +160,45 @@ def test_an_unknown_end_is_no_end() -> None:
     assert whom(state)[0] == [0, 1]
 
 
-def test_a_round_in_which_something_was_left_is_followed_by_another() -> None:
-    state = turning(3)
-
-    state = poll(state, arrival("d.x", 1, p=3, bytes=100))
-    assert whom(state) == ([0, 1], [2, 3])
+def test_who_was_drained_waits_again_once_a_turns_share_came() -> None:
+    """Unless it has nothing left in between."""
+    state = turning(0, 1, waiting=(2,))
     assert state.turns is not None
-    assert not state.turns.more
+    state = replace(state, turns=replace(state.turns, drained={3: 60}))
+
+    state = poll(state, arrival("d.x", 1, p=3, bytes=39))
+    assert state.turns is not None
+    assert state.turns.drained == {3: 99}
+    again = poll(state, arrival("d.x", 2, p=3, bytes=1))
+    assert whom(again) == ([0, 1], [2, 3])
+    assert again.reading == {0, 1}
+    caught_up = poll(state, arrival("d.x", 2, p=3, bytes=1), p3=3)
+    assert caught_up.turns is not None
+    assert caught_up.turns.drained == {3: 0}
 
 
-def test_a_round_in_which_all_were_drained_is_the_last() -> None:
+def test_one_with_a_backlog_alone_takes_turn_after_turn() -> None:
+    """Nobody is paused and resumed for that."""
+    state = turning(0)
+    assert state.turns is not None
+    state = replace(state, turns=replace(state.turns, drained={1: 0, 2: 0, 3: 0}))
+
+    event = replace(polled(10_001, arrival("d.x", 1, bytes=100)), full=True)
+    state, effects = step(state, event)
+    assert whom(state) == ([0], [])
+    assert not any(isinstance(effect, ef.Read) for effect in effects)
+
+
+def test_turns_end_when_nobody_has_a_backlog() -> None:
     """Then all are polled, and the relay is not behind until polls are full again."""
     state = turning(3)
+    assert state.turns is not None
+    state = replace(state, turns=replace(state.turns, drained={0: 0, 1: 5, 2: 0}))
 
     state, effects = step(state, replace(polled(10_001), full=True, ends={3: 1}))
     assert state.turns is None
     assert effects == (ef.Read(None),)
     assert state.full_since_ms is None
-
-
-def test_no_round_follows_where_turns_do_not_pay_any_more() -> None:
-    state = turning(3, max_buffer_bytes=400)
-
-    state = poll(state, arrival("d.x", 1, p=3, bytes=100))
-    assert state.turns is None
-    assert state.full_since_ms is not None
 
 
 def test_polls_that_are_not_full_end_nothing_while_partitions_take_turns() -> None:
