@@ -50,7 +50,7 @@ def settings(pipeline: Pipeline, member: str) -> Settings:
         "relay.session_timeout_seconds": 3.0,
         "relay.transaction_timeout_seconds": 2.5,
         "block.max_bytes": 100_000,
-        "block.max_age_seconds": 0.05,
+        "block.max_age_seconds": 0.02,
     }
     return config.load(pipeline.config(), chosen)
 
