@@ -31,21 +31,24 @@ def take_turns(state: RelayState, event: Polled) -> RelayState:
     """The state, which holds the poll already, with the turns after it."""
     if state.turns is None:
         return replace(state, turns=_first(state, event)) if behind(state) else state
+    # Never more than at first: buffers that were just sealed do not show what will fill them.
+    few = min(state.turns.few, width(state))
+    share = state.limits.max_buffer_bytes // few
     reading: dict[int, Turn] = {}
-    waiting, drained = _drained(state, state.turns, event)
+    waiting, drained = _drained(state, state.turns, event, share)
     for index, turn in state.turns.reading.items():
         heard = _heard(state, index, turn, event)
         if _at_end(state, index, event) or state.now_ms - heard.heard_ms >= SILENT_MS:
             drained[index] = 0
-        elif _used_up(state, heard):
+        elif _used_up(state, heard, share):
             waiting.append(index)
         else:
             reading[index] = heard
-    while waiting and len(reading) < width(state):
+    while waiting and len(reading) < few:
         reading[waiting.pop(0)] = Turn(state.now_ms, state.now_ms)
     if not reading:
         return replace(state, turns=None, full_since_ms=None)
-    return replace(state, turns=Turns(reading, tuple(waiting), drained))
+    return replace(state, turns=Turns(reading, tuple(waiting), drained, few))
 
 
 def width(state: RelayState) -> int:
@@ -68,15 +71,17 @@ def _first(state: RelayState, event: Polled) -> Turns | None:
     if WORTH * few > len(backlog):
         return None
     begun = Turn(state.now_ms, state.now_ms)
-    return Turns(dict.fromkeys(backlog[:few], begun), tuple(backlog[few:]), drained)
+    return Turns(dict.fromkeys(backlog[:few], begun), tuple(backlog[few:]), drained, few)
 
 
-def _drained(state: RelayState, turns: Turns, event: Polled) -> tuple[list[int], dict[int, int]]:
+def _drained(
+    state: RelayState, turns: Turns, event: Polled, share: int
+) -> tuple[list[int], dict[int, int]]:
     """Who waits, and who still has nothing left: no more than a turn's share came meanwhile."""
     waiting, drained = list(turns.waiting), {}
     for index, size in turns.drained.items():
         since = 0 if _at_end(state, index, event) else size + _came(index, event)
-        if since < _share(state):
+        if since < share:
             drained[index] = since
         else:
             waiting.append(index)
@@ -104,12 +109,7 @@ def _at_end(state: RelayState, index: int, event: Polled) -> bool:
     return end is not None and state.partitions[index].position >= end - 1
 
 
-def _used_up(state: RelayState, turn: Turn) -> bool:
+def _used_up(state: RelayState, turn: Turn, share: int) -> bool:
     """After its share of the memory, or the age at which its first buffers are sealed anyway."""
-    most_ms = BEHIND_FACTOR * state.limits.max_age_ms
-    return turn.bytes >= _share(state) or state.now_ms - turn.begun_ms >= most_ms
-
-
-def _share(state: RelayState) -> int:
-    """Bytes of a turn."""
-    return state.limits.max_buffer_bytes // width(state)
+    late = state.now_ms - turn.begun_ms >= BEHIND_FACTOR * state.limits.max_age_ms
+    return turn.bytes >= share or (late and turn.bytes > 0)

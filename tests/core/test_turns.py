@@ -30,7 +30,7 @@ def behind(partitions: int = 4, **changes: int) -> RelayState:
 
 def turning(*reading: int, waiting: tuple[int, ...] = (), **changes: int) -> RelayState:
     state = behind(4, **changes)
-    turns = Turns(dict.fromkeys(reading, Turn(10_000, 10_000)), waiting)
+    turns = Turns(dict.fromkeys(reading, Turn(10_000, 10_000)), waiting, few=2)
     return replace(state, turns=turns)
 
 
@@ -151,6 +151,25 @@ def test_a_turn_ends_in_silence_whatever_the_end_says() -> None:
     state = poll(state)
     assert whom(state) == ([1, 2], [3])
     assert state.reading == {0, 1, 2}
+
+
+def test_before_anything_came_time_ends_no_turn() -> None:
+    """A transaction may have taken all of it."""
+    state = turning(0, 1, waiting=(2, 3), max_age_ms=1)
+
+    assert whom(poll(state, ms=11)) == ([0, 1], [2, 3])
+    assert whom(poll(state, arrival("d.x", 1), ms=11)) == ([1, 2], [3, 0])
+
+
+def test_no_more_have_their_turn_where_all_buffers_were_sealed() -> None:
+    """They do not show what will fill them; where more tables came, fewer have it."""
+    state = turning(0, 1, waiting=(2, 3))
+
+    empty = {p: partition(0, 1) for p in range(4)}
+    assert whom(poll(replace(state, partitions=empty))) == ([0, 1], [2, 3])
+    tables = {f"d.{n}": buffer(0, opened_at_ms=10_000) for n in range(2)}
+    state = replace(state, partitions={**state.partitions, 3: partition(0, 1, buffers=tables)})
+    assert whom(poll(state, p0=1)) == ([1], [2, 3])
 
 
 def test_an_unknown_end_is_no_end() -> None:
