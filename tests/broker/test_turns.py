@@ -91,6 +91,9 @@ class Watched(Observer):
     def owned(self) -> frozenset[int]:
         return frozenset(self.now.partitions if self.now else ())
 
+    def position(self, partition: int) -> int:
+        return self.now.partitions[partition].position if self.now else -1
+
     def drained(self) -> bool:
         """Whether the backlog was polled, and turns are over."""
         partitions = self.now.partitions.values() if self.now and not self.now.turns else ()
@@ -128,6 +131,23 @@ def test_a_backlog_is_read_in_turns(pipeline: Pipeline) -> None:
     assert watched.begun.keys() == EVERY
     again = {p for p, begun in watched.begun.items() if len({*begun} - {BACKLOG}) > 1}
     assert again, "none was left before its end and taken again"
+
+
+def test_a_partition_with_nothing_left_waits_for_nobodys_backlog(pipeline: Pipeline) -> None:
+    """A row that comes while the others take turns is polled before they are done."""
+    quiet = max(EVERY)
+    for partition in sorted(EVERY - {quiet}):
+        first = len(pipeline.sent)
+        pipeline.send(range(first, first + BACKLOG), partition)
+    pipeline.send([len(pipeline.sent)], quiet)
+    with relay(pipeline, "a", slow=True) as watched:
+        pipeline.until(lambda: bool(watched.begun) and watched.position(quiet) == 1, "turns")
+        pipeline.send([len(pipeline.sent)], quiet)
+        pipeline.until(lambda: watched.position(quiet) == 2, "the row")
+        assert watched.now is not None
+        assert watched.now.turns is not None, "turns were over before"
+        watched.hurry.set()
+        pipeline.exactly_once()
 
 
 def test_a_rebalance_in_the_midst_of_turns(pipeline: Pipeline) -> None:
