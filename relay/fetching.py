@@ -82,7 +82,8 @@ class Fetching:
             try:
                 self._consumer.seek(self.place(partition, offset))
             except KafkaException as error:
-                # Right after an assignment the fetcher may not have started.
+                # Right after an assignment the fetcher may not have started, and nothing tells
+                # when it has: ask again, until SEEK_SECONDS are over.
                 if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001
                     raise Unavailable(
                         f"seek {self._topic}[{partition}] to {offset}: {error.args[0]}",

@@ -120,7 +120,7 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
 def _revoked(state: RelayState, event: ev.Revoked) -> Step:
     if not state.guards.abort_on_revoke:
         return state, ()
-    gone = (ef.Drop(event.partitions), *_read(state, replace(state, turns=None)))
+    gone = (ef.Drop(event.partitions), *_read_all(state))
     state = replace(
         state,
         partitions={p: v for p, v in state.partitions.items() if p not in event.partitions},
@@ -164,17 +164,26 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         now_ms=now_ms,
         full_since_ms=since_ms if event.full else None,
     )
-    before = state
-    state = take_turns(state, event)
-    read = _read(before, state)
+    state, read = _next_turns(state, event)
     state, begin = _begin_if_due(state)
     return state, (*keeps, *read, *begin)
 
 
-def _read(before: RelayState, after: RelayState) -> tuple[ef.Effect, ...]:
-    """Whom to poll, where that has changed."""
-    whom = [None if state.turns is None else state.reading for state in (before, after)]
-    return () if whom[0] == whom[1] else (ef.Read(whom[1]),)
+def _next_turns(state: RelayState, event: ev.Polled) -> Step:
+    """Whom to poll from now on; where nobody has a backlog any more, the relay is not behind."""
+    turns = take_turns(state, event)
+    if turns is None and state.turns is None:
+        return state, ()
+    if turns is None:
+        return replace(state, turns=None, full_since_ms=None), _read_all(state)
+    after = replace(state, turns=turns)
+    changed = state.turns is None or after.reading != state.reading
+    return after, (ef.Read(after.reading),) if changed else ()
+
+
+def _read_all(state: RelayState) -> tuple[ef.Effect, ...]:
+    """To poll all partitions again, if they took turns."""
+    return () if state.turns is None else (ef.Read(None),)
 
 
 def _came_ms(arrival: Arrival, last_ms: int, now_ms: int) -> int:
@@ -340,7 +349,7 @@ def _replace(state: RelayState, why: str) -> Step:
 def _recover(state: RelayState, _: ev.Event) -> Step:
     """Nothing of the ended transaction is trusted: drop all, read the committed truth again."""
     owned = frozenset(state.partitions) | state.pending
-    read = _read(state, replace(state, turns=None))
+    read = _read_all(state)
     state = replace(
         state, phase=Phase.READY, partitions={}, pending=owned, transaction=None, turns=None
     )

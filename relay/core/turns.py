@@ -10,6 +10,7 @@ together: a partition is still read in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,17 +28,22 @@ SILENT_MS = 1_000
 may be an open transaction's, or nothing but markers."""
 
 
-def take_turns(state: RelayState, event: Polled) -> RelayState:
-    """The state, which holds the poll already, with the turns after it."""
+def take_turns(state: RelayState, event: Polled) -> Turns | None:
+    """The turns after a poll that the state holds already; None: all are to be polled."""
     if state.turns is None:
-        return replace(state, turns=_first(state, event)) if behind(state) else state
+        return _first(state, event) if behind(state) else None
+    came: Counter[int] = Counter()
+    for arrival in event.arrivals:
+        came[arrival.partition] += arrival.bytes
     # Never more than at first: buffers that were just sealed do not show what will fill them.
     few = min(state.turns.few, width(state))
     share = state.limits.max_buffer_bytes // few
     reading: dict[int, Turn] = {}
-    waiting, drained = _drained(state, state.turns, event, share)
+    waiting, drained = _drained(state.turns, state, event, came, share)
     for index, turn in state.turns.reading.items():
-        heard = _heard(state, index, turn, event)
+        heard = turn
+        if index in event.offsets:
+            heard = replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + came[index])
         if _at_end(state, index, event) or state.now_ms - heard.heard_ms >= SILENT_MS:
             drained[index] = 0
         elif _used_up(state, heard, share):
@@ -46,9 +52,7 @@ def take_turns(state: RelayState, event: Polled) -> RelayState:
             reading[index] = heard
     while waiting and len(reading) < few:
         reading[waiting.pop(0)] = Turn(state.now_ms, state.now_ms)
-    if not reading:
-        return replace(state, turns=None, full_since_ms=None)
-    return replace(state, turns=Turns(reading, tuple(waiting), drained, few))
+    return Turns(reading, tuple(waiting), drained, few) if reading else None
 
 
 def width(state: RelayState) -> int:
@@ -75,28 +79,17 @@ def _first(state: RelayState, event: Polled) -> Turns | None:
 
 
 def _drained(
-    state: RelayState, turns: Turns, event: Polled, share: int
+    turns: Turns, state: RelayState, event: Polled, came: Counter[int], share: int
 ) -> tuple[list[int], dict[int, int]]:
     """Who waits, and who still has nothing left: no more than a turn's share came meanwhile."""
     waiting, drained = list(turns.waiting), {}
     for index, size in turns.drained.items():
-        since = 0 if _at_end(state, index, event) else size + _came(index, event)
+        since = 0 if _at_end(state, index, event) else size + came[index]
         if since < share:
             drained[index] = since
         else:
             waiting.append(index)
     return waiting, drained
-
-
-def _heard(state: RelayState, index: int, turn: Turn, event: Polled) -> Turn:
-    if index not in event.offsets:
-        return turn
-    return replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + _came(index, event))
-
-
-def _came(index: int, event: Polled) -> int:
-    """Bytes of the partition in the poll."""
-    return sum(arrival.bytes for arrival in event.arrivals if arrival.partition == index)
 
 
 def _at_end(state: RelayState, index: int, event: Polled) -> bool:

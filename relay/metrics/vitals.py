@@ -119,7 +119,8 @@ class Vitals:
 
     def _standing(self, index: int, partition: Partition, readable: Readable | None) -> Standing:
         since = None if readable is None else readable.waiting_since
-        if self.state is not None and index not in self.state.reading:
+        turns = None if self.state is None else self.state.turns
+        if turns is not None and index in turns.waiting:
             since = None  # its turn comes: relay.core.turns
         if since is not None:
             since = max(since, self.moved_at.get(index, since))
