@@ -119,11 +119,7 @@ class Relay(Section):
         "membership; two processes never share one. Default: the host name",
         examples=["relay-0"],
     )
-    commit_interval_seconds: Seconds = Field(
-        0.25,
-        description="least time between transactions; three times as long while the relay is "
-        "behind and its buffers are not full",
-    )
+    commit_interval_seconds: Seconds = Field(0.25, description="least time between transactions")
     max_buffer_bytes: Bytes = Field(
         384_000_000, description="over all buffers; largest sealed first"
     )

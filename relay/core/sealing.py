@@ -19,8 +19,6 @@ COMPANY_MS = 500
 
 BEHIND_FACTOR = 10
 """So much older may buffers become while a relay is behind."""
-RARER = 3
-"""So many times as long between transactions while a relay is behind."""
 SMALL_ROWS = 1_000
 """An INSERT should have at least so many rows (ClickHouse's documentation, "Bulk inserts")."""
 
@@ -50,22 +48,6 @@ def behind(state: RelayState) -> bool:
     since_ms = state.full_since_ms
     full = since_ms is not None and state.now_ms - since_ms >= state.limits.max_age_ms
     return full or state.turns is not None
-
-
-def transaction_due(state: RelayState) -> bool:
-    """Whether the last transaction began long enough ago.
-
-    While the relay is behind, longer: the fewer transactions, the less it waits for their ends.
-    But not with more in its buffers than they may hold.
-    """
-    passed_ms = state.now_ms - state.committed_at_ms
-    limits = state.limits
-    if passed_ms < limits.commit_interval_ms:
-        return False
-    if not behind(state) or passed_ms >= RARER * limits.commit_interval_ms:
-        return True
-    held = sum(b.bytes for p in state.partitions.values() for b in p.buffers.values())
-    return held > limits.max_buffer_bytes
 
 
 def refill(state: RelayState, now_ms: int) -> float:

@@ -207,21 +207,6 @@ def test_nothing_begins_before_the_commit_interval_is_over() -> None:
     assert effects == (ef.Begin(frozenset({"d.x"})),)
 
 
-def test_a_relay_that_is_behind_begins_a_third_as_often_unless_its_buffers_are_full() -> None:
-    chosen = limits(max_rows=1, commit_interval_ms=250, max_age_ms=100, max_buffer_bytes=20)
-    state = replace(with_limits(chosen, p0=partition()), full_since_ms=0)
-
-    def begins(state: RelayState, now_ms: int, *offsets: int) -> bool:
-        event = replace(polled(now_ms, arrival("d.x", *offsets)), full=True)
-        return step(state, event)[0].phase is Phase.BEGINNING
-
-    assert not begins(state, 749, 0, 1)
-    assert begins(state, 750, 0, 1)
-    assert begins(state, 250, 0, 1, 2)
-    assert not begins(state, 249, 0, 1, 2)
-    assert begins(replace(state, full_since_ms=151), 250, 0)
-
-
 def test_since_when_every_poll_was_full() -> None:
     state = ready(p0=partition())
     seen = []

@@ -186,7 +186,7 @@ def make_world(rng: random.Random, plan: Walk) -> World:
         relay_limits=limits(
             max_rows=rng.choice((2, 3, 6)),
             max_bytes=rng.choice((30, 1_000)),
-            max_age_ms=rng.choice((1, 1, 50, 1_000)),
+            max_age_ms=rng.choice((1, 50, 1_000)),
             max_per_second=rng.choice((1.0, 5.0, 1_000.0)),
             commit_interval_ms=rng.choice((0, 20)),
             max_buffer_bytes=rng.choice((60, 1_000)),
