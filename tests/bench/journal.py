@@ -93,6 +93,46 @@ def commits(bootstrap: str, app: str, partitions: int = PARTITIONS) -> Iterator[
         consumer.close()
 
 
+class VisibleRows:
+    """How many rows are in blocks by now; asked often, by one client.
+
+    The committed offsets of a relay say less: its floors stay behind while a buffer is open, so
+    what it has read, and even formed, before a clock starts by them would be done for nothing.
+    """
+
+    def __init__(self, bootstrap: str, app: str, partitions: int) -> None:
+        self._topic, self._partitions = names.journal_topic(app), partitions
+        reader = kafka_settings.reader(settings.Kafka(bootstrap=bootstrap))
+        # A reader asks every 10 ms: here that would be work for the broker under test.
+        self._consumer = Consumer({**reader, "fetch.wait.max.ms": 100})
+        self._assigned = False
+        self._rows = 0
+
+    def __call__(self) -> int:
+        """Rows in visible blocks; 0 before the relay has made its journal.
+
+        Raises:
+            Unavailable: the journal cannot be read.
+        """
+        if not self._assigned:
+            if self._topic not in self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics:
+                return 0
+            places = [TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
+            self._consumer.assign(places)
+            self._assigned = True
+        for message in self._consumer.consume(1_000, 0):
+            problem = message.error()
+            if problem is not None:
+                raise Unavailable(f"cannot read {self._topic}: {problem}", "look into broker's log")
+            blocks = Commit.FromString(message.value() or b"").blocks
+            self._rows += sum(block.rows for block in blocks)
+        return self._rows
+
+    def close(self) -> None:
+        """Ends the client; it never joined a group."""
+        self._consumer.close()
+
+
 def _add(sums: Sums, commit: Commit) -> None:
     sums.blocks += len(commit.blocks)
     sums.rows += sum(block.rows for block in commit.blocks)

@@ -89,14 +89,34 @@ def take_turns(source: Source, kinds: list[Kind], runs: int, progress: Progress)
     ]
 
 
-def one_run(source: Source, kind: Kind, app: str, meters: list[Meter] | None = None) -> Run:
-    """One run, checked; its topics are gone afterwards. Adds its meter to `meters`, if given."""
+def one_run(
+    source: Source,
+    kind: Kind,
+    app: str,
+    meters: list[Meter] | None = None,
+    *,
+    by_rows: bool = False,
+) -> Run:
+    """One run, checked; its topics are gone afterwards.
+
+    Args:
+        source: what is read.
+        kind: who reads it.
+        app: of the run.
+        meters: gets its meter, if given.
+        by_rows: count the rows in a relay's blocks, and not the messages that it has committed.
+    """
     contender = kind.make(app)
     if contender.outputs:
         sources.create_topics(source.bootstrap, contender.outputs, source.partitions)
-    committed = sources.CommittedOffsets(
-        source.bootstrap, contender.group, source.topic, source.partitions
-    )
+    done: journal.VisibleRows | sources.CommittedOffsets
+    if by_rows:
+        done = journal.VisibleRows(source.bootstrap, app, source.partitions)
+    else:
+        done = sources.CommittedOffsets(
+            source.bootstrap, contender.group, source.topic, source.partitions
+        )
+    total = source.rows if by_rows else source.messages
     try:
         with Process(contender) as process:
             meter = Meter({"relay": process.pid})
@@ -106,12 +126,12 @@ def one_run(source: Source, kind: Kind, app: str, meters: list[Meter] | None = N
                 if meters is not None:
                     meter.look()
 
-            measured = watch(committed, source.messages, source.rows, still_runs, process.started)
+            measured = watch(done, total, source.rows, still_runs, process.started)
             if meters is not None:
                 meters.append(meter)
         kind.check(app)
     finally:
-        committed.close()
+        done.close()
         sources.delete_topics(source.bootstrap, contender.prefix)
     return measured
 
