@@ -6,11 +6,11 @@ Receives the servers, gives facts for tests.chaos.judges. It judges nothing.
 
 from __future__ import annotations
 
-import io
 import logging
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import kafka
@@ -180,8 +180,33 @@ def whole(servers: Servers, truth: Truth) -> Facts:
     )
 
 
-def _rows(stream: bytes) -> Rows:
-    table = pa.ipc.open_stream(io.BytesIO(stream)).read_all()
+def _table(value: bytes) -> Any:
+    """A chunk, as README says ("Chunks"), or what ClickHouse gives, which is one stream."""
+    source = pa.BufferReader(value)
+    table = pa.ipc.open_stream(source).read_all()
+    if source.tell() == len(value):
+        return table
+    heads, table = table, pa.ipc.open_stream(source).read_all()
+    for head in heads.schema:
+        [first], rest = heads.column(head.name).to_pylist(), table.column(head.name).to_pylist()
+        whole = _added_up(first, rest) if isinstance(first, int) else _cut(first, rest)
+        at = table.column_names.index(head.name)
+        table = table.set_column(at, head.name, pa.array(whole))
+    return table
+
+
+def _added_up(first: int, steps: list[int]) -> list[int]:
+    """Numbers of the campaigns' tables stay in the range of their type."""
+    return list(accumulate(steps, initial=first))[1:]
+
+
+def _cut(text: str | bytes, sizes: list[int]) -> list[bytes]:
+    data = text.encode() if isinstance(text, str) else text
+    return [data[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+
+def _rows(value: bytes) -> Rows:
+    table = _table(value)
 
     def column(name: str, kind: Any) -> Any:
         return table.column(name).to_numpy().astype(kind)
