@@ -41,9 +41,6 @@ _NO_TOPIC = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
 )
 
-_NEW_TOPIC = _NO_TOPIC | {KafkaError.NOT_LEADER_FOR_PARTITION}
-"""What brokers answer about a topic that was just made, or whose leader just moved."""
-
 Versions = dict[str, dict[int, TableSchema]]
 """By table, then by version; the highest version is the current one."""
 
@@ -112,7 +109,7 @@ class Registry:
             except KafkaException as error:
                 self._drop_consumer()
                 cause = error.args[0]
-                if cause.code() not in _NEW_TOPIC or time.monotonic() > grace:
+                if cause.code() not in _NO_TOPIC or time.monotonic() > grace:
                     raise self._translated(cause, "read") from error
             time.sleep(_PAUSE_SECONDS)
 

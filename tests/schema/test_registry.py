@@ -8,17 +8,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay import names
 from relay.errors import ContractBroken, Refused, Unavailable
+from relay.failures import PASSING
 from relay.records_pb2 import TableSchema
 from relay.registry import Registry, fold
 from relay.schema import ColumnDef, evolve
 from relay.settings import Kafka
+from relay.topicends import TopicEnds
+from tests.broker.pipeline import wait_until
 from tests.schema.rows import TABLE
 
 if TYPE_CHECKING:
@@ -90,8 +93,20 @@ def made(kafka: Kafka, name: str, policy: str) -> Iterator[str]:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     new = NewTopic(name, 1, 1, config={"cleanup.policy": policy})
     admin.create_topics([new])[name].result(30)
+    wait_until(lambda: has_leader(admin, name), f"a leader of {name}")
     yield name
     admin.delete_topics([name])[name].result(30)
+
+
+def has_leader(admin: AdminClient, topic: str) -> bool:
+    """A broker says that a topic is made before it knows that it leads it."""
+    try:
+        TopicEnds(admin, topic, deadline_seconds=30.0).bounds([0])
+    except KafkaException as error:
+        if error.args[0].code() not in {*PASSING, KafkaError.UNKNOWN_TOPIC_OR_PART}:
+            raise
+        return False
+    return True
 
 
 @pytest.fixture
