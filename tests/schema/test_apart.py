@@ -59,6 +59,15 @@ def texts(draw: st.DrawFn) -> Any:
     ).cast(kind)
 
 
+def stream(*batches: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+    """One Arrow IPC stream, as chunks were before there were heads."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
 @given(st.one_of(numbers(), texts()), st.integers(0, 20), st.integers(0, 20))
 @settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -110,22 +119,9 @@ def test_texts_and_what_is_counted_up_become_small() -> None:
         "at": pa.array([1_700_000_000 + n // 7 for n in range(rows)], pa.uint32()),
         "kind": pa.array([("click", "view")[n % 2] for n in range(rows)]),
     })  # fmt: skip
-    plain = pa.BufferOutputStream()
-    with pa.ipc.new_stream(plain, batch.schema, options=chunks._OPTIONS) as writer:
-        writer.write_batch(batch)
-
     [(value, _)] = chunks.encode(batch, 1_000_000)
 
-    assert len(value) < 0.1 * len(plain.getvalue())
-
-
-def stream(*batches: pa.RecordBatch) -> bytes:
-    """One Arrow IPC stream, as chunks were before there were heads."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+    assert len(value) < 0.1 * len(stream(batch, options=chunks._OPTIONS))
 
 
 BATCH = pa.record_batch({"a": pa.array(["x", "yz"]), "b": pa.array([1.5, 2.5])})
