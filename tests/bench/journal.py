@@ -106,7 +106,7 @@ class VisibleRows:
         # A reader asks every 10 ms: here that would be work for the broker under test.
         self._consumer = Consumer({**reader, "fetch.wait.max.ms": 100})
         self._assigned = False
-        self._rows = 0
+        self._sums = Sums()
 
     def __call__(self) -> int:
         """Rows in visible blocks; 0 before the relay has made its journal.
@@ -124,9 +124,8 @@ class VisibleRows:
             problem = message.error()
             if problem is not None:
                 raise Unavailable(f"cannot read {self._topic}: {problem}", "look into broker's log")
-            blocks = Commit.FromString(message.value() or b"").blocks
-            self._rows += sum(block.rows for block in blocks)
-        return self._rows
+            _add(self._sums, Commit.FromString(message.value() or b""))
+        return self._sums.rows
 
     def close(self) -> None:
         """Ends the client; it never joined a group."""
