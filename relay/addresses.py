@@ -54,16 +54,25 @@ def address(typing_context, array):
     return types.int64(array), find
 
 
-@intrinsic
-def store(typing_context, address, number):
-    """Write a number of 64 bits to an address (little-endian)."""
+def _store(bits):
+    """An intrinsic that writes so many bits of a number to an address (little-endian)."""
 
-    def written(context, builder, signature, arguments):
-        pointer = builder.inttoptr(arguments[0], _WORD.as_pointer())
-        builder.store(arguments[1], pointer, align=1)
-        return context.get_dummy_value()
+    def typed(typing_context, address, number):
+        def written(context, builder, signature, arguments):
+            kind = ir.IntType(bits)
+            value = arguments[1] if bits == _WORD.width else builder.trunc(arguments[1], kind)
+            pointer = builder.inttoptr(arguments[0], kind.as_pointer())
+            builder.store(value, pointer, align=1)
+            return context.get_dummy_value()
 
-    return types.void(address, number), written
+        return types.void(address, number), written
+
+    return intrinsic(typed)
+
+
+store_byte = _store(8)
+store_half = _store(32)
+store = _store(64)
 
 
 @intrinsic

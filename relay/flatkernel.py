@@ -27,6 +27,8 @@ from relay.addresses import (
     integer,
     lowest_bit,
     store,
+    store_byte,
+    store_half,
     word,
 )
 
@@ -35,9 +37,11 @@ WHOLE64, INT32, UINT32, BOOL, FIXED64, FIXED32, BYTES, TEXT = range(8)
 PASSED_OVER = -1
 """As the count of a message's rows."""
 SPARE_BYTES = 32
-"""Copied at once where a text is no longer, and there is room on both sides."""
+"""Copied at once where a text is no longer; there is room for so many behind all texts."""
 
 _WORD, _HALF = 8, 4
+_SINK_BYTES = 4 * _WORD
+_ENVELOPE_TAG = 10
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _KIND_BITS, _KIND = 3, 7
 """Of an entry of `plan`: how many say the kind, and which."""
@@ -201,21 +205,48 @@ def _mark(column, seen, given):
 
 
 @njit(inline="always")
-def _read_row(at, end, words_end, base, plan, tags, numbers, stride, given):
+def _put_number(kind, sink, row, value):
+    """Write a number to its row."""
+    values = integer(sink)
+    if kind in (WHOLE64, FIXED64):
+        store(values + _WORD * row, value)
+    elif kind == BOOL:
+        store_byte(values + row, value)
+    else:
+        store_half(values + _HALF * row, value)
+
+
+@njit(inline="always")
+def _put_bytes(sink, row, start, size, data_end):
+    """Copy bytes behind those of the row before, and write where they end."""
+    place = integer(sink) + _HALF * row
+    so_far = np.int64(half(place))
+    to = integer(sink + _WORD) + so_far
+    if size <= SPARE_BYTES and data_end - start >= SPARE_BYTES:
+        # Mostly too many, and in a few instructions: a call takes longer than the copy.
+        for at in range(0, SPARE_BYTES, _WORD):
+            store(to + at, word(start + at))
+    else:
+        copy(to, start, size)
+    store_half(place + _HALF, so_far + size)
+
+
+@njit(inline="always")
+def _read_row(at, end, data_end, plan, tags, sinks, row, given):
     """Put a row's values to their places; whether all of it is as protobuf writes it.
 
     Args:
         at: where it begins.
         end: of the row.
-        words_end: behind the last address at which a word may be read.
-        base: of the data.
+        data_end: behind the last address that may be read.
         plan: address.
         tags: entries of `plan`.
-        numbers: address of the row's place in the first column.
-        stride: bytes from one column to the next.
+        sinks: address.
+        row: how many were read before it.
         given: address of the row's bits.
     """
     seen = np.uint64(0)
+    words_end = data_end - _WORD + 1
     while at < end:
         tag, at = _length(at, end)
         if at == _NOWHERE or tag >= tags:
@@ -223,57 +254,57 @@ def _read_row(at, end, words_end, base, plan, tags, numbers, stride, given):
         entry = integer(plan + _WORD * tag)
         if entry < 0:
             return False
-        column = np.uint64(entry >> _KIND_BITS)
-        seen, twice = _mark(column, seen, given)
-        kind = entry & _KIND
+        column, kind = entry >> _KIND_BITS, entry & _KIND
+        seen, twice = _mark(np.uint64(column), seen, given)
+        sink = sinks + _SINK_BYTES * column
         if kind >= BYTES:
             start, after = _bytes(kind, at, end, words_end)
-            value = np.uint64(start - base) | np.uint64(after - start) << np.uint64(32)
+            if twice or after == _NOWHERE:
+                return False
+            _put_bytes(sink, row, start, after - start, data_end)
         else:
             value, after = _number(kind, at, end, words_end)
-        if twice or after == _NOWHERE or after > end:
-            return False
-        store(numbers + stride * np.int64(column), value)
+            if twice or after == _NOWHERE or after > end:
+                return False
+            _put_number(kind, sink, row, value)
         at = after
     store(given, seen)
     return True
 
 
 @njit(inline="always")
-def _fill(every, words, numbers, stride, given):
+def _fill(every, words, sinks, row, given, in_all):
     """Zeros where the row has no value: what was in these places before is of another block."""
     for at in range(words):
-        missing = word(every + _WORD * at) & ~word(given + _WORD * at)
+        has = word(given + _WORD * at)
+        store(in_all + _WORD * at, word(in_all + _WORD * at) & has)
+        missing = word(every + _WORD * at) & ~has
         while missing:
-            column = 64 * at + np.int64(lowest_bit(missing))
-            store(numbers + stride * column, np.uint64(0))
+            sink = sinks + _SINK_BYTES * (64 * at + np.int64(lowest_bit(missing)))
+            kind = integer(sink + 2 * _WORD)
+            if kind >= BYTES:
+                place = integer(sink) + _HALF * row
+                store_half(place + _HALF, half(place))
+            else:
+                _put_number(kind, sink, row, np.uint64(0))
             missing &= missing - np.uint64(1)
 
 
-@compiled
-def count_rows(data, offsets, counts):
-    """Rows of each row batch, PASSED_OVER where it is none; gives their sum."""
-    total = 0
-    base = address(data)
-    for message in range(len(counts)):
-        at, end = base + offsets[message], base + offsets[message + 1]
-        rows = 0 if at < end else PASSED_OVER
-        while at < end:
-            envelope_tag = byte(at)
-            size, at = _length(at + 1, end)
-            if envelope_tag != 10 or at == _NOWHERE or size > end - at:
-                rows = PASSED_OVER
-                break
-            at += size
-            rows += 1
-        counts[message] = rows
-        total += max(rows, 0)
-    return total
+@njit(inline="always")
+def _has_room(sinks, columns, row, size):
+    """Whether all columns of bytes take so many more."""
+    for column in range(columns):
+        sink = sinks + _SINK_BYTES * column
+        if integer(sink + 2 * _WORD) >= BYTES:
+            so_far = np.int64(half(integer(sink) + _HALF * row))
+            if so_far + size + SPARE_BYTES > integer(sink + 3 * _WORD):
+                return False
+    return True
 
 
 @compiled
-def read_rows(data, offsets, counts, bare, plan, every, numbers, given):
-    """Fill the columns from the messages that `counts` does not pass over; gives the rows read.
+def read_rows(data, offsets, bare, plan, every, message, row, sinks, given, in_all, counts):
+    """Fill the columns from messages, as long as there is room.
 
     A message with anything out of the ordinary is passed over: its count becomes PASSED_OVER,
     and its rows are overwritten by those of the next.
@@ -281,69 +312,55 @@ def read_rows(data, offsets, counts, bare, plan, every, numbers, given):
     Args:
         data: bytes.
         offsets: of each message in `data`, and the end of the last.
-        counts: rows of each message.
         bare: whether each message is one row, and not a row batch.
         plan: by tag of protobuf: 8 times the field's column, and its kind; -1 where none is known.
         every: a bit for each column, as a row of `given` has it.
-        numbers: (columns, rows); gets values, zero where a row has none. Of bytes: their length,
-            times 2^32, and where in `data` they begin.
+        message: the first to read.
+        row: rows that were read of those before it.
+        sinks: (columns, 4): the address of the column's values, as wide as its kind, and its kind.
+            Of bytes: of 32 bits for each row that say where its bytes begin, and one more, the
+            address of the bytes, and how many there is room for.
         given: (rows, columns / 64), zeros; gets a bit for each column that a row has.
+        in_all: bits of the columns that all rows had; some of those passed over may lack them.
+        counts: gets the rows of each message.
+
+    Returns:
+        The message behind the last one read, which did not fit if there is one; the rows read;
+        and whether it had more rows than there is room for.
     """
     base = address(data)
-    words_end = base + len(data) - _WORD + 1
+    data_end = base + len(data)
     words = len(every)
-    stride = _WORD * numbers.shape[1]
-    row = 0
-    for message in range(len(counts)):
+    room = len(given)
+    while message < len(counts):
         first = row
         at, end = base + offsets[message], base + offsets[message + 1]
-        for _ in range(counts[message]):
+        if not _has_room(address(sinks), len(sinks), row, end - at):
+            return message, row, False
+        plain = at < end
+        while plain and at < end:
+            if row == room:
+                given[first:row] = 0
+                return message, first, True
             row_end = end
             if not bare:
+                plain = byte(at) == _ENVELOPE_TAG
                 size, at = _length(at + 1, end)
+                plain = plain and at != _NOWHERE and size <= end - at
                 row_end = at + size
-            row_numbers = address(numbers) + _WORD * row
             row_given = address(given) + _WORD * words * row
-            if not _read_row(
-                at, row_end, words_end, base, address(plan), len(plan),
-                row_numbers, stride, row_given,
-            ):  # fmt: skip
-                counts[message] = PASSED_OVER
-                given[first : row + 1] = 0
-                row = first
-                break
-            _fill(address(every), words, row_numbers, stride, row_given)
-            row += 1
-            at = row_end
-    return row
-
-
-@compiled
-def ends(spans, ends):
-    """Sums of the lengths so far of the bytes that `read_rows` found; after a zero."""
-    so_far = 0
-    for row in range(len(spans)):
-        so_far += np.int64(spans[row] >> np.uint64(32))
-        ends[row + 1] = so_far
-    return so_far
-
-
-@compiled
-def join(data, spans, joined):
-    """Copy the bytes that `read_rows` found to one after the other.
-
-    Args:
-        data: where they are.
-        spans: length, times 2^32, and place of each.
-        joined: at least as long as they are together.
-    """
-    base, to = address(data), address(joined)
-    limit, room = base + len(data), to + len(joined)
-    for row in range(len(spans)):
-        size = np.int64(spans[row] >> np.uint64(32))
-        start = base + np.int64(spans[row] & np.uint64(2**32 - 1))
-        if size <= SPARE_BYTES and limit - start >= SPARE_BYTES and room - to >= SPARE_BYTES:
-            copy(to, start, SPARE_BYTES)
+            plain = plain and _read_row(
+                at, row_end, data_end, address(plan), len(plan), address(sinks), row, row_given
+            )
+            if plain:
+                _fill(address(every), words, address(sinks), row, row_given, address(in_all))
+                row += 1
+                at = row_end
+        if plain:
+            counts[message] = row - first
         else:
-            copy(to, start, size)
-        to += size
+            counts[message] = PASSED_OVER
+            given[first : row + 1] = 0
+            row = first
+        message += 1
+    return message, row, False

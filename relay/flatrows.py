@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from relay.flatsinks import Density, Sinks
     from relay.shape import Field
     from relay.types import ColumnType
 
@@ -48,13 +49,13 @@ class FlatRows:
 
     def __init__(self, fields: Sequence[Field], types: Sequence[ColumnType]) -> None:
         self._types = types
-        self._scalars = [field.shape.scalar for field in fields]
         self._plan = np.full(8 * (1 + max(field.number for field in fields)), _NOT_KNOWN, np.int64)
-        for column, field in enumerate(fields):
-            kind = _KINDS.index(_read_as(field.shape.scalar))
+        self._kinds = [_KINDS.index(_read_as(field.shape.scalar)) for field in fields]
+        for column, (field, kind) in enumerate(zip(fields, self._kinds, strict=True)):
             self._plan[8 * field.number + _WIRE_TYPES[kind]] = 8 * column + kind
         bits = np.arange(64 * (len(fields) // 64 + 1)) < len(fields)
         self._every = np.packbits(bits, bitorder="little").view(np.uint64)
+        self._density: Density | None = None
 
     @classmethod
     def of(cls, fields: Sequence[Field], types: Sequence[ColumnType]) -> FlatRows | None:
@@ -70,45 +71,39 @@ class FlatRows:
             framing: "batch" or "row".
         """
         # Compiled code, and 0.3 s of imports, for those who have rows to read.
-        from relay import flatkernel  # noqa: PLC0415
+        from relay.flatkernel import read_rows  # noqa: PLC0415
+        from relay.flatsinks import Density, Sinks  # noqa: PLC0415
 
         offsets = offsets_of(values)
         memory: Any = values.buffers()[2] or b""
         data = np.frombuffer(memory, np.uint8)
         counts = np.empty(len(values), np.int64)
-        if framing == "batch":
-            total = flatkernel.count_rows(data, offsets, counts)
-        else:
-            counts[:] = np.where(np.diff(offsets) > 0, 1, flatkernel.PASSED_OVER)
-            total = int((counts > 0).sum())
-        numbers = np.empty((len(self._scalars), total), np.uint64)
-        given = np.zeros((total, len(self._every)), np.uint64)
-        bare = framing != "batch"
-        of_fields = (self._plan, self._every)
-        rows = flatkernel.read_rows(data, offsets, counts, bare, *of_fields, numbers, given)
-        in_all = np.bitwise_and.reduce(given[:rows], axis=0) if rows else given[:0]
-        columns = []
-        for at, scalar in enumerate(self._scalars):
-            word, bit = at >> 6, np.uint64(at & 63)
-            missing = None
-            if not rows or not in_all[word] >> bit & np.uint64(1):
-                missing = (given[:rows, word] >> bit & np.uint64(1)) == 0
-            if scalar in {"bytes", "string"}:
-                buffers = _joined(data, numbers[at, :rows])
-            else:
-                buffers = [_stored(numbers[at, :rows], scalar)]
-            columns.append(_array(self._types[at].wire, rows, missing, buffers))
+        in_all = self._every.copy()
+        density = self._density or Density.guess(len(self._kinds))
+        sinks = Sinks(self._kinds, len(in_all), density)
+        longest = int(np.diff(offsets).max(initial=0))
+        message, rows, short = 0, 0, False
+        while message < len(values):
+            left = int(offsets[-1] - offsets[message])
+            sinks.grow(rows, longest, left, short_of_rows=short)
+            message, rows, short = read_rows(
+                *(data, offsets, framing != "batch", self._plan, self._every),
+                *(message, rows, sinks.table(), sinks.given, in_all, counts),
+            )
+        if rows:
+            self._density = sinks.density(rows, int(offsets[-1] - offsets[0]))
+        columns = [self._column(at, sinks, rows, in_all) for at in range(len(self._kinds))]
         return Taken(columns, counts)
 
-
-def _joined(data: Any, spans: Any) -> list[pa.Buffer]:
-    """Offsets and values of a column of bytes."""
-    from relay import flatkernel  # noqa: PLC0415 - as above
-
-    offsets = np.zeros(len(spans) + 1, np.int32)
-    joined = np.empty(flatkernel.ends(spans, offsets) + flatkernel.SPARE_BYTES, np.uint8)
-    flatkernel.join(data, spans, joined)
-    return [_buffer(offsets), _buffer(joined)]
+    def _column(self, at: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
+        word, bit = at >> 6, np.uint64(at & 63)
+        valid, nulls = None, 0
+        if not in_all[word] >> bit & np.uint64(1):
+            given = (sinks.given[:rows, word] >> bit & np.uint64(1)).astype(np.bool_)
+            nulls = rows - int(np.count_nonzero(given))
+            valid = _buffer(np.packbits(given, bitorder="little")) if nulls else None
+        buffers = [valid, *sinks.buffers(at, rows)]
+        return pa.Array.from_buffers(self._types[at].wire, rows, buffers, nulls)
 
 
 def _buffer(values: Any) -> pa.Buffer:
@@ -117,20 +112,3 @@ def _buffer(values: Any) -> pa.Buffer:
 
 def _read_as(scalar: str) -> str:
     return "int64" if scalar == "uint64" else scalar
-
-
-def _stored(numbers: Any, scalar: str) -> pa.Buffer:
-    """Values as Arrow stores them."""
-    if scalar == "bool":
-        return _buffer(np.packbits(numbers.astype(np.bool_), bitorder="little"))
-    if scalar in {"int32", "uint32", "float"}:
-        numbers = numbers.astype(np.uint32)
-    return _buffer(numbers)
-
-
-def _array(wire: pa.DataType, rows: int, missing: Any, buffers: list[pa.Buffer]) -> pa.Array[Any]:
-    if missing is None:
-        return pa.Array.from_buffers(wire, rows, [None, *buffers], 0)
-    valid = _buffer(np.packbits(~missing, bitorder="little"))
-    nulls = int(missing.sum())
-    return pa.Array.from_buffers(wire, rows, [valid, *buffers], nulls)

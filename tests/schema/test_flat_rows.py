@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from relay import wirerows
 from relay.decode import Decoded, decode
 from relay.flatkernel import BYTES, FIXED64, TEXT, WHOLE64
+from relay.flatsinks import Density, Sinks
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.schema.test_mutations import SIMPLE, SIMPLE_ROW, mutated
 from tests.schema.values import fill
@@ -80,6 +81,37 @@ def test_the_two_decoders_agree_on_mutated_messages(seed: int, framing: str, unk
     assert CODEC.flat is not None
     taken = CODEC.flat.read(binary(made), framing).rows
     assert 0 < (taken < 0).sum() < MESSAGES
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 100.0])
+def test_expecting_another_number_of_rows_changes_nothing(share: float) -> None:
+    """Of rows and texts too few were expected, so that columns grow; or far too many."""
+    assert CODEC.flat is not None
+    random = np.random.default_rng(3)
+    long = row_batch([row(CODEC, name="x" * 100_000), GOOD])
+    for made in (messages(random), [row_batch([b""] * 9_000), row_batch([GOOD] * 9_000), long]):
+        CODEC.flat._density = Density(share, (share,) * len(CODEC.types))
+        assert differences(binary(made), CODEC) == []
+
+
+def test_room_is_what_the_buffer_before_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A buffer like the one before is read at once: nothing is copied to where there is more."""
+    values = binary([row_batch([GOOD, row(CODEC, name="x" * at)] * at) for at in range(1, 100)])
+    grown: list[int] = []
+    grow = Sinks.grow
+
+    def counted(self: Sinks, rows: int, *rest: int, short_of_rows: bool) -> None:
+        grown.append(rows)
+        grow(self, rows, *rest, short_of_rows=short_of_rows)
+
+    monkeypatch.setattr(Sinks, "grow", counted)
+    assert CODEC.flat is not None
+    CODEC.flat._density = None
+    CODEC.flat.read(values, "batch")
+    assert len(grown) > 1
+    grown.clear()
+    CODEC.flat.read(values, "batch")
+    assert grown == [0]
 
 
 @pytest.mark.parametrize("guard", ["text", "width", "number"])

@@ -1,0 +1,133 @@
+"""Columns that relay.flatkernel fills, and that grow while it does.
+
+Receives what each column holds, gives the kernel room to write and, in the end, Arrow's buffers.
+How much room there is at first is an expectation; no result depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from relay.flatkernel import (
+    BOOL,
+    BYTES,
+    FIXED32,
+    FIXED64,
+    INT32,
+    SPARE_BYTES,
+    UINT32,
+    WHOLE64,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+_STORED: dict[int, Any] = {
+    WHOLE64: np.uint64,
+    INT32: np.uint32,
+    UINT32: np.uint32,
+    BOOL: np.uint8,
+    FIXED64: np.uint64,
+    FIXED32: np.uint32,
+}
+"""What a number is as the kernel writes it; bytes have the ends of their values instead."""
+_LEAST_ROWS = 64
+_SLACK = 1.125
+
+
+class Density(NamedTuple):
+    """What a byte of messages becomes."""
+
+    rows: float
+    bytes: tuple[float, ...]
+    """In each column; 0 where it has numbers."""
+
+    @classmethod
+    def guess(cls, columns: int) -> Density:
+        """Before any message was read."""
+        return cls(1 / 64, (1 / columns,) * columns)
+
+
+class Sinks:
+    """Columns of as many rows each.
+
+    Args:
+        kinds: of relay.flatkernel, of each column.
+        words: of 64 bits, that say which columns a row has.
+        density: expected.
+
+    Attributes:
+        given: these words of each row.
+    """
+
+    def __init__(self, kinds: Sequence[int], words: int, density: Density) -> None:
+        self._kinds = kinds
+        self._density = density
+        self.given: npt.NDArray[np.uint64] = np.zeros((0, words), np.uint64)
+        self._values: list[Any] = [np.zeros(1, _STORED.get(kind, np.int32)) for kind in kinds]
+        self._bytes = [np.zeros(0, np.uint8) for _ in kinds]
+
+    def grow(self, rows: int, longest: int, left: int, *, short_of_rows: bool) -> None:
+        """Make room for messages of `left` bytes, or at least for what comes nearer to that.
+
+        Args:
+            rows: that are there.
+            longest: bytes of the longest message; columns of bytes have room for it afterwards.
+            left: bytes of all messages that are not read yet.
+            short_of_rows: the next message has more than there is room for.
+        """
+        left = int(left * _SLACK)
+        room = rows + _LEAST_ROWS + int(left * self._density.rows)
+        if room > len(self.given) or short_of_rows:
+            room = max(room, 2 * len(self.given))
+            given = np.zeros((room, self.given.shape[1]), np.uint64)
+            given[:rows] = self.given[:rows]
+            self.given = given
+            self._values = [_moved(values, rows + 1, room + 1) for values in self._values]
+        for at, kind in enumerate(self._kinds):
+            if kind >= BYTES:
+                used, held = int(self._values[at][rows]), self._bytes[at]
+                wanted = used + longest + SPARE_BYTES + int(left * self._density.bytes[at])
+                if wanted > len(held):
+                    self._bytes[at] = _moved(held, used, max(wanted, 2 * len(held)))
+
+    def table(self) -> npt.NDArray[np.int64]:
+        """As relay.flatkernel takes it; until the next growth."""
+        places = [
+            (values.ctypes.data, held.ctypes.data, kind, len(held))
+            for values, held, kind in zip(self._values, self._bytes, self._kinds, strict=True)
+        ]
+        return np.array(places, np.int64)
+
+    def buffers(self, column: int, rows: int) -> list[pa.Buffer]:
+        """Arrow's, but for the one that says which values are there."""
+        values, kind = self._values[column], self._kinds[column]
+        if kind >= BYTES:
+            return [_buffer(values[: rows + 1]), _buffer(self._bytes[column][: values[rows]])]
+        if kind == BOOL:
+            return [_buffer(np.packbits(values[:rows], bitorder="little"))]
+        return [_buffer(values[:rows])]
+
+    def density(self, rows: int, size: int) -> Density:
+        """Of messages of `size` bytes that became so many rows."""
+        ends = [
+            int(values[rows]) if kind >= BYTES else 0
+            for values, kind in zip(self._values, self._kinds, strict=True)
+        ]
+        return Density(rows / size, tuple(end / size for end in ends))
+
+
+def _moved(array: Any, used: int, room: int) -> Any:
+    """A larger array with what is used of this one."""
+    larger = np.empty(room, array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+def _buffer(values: Any) -> pa.Buffer:
+    return pa.py_buffer(values)
