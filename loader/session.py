@@ -50,6 +50,10 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
         "spark.sql.shuffle.partitions": "1",  # nothing is shuffled
         "spark.sql.adaptive.enabled": "false",  # else every start warns that streams cannot
         "spark.sql.streaming.numRecentProgressUpdates": "1",
+        # By default Spark asks a program of its own, readlink, about each file of the checkpoint in
+        # a local directory: half of the 37 processes a second that it starts at 400,000 rows/s.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
     }
     if json_log:
         options["spark.log.structuredLogging.enabled"] = "true"
