@@ -36,7 +36,7 @@ def bench() -> None:
 
 
 @bench.command()
-@with_options(RUNS, rows_option(6_000_000), *shape_options(5), *OUTPUT)
+@with_options(RUNS, rows_option(12_000_000), *shape_options(5), *OUTPUT)
 def relay(runs: int, total: int, columns: str, tables: int, *, skew: bool, **output: Any) -> None:
     """`relay run` beside Kafka Streams routing by header, and a plain pass-through.
 
