@@ -185,7 +185,8 @@ class EndOffsets:
     """How much has been written to topics; asked often, by one client.
 
     Raises:
-        Unavailable: one of the topics is not there: it would count as empty.
+        Unavailable: one of the topics is not there: it would count as empty; or, when it is asked,
+            the broker does not answer.
     """
 
     def __init__(self, bootstrap: str, topics: list[str]) -> None:
@@ -205,7 +206,14 @@ class EndOffsets:
     def __call__(self) -> int:
         """Sum of the end offsets; transaction markers count too."""
         ask = self._consumer.get_watermark_offsets
-        return sum(ask(place, timeout=_ANSWER_SECONDS)[1] for place in self._places)
+        try:
+            return sum(ask(place, timeout=_ANSWER_SECONDS)[1] for place in self._places)
+        except KafkaException as error:
+            raise Unavailable(
+                f"no end of {self._places[0].topic}: {error.args[0].str()}",
+                "Look at the free disk space: a broker without any ends. With --keep DIRECTORY its "
+                "log stays there.",
+            ) from error
 
     def close(self) -> None:
         """Ends the client; it never joined a group."""
