@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from relay.arrays import bits, buffer
 from relay.texts import offsets_of
 
 if TYPE_CHECKING:
@@ -100,9 +101,9 @@ def _text(kind: pa.DataType, column: Column) -> tuple[Column, Column]:
     valid = None
     if column.null_count:
         given = column.is_valid().to_numpy(zero_copy_only=False)
-        valid = _buffer(np.packbits(given, bitorder="little"))
-    bounds = _buffer(np.array([0, end - first], np.int32))
-    text = _buffer(b"") if data is None else data.slice(first, end - first)
+        valid = bits(given)
+    bounds = buffer(np.array([0, end - first], np.int32))
+    text = buffer(b"") if data is None else data.slice(first, end - first)
     return (
         pa.Array.from_buffers(kind, 1, [None, bounds, text], 0),
         _numbers(sizes, valid, column.null_count),
@@ -122,7 +123,7 @@ def _counted(kind: pa.DataType, column: Column) -> tuple[Column, Column] | None:
         return None
     kept = np.zeros(len(values), narrow)
     kept[1:] = steps.view(f"i{width}")
-    head = pa.Array.from_buffers(kind, 1, [None, _buffer(values[:1].copy())], 0)
+    head = pa.Array.from_buffers(kind, 1, [None, buffer(values[:1].copy())], 0)
     return head, _numbers(kept)
 
 
@@ -137,13 +138,9 @@ def _narrowest(steps: Integers, width: int) -> Any:
     return None
 
 
-def _buffer(values: Any) -> pa.Buffer:
-    return pa.py_buffer(values)
-
-
 def _numbers(values: Integers, valid: pa.Buffer | None = None, nulls: int = 0) -> Column:
     kind = pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, len(values), [valid, _buffer(values)], nulls)
+    return pa.Array.from_buffers(kind, len(values), [valid, buffer(values)], nulls)
 
 
 def _joined(kind: pa.DataType, head: Column, rest: Column) -> Column:
@@ -158,7 +155,7 @@ def _joined(kind: pa.DataType, head: Column, rest: Column) -> Column:
         raise ValueError(f"values of {sizes} bytes have {size}")
     offsets = np.zeros(len(given) + 1, np.int32)
     np.cumsum(given, out=offsets[1:])
-    buffers = [valid, _buffer(offsets), text]
+    buffers = [valid, buffer(offsets), text]
     return pa.Array.from_buffers(kind, len(given), buffers, rest.null_count)
 
 
@@ -167,4 +164,4 @@ def _added_up(kind: pa.DataType, head: Column, steps: Integers) -> Column:
     values = steps.astype(f"i{width}").view(f"u{width}")
     values[:1] += np.frombuffer(head.buffers()[1], f"u{width}")[:1]
     np.cumsum(values, out=values)
-    return pa.Array.from_buffers(kind, len(values), [None, _buffer(values)], 0)
+    return pa.Array.from_buffers(kind, len(values), [None, buffer(values)], 0)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from relay.arrays import bits, buffer, grown
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -53,9 +55,9 @@ class ByteColumn:
             chosen: indices of those to copy, in their order.
         """
         added = int(np.maximum(sizes[chosen], 0).sum())
-        self._data = _grown(self._data, self.bytes, added)
-        self._ends = _grown(self._ends, self._values + 1, len(chosen))
-        self._given = _grown(self._given, self._values + 1, len(chosen))
+        self._data = grown(self._data, self.bytes, added)
+        self._ends = grown(self._ends, self._values + 1, len(chosen))
+        self._given = grown(self._given, self._values + 1, len(chosen))
         first = self._values + 1
         kernel: Any = sys.modules.get(_KERNEL)
         if kernel is None:
@@ -82,9 +84,7 @@ class ByteColumn:
         """All values."""
         given = self._given[1 : self._values + 1]
         nulls = self._values - int(np.count_nonzero(given))
-        valid: Any = np.packbits(given, bitorder="little") if nulls else None
-        written: list[Any] = [valid, self._ends, self._data]
-        buffers = [None if one is None else pa.py_buffer(one) for one in written]
+        buffers = [bits(given) if nulls else None, buffer(self._ends), buffer(self._data)]
         made: Any = pa.Array.from_buffers(pa.binary(), self._values, buffers, nulls)
         return made  # type: ignore[no-any-return]
 
@@ -92,12 +92,3 @@ class ByteColumn:
         if not self._given[at + 1]:
             return None
         return self._data[self._ends[at] : self._ends[at + 1]].tobytes()
-
-
-def _grown(array: Any, used: int, added: int) -> Any:
-    """The array, or a copy of its used part with room for at least so much more."""
-    if used + added <= len(array):
-        return array
-    larger = np.empty(max(used + added, 2 * len(array)), array.dtype)
-    larger[:used] = array[:used]
-    return larger

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from relay.arrays import bits
 from relay.texts import offsets_of
 
 if TYPE_CHECKING:
@@ -101,13 +102,9 @@ class FlatRows:
         if not in_all[word] >> bit & np.uint64(1):
             given = (sinks.given[:rows, word] >> bit & np.uint64(1)).astype(np.bool_)
             nulls = rows - int(np.count_nonzero(given))
-            valid = _buffer(np.packbits(given, bitorder="little")) if nulls else None
+            valid = bits(given) if nulls else None
         buffers = [valid, *sinks.buffers(at, rows)]
         return pa.Array.from_buffers(self._types[at].wire, rows, buffers, nulls)
-
-
-def _buffer(values: Any) -> pa.Buffer:
-    return pa.py_buffer(values)
 
 
 def _read_as(scalar: str) -> str:

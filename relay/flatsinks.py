@@ -11,31 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.flatkernel import (
-    BOOL,
-    BYTES,
-    FIXED32,
-    FIXED64,
-    INT32,
-    SPARE_BYTES,
-    UINT32,
-    WHOLE64,
-)
+from relay.arrays import bits, buffer, grown
+from relay.flatkernel import BOOL, BYTES, SPARE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-_STORED: dict[int, Any] = {
-    WHOLE64: np.uint64,
-    INT32: np.uint32,
-    UINT32: np.uint32,
-    BOOL: np.uint8,
-    FIXED64: np.uint64,
-    FIXED32: np.uint32,
-}
-"""What a number is as the kernel writes it; bytes have the ends of their values instead."""
+_STORED = (np.uint64, np.uint32, np.uint32, np.uint8, np.uint64, np.uint32, np.int32, np.int32)
+"""What a value is as the kernel writes it, in the order of its kinds: of bytes, where they end."""
 _LEAST_ROWS = 64
 _SLACK = 1.125
 
@@ -69,7 +54,7 @@ class Sinks:
         self._kinds = kinds
         self._density = density
         self.given: npt.NDArray[np.uint64] = np.zeros((0, words), np.uint64)
-        self._values: list[Any] = [np.zeros(1, _STORED.get(kind, np.int32)) for kind in kinds]
+        self._values: list[Any] = [np.zeros(1, _STORED[kind]) for kind in kinds]
         self._bytes = [np.zeros(0, np.uint8) for _ in kinds]
 
     def grow(self, rows: int, longest: int, left: int, *, short_of_rows: bool) -> None:
@@ -88,13 +73,11 @@ class Sinks:
             given = np.zeros((room, self.given.shape[1]), np.uint64)
             given[:rows] = self.given[:rows]
             self.given = given
-            self._values = [_moved(values, rows + 1, room + 1) for values in self._values]
+            self._values = [grown(values, rows + 1, room - rows) for values in self._values]
         for at, kind in enumerate(self._kinds):
             if kind >= BYTES:
-                used, held = int(self._values[at][rows]), self._bytes[at]
-                wanted = used + longest + SPARE_BYTES + int(left * self._density.bytes[at])
-                if wanted > len(held):
-                    self._bytes[at] = _moved(held, used, max(wanted, 2 * len(held)))
+                more = longest + SPARE_BYTES + int(left * self._density.bytes[at])
+                self._bytes[at] = grown(self._bytes[at], int(self._values[at][rows]), more)
 
     def table(self) -> npt.NDArray[np.int64]:
         """As relay.flatkernel takes it; until the next growth."""
@@ -108,10 +91,10 @@ class Sinks:
         """Arrow's, but for the one that says which values are there."""
         values, kind = self._values[column], self._kinds[column]
         if kind >= BYTES:
-            return [_buffer(values[: rows + 1]), _buffer(self._bytes[column][: values[rows]])]
+            return [buffer(values[: rows + 1]), buffer(self._bytes[column][: values[rows]])]
         if kind == BOOL:
-            return [_buffer(np.packbits(values[:rows], bitorder="little"))]
-        return [_buffer(values[:rows])]
+            return [bits(values[:rows])]
+        return [buffer(values[:rows])]
 
     def density(self, rows: int, size: int) -> Density:
         """Of messages of `size` bytes that became so many rows."""
@@ -120,14 +103,3 @@ class Sinks:
             for values, kind in zip(self._values, self._kinds, strict=True)
         ]
         return Density(rows / size, tuple(end / size for end in ends))
-
-
-def _moved(array: Any, used: int, room: int) -> Any:
-    """A larger array with what is used of this one."""
-    larger = np.empty(room, array.dtype)
-    larger[:used] = array[:used]
-    return larger
-
-
-def _buffer(values: Any) -> pa.Buffer:
-    return pa.py_buffer(values)
