@@ -41,7 +41,8 @@ SPARE_BYTES = 32
 """Copied at once where a text is no longer; there is room for so many behind all texts."""
 
 _WORD, _HALF = 8, 4
-_SINK_BYTES = 4 * _WORD
+_SINK_JOINED, _SINK_KIND, _SINK_ROOM, _SINK_BYTES = _WORD, 2 * _WORD, 3 * _WORD, 4 * _WORD
+"""Where in a row of `sinks` its items are behind the first, and how long it is."""
 _ENVELOPE_TAG = 10
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _KIND_BITS, _KIND = 3, 7
@@ -206,9 +207,9 @@ def _mark(column, seen, given):
 
 
 @njit(inline="always")
-def _put_number(kind, sink, row, value):
-    """Write a number to its row."""
-    values = integer(sink)
+def _put_number(sink, row, value):
+    """Write a number to its row, as wide as the column is, whatever a plan says."""
+    values, kind = integer(sink), integer(sink + _SINK_KIND)
     if kind in (WHOLE64, FIXED64):
         store(values + _WORD * row, value)
     elif kind == BOOL:
@@ -222,7 +223,7 @@ def _put_bytes(sink, row, start, size, data_end):
     """Copy bytes behind those of the row before, and write where they end."""
     place = integer(sink) + _HALF * row
     so_far = np.int64(half(place))
-    to = integer(sink + _WORD) + so_far
+    to = integer(sink + _SINK_JOINED) + so_far
     if size <= SPARE_BYTES and data_end - start >= SPARE_BYTES:
         # Mostly too many, and in a few instructions: a call takes longer than the copy.
         for at in range(0, SPARE_BYTES, _WORD):
@@ -267,7 +268,7 @@ def _read_row(at, end, data_end, plan, tags, sinks, row, given):
             value, after = _number(kind, at, end, words_end)
             if twice or after == _NOWHERE or after > end:
                 return False
-            _put_number(kind, sink, row, value)
+            _put_number(sink, row, value)
         at = after
     store(given, seen)
     return True
@@ -275,32 +276,37 @@ def _read_row(at, end, data_end, plan, tags, sinks, row, given):
 
 @njit(inline="always")
 def _fill(every, words, sinks, row, given, in_all):
-    """Zeros where the row has no value: what was in these places before is of another block."""
+    """Zeros where the row has no value, and note in `in_all` that it has none.
+
+    What was in these places before is of another block.
+    """
     for at in range(words):
         has = word(given + _WORD * at)
         store(in_all + _WORD * at, word(in_all + _WORD * at) & has)
         missing = word(every + _WORD * at) & ~has
         while missing:
             sink = sinks + _SINK_BYTES * (64 * at + np.int64(lowest_bit(missing)))
-            kind = integer(sink + 2 * _WORD)
-            if kind >= BYTES:
+            if integer(sink + _SINK_KIND) >= BYTES:
                 place = integer(sink) + _HALF * row
                 store_half(place + _HALF, half(place))
             else:
-                _put_number(kind, sink, row, np.uint64(0))
+                _put_number(sink, row, np.uint64(0))
             missing &= missing - np.uint64(1)
 
 
 @njit(inline="always")
-def _has_room(sinks, columns, row, size):
-    """Whether all columns of bytes take so many more."""
+def _least_room(sinks, columns, row, most):
+    """Bytes of messages that every column of bytes can take; `most` where there is no such column.
+
+    A column gets no more than is read: until so much was, nobody needs to ask again.
+    """
+    least = most
     for column in range(columns):
         sink = sinks + _SINK_BYTES * column
-        if integer(sink + 2 * _WORD) >= BYTES:
+        if integer(sink + _SINK_KIND) >= BYTES:
             so_far = np.int64(half(integer(sink) + _HALF * row))
-            if so_far + size + SPARE_BYTES > integer(sink + 3 * _WORD):
-                return False
-    return True
+            least = min(least, integer(sink + _SINK_ROOM) - SPARE_BYTES - so_far)
+    return least
 
 
 @compiled
@@ -333,11 +339,14 @@ def read_rows(data, offsets, bare, plan, every, message, row, sinks, given, in_a
     data_end = base + len(data)
     words = len(every)
     room = len(given)
+    room_until = base
     while message < len(counts):
         first = row
         at, end = base + offsets[message], base + offsets[message + 1]
-        if not _has_room(address(sinks), len(sinks), row, end - at):
-            return message, row, False
+        if end > room_until:
+            room_until = at + _least_room(address(sinks), len(sinks), row, data_end - at)
+            if end > room_until:
+                return message, row, False
         plain = at < end
         while plain and at < end:
             if row == room:
