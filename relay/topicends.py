@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     OffsetSpec,
@@ -18,6 +18,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from confluent_kafka.admin import ListOffsetsResultInfo  # type: ignore[attr-defined]
+
+
+def told(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
+    """The offset that its leader gave for a partition, of AdminClient.list_offsets.
+
+    Where a leader's connection broke before its answer, librdkafka (2.16) leaves the offsets of
+    its partitions at OFFSET_INVALID and reports no error. Taken at its word, a log ended before
+    its beginning.
+
+    Raises:
+        KafkaException: _TRANSPORT where no leader answered.
+    """
+    if listed.offset < 0:
+        silent = f"the leader of {place.topic}[{place.partition}] did not answer"
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, silent))  # noqa: SLF001
+    return int(listed.offset)
 
 
 class TopicEnds:
@@ -55,4 +73,4 @@ class TopicEnds:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._deadline_seconds,
         )
-        return {tp.partition: future.result().offset for tp, future in futures.items()}
+        return {place.partition: told(place, asked.result()) for place, asked in futures.items()}

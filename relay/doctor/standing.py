@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay import journal, kafka_settings, names
 from relay.doctor.asking import SECONDS, Asker
 from relay.doctor.facts import Head, Topic, Trial
+from relay.topicends import told
 from relay.topics import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Standing:
             f"oldest offset of {place.topic}[{place.partition}]",
             lambda: asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[place],
         )
-        return int(found.offset)
+        return told(place, found)
 
 
 def _head(

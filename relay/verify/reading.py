@@ -28,6 +28,7 @@ from relay.errors import ConfigError, Refused, Unavailable
 from relay.heard import Heard
 from relay.reader import PartitionReader
 from relay.records_pb2 import Commit
+from relay.topicends import told
 from relay.verify.asked import asked, away
 
 if TYPE_CHECKING:
@@ -231,8 +232,8 @@ class Reader:
         )
         try:
             return {
-                (place.topic, place.partition): asked(future.result).offset
-                for place, future in futures.items()
+                (at.topic, at.partition): asked(lambda at=at, of=future: told(at, of.result()))
+                for at, future in futures.items()
             }
         except Unavailable:
             # The next try learns of the leaders of now: see relay.truth.

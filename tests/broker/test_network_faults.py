@@ -6,8 +6,16 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from relay.topicends import TopicEnds
 from tests.broker.pipeline import WAIT_SECONDS, Pipeline
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 
@@ -140,3 +148,28 @@ def test_random_cuts(
     proxy.heal()
     report("1 % cuts", pipeline.progress_seconds(range(100)))
     pipeline.exactly_once()
+
+
+def test_a_log_whose_leader_did_not_say_where_it_ends(proxied_pipeline: ProxiedPipeline) -> None:
+    """Its connection breaks before the answer: the end is not known.
+
+    Seen in CI: a relay took the client library's -1001 for the end, its committed floor lay
+    beyond it, and it stopped because the source had lost records.
+    """
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    admin = AdminClient({"bootstrap.servers": proxy.address, "client.id": "ends"})
+    ends = TopicEnds(admin, pipeline.source, WAIT_SECONDS)
+    assert ends.stable([0]) == {0: 0}
+
+    proxy.drop_answers(Api.LIST_OFFSETS, 100, "ends")
+    with pytest.raises(KafkaException) as error:
+        ends.stable([0])
+    assert error.value.args[0].code() == KafkaError._TRANSPORT
+
+    place = TopicPartition(pipeline.source, 0)
+    admin.list_topics(pipeline.source, timeout=WAIT_SECONDS)
+    asked = {place: OffsetSpec.latest()}
+    bare = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    assert bare[place].result(WAIT_SECONDS).offset == OFFSET_INVALID, "the library says so itself"
+    proxy.heal()
+    assert ends.stable([0]) == {0: 0}
