@@ -1,8 +1,8 @@
 """A block's record batch as chunks: Arrow IPC streams, compressed inside, and back.
 
-A chunk is one stream with its rows, or two, one behind the other: heads, then rows, as
-relay.apart makes them. (A reader that knows only of one stream finds a single row, and by the
-chunk's row count sees that this cannot be all.)
+A chunk is one stream with its rows, or up to three, one behind the other: heads, rows, and plain
+columns, as relay.apart and relay.plain make them. (A reader that knows only of one stream finds a
+single row or columns without a type, and refuses them.)
 
 Receives one record batch, gives the values of a few Kafka records, each near a
 given size, with their rows and checksum. Never talks to Kafka.
@@ -10,12 +10,14 @@ given size, with their rows and checksum. Never talks to Kafka.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import google_crc32c
 import pyarrow as pa
 
-from relay.apart import apart, together
+from relay.apart import Apart, together
+from relay.plain import aside, back, is_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 # relay processes as cores share the machine anyway.
 _CODEC = pa.Codec("lz4", compression_level=-4)
 _OPTIONS = pa.ipc.IpcWriteOptions(compression=_CODEC, use_threads=False)
+_AS_IT_IS = pa.ipc.IpcWriteOptions(use_threads=False)
 APART_FROM_ROWS = 1_000
-"""In a smaller chunk the second stream's schema takes about as much as it saves."""
+"""In a smaller block the second stream's schema takes about as much as it saves."""
+_BITS = 8
 _FIRST_RATIO = 0.5
 """Guess of compressed to uncompressed size before the first chunk is measured (measured on
 rows of 10 columns: 21 of 94 bytes; where little repeats, most of them)."""
@@ -38,40 +42,86 @@ _GROWTH = 4
 """A chunk's rows grow at most by this over the one before: a wrong guess costs a compression."""
 
 
-def encode(batch: pa.RecordBatch, chunk_bytes: int) -> list[tuple[bytes, int]]:
-    """A batch as (Arrow IPC stream, rows) pairs, each stream below `chunk_bytes` bytes.
+class Encoder:
+    """Of one table's blocks; it remembers how much smaller the last one became.
 
-    Chunks are cut by rows; how many fit is guessed from the chunk before and mended
-    by halving. A row that is larger by itself is a chunk by itself: it came in a message, so
-    a record of its size exists, and the block topics take 16 MiB (relay.topics). An empty
-    batch has no chunks.
+    Args:
+        chunk_bytes: the value of a record stays below it.
     """
-    total = batch.num_rows
-    chunks: list[tuple[bytes, int]] = []
-    done = 0
-    expected = max(1.0, batch.nbytes * _FIRST_RATIO / _FILL)
-    rows = max(1, min(total, int(total * chunk_bytes / expected)))
-    while done < total:
-        taken = min(rows, total - done)
-        data = _streams(batch.slice(done, taken))
-        fitting = int(taken * _FILL * chunk_bytes / len(data))
-        if len(data) < chunk_bytes or taken == 1:
-            chunks.append((data, taken))
-            done += taken
-            rows = max(1, min(fitting, taken * _GROWTH))
-        else:
-            rows = max(1, min(fitting, taken // 2))
-    return chunks
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._ratio = _FIRST_RATIO
+
+    def encode(self, batch: pa.RecordBatch) -> list[tuple[bytes, int]]:
+        """A batch as (Arrow IPC streams, rows) pairs.
+
+        It is cut by rows; how many fit is guessed, first by the block before, then by the chunk
+        before, and mended by halving. A row that is larger by itself is a chunk by itself: it came
+        in a message, so a record of its size exists, and the block topics take 16 MiB
+        (relay.topics). An empty batch has no chunks.
+        """
+        total = batch.num_rows
+        if not total:
+            return []
+        chunks = self._cut(_Parts(batch), total, self._first(batch))
+        if total >= APART_FROM_ROWS:
+            self._ratio = sum(len(value) for value, _ in chunks) / max(1, batch.nbytes)
+        return chunks
+
+    def _first(self, batch: pa.RecordBatch) -> int:
+        """Rows of the first chunk: as many as of the others, if all shrinks as expected."""
+        expected = batch.nbytes * self._ratio / (_FILL * self._chunk_bytes)
+        return math.ceil(batch.num_rows / max(1, math.ceil(expected)))
+
+    def _cut(self, parts: _Parts, total: int, rows: int) -> list[tuple[bytes, int]]:
+        chunks: list[tuple[bytes, int]] = []
+        done, limit = 0, self._chunk_bytes
+        while done < total:
+            taken = _whole_bytes(min(rows, total - done))
+            value = parts.streams(done, taken)
+            fitting = int(taken * _FILL * limit / len(value))
+            if len(value) < limit or taken == 1:
+                chunks.append((value, taken))
+                done += taken
+                rows = max(1, min(fitting, taken * _GROWTH))
+            else:
+                rows = max(1, min(fitting, taken // 2))
+        return chunks
 
 
-def _streams(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    parts = apart(batch) if batch.num_rows >= APART_FROM_ROWS else (None, batch)
-    for part in filter(None, parts):
-        with pa.ipc.new_stream(sink, part.schema, options=_OPTIONS) as writer:
+def _whole_bytes(rows: int) -> int:
+    """Fewer than eight rows less: bits of the next chunk's rows begin with a byte."""
+    return rows - rows % _BITS if rows > _BITS else rows
+
+
+class _Parts:
+    """What the chunks of a block are written from: made once, each chunk takes a stretch."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._rows, self._plain, self._apart = batch, None, None
+        if batch.num_rows >= APART_FROM_ROWS:
+            self._apart = Apart(batch)
+            self._rows, self._plain = aside(self._apart.rows, _CODEC)
+
+    def streams(self, first: int, count: int) -> bytes:
+        """A chunk's value."""
+        sink = pa.BufferOutputStream()
+        if self._apart is not None:
+            _write(sink, self._apart.heads(first, count), _OPTIONS)
+        _write(sink, self._rows.slice(first, count), _OPTIONS)
+        if self._plain is not None:
+            _write(sink, self._plain.slice(first, count), _AS_IT_IS)
+        value: bytes = sink.getvalue().to_pybytes()
+        return value
+
+
+def _write(
+    sink: pa.BufferOutputStream, part: pa.RecordBatch | None, options: pa.ipc.IpcWriteOptions
+) -> None:
+    if part is not None:
+        with pa.ipc.new_stream(sink, part.schema, options=options) as writer:
             writer.write_batch(part)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 def decode(chunks: Sequence[bytes]) -> pa.RecordBatch:
@@ -103,9 +153,16 @@ def _read(chunk: bytes) -> list[pa.RecordBatch]:
             streams.append(list(reader))
     if len(streams) == 1:
         return streams[0]
-    if [len(stream) for stream in streams] != [1, 1]:
+    counts = [len(stream) for stream in streams]
+    if set(counts) != {1}:
+        raise ValueError(
+            f"{len(streams)} streams of {counts} batches, which are not heads and rows"
+        )
+    *parts, last = (stream[0] for stream in streams)
+    rows = back(parts.pop(), last) if is_aside(last.schema) else last
+    if len(parts) > 1:
         raise ValueError(f"{len(streams)} streams, which are not heads and rows")
-    return [together(streams[0][0], streams[1][0])]
+    return [together(parts[0], rows)] if parts else [rows]
 
 
 def crc32c(chunks: Iterable[bytes]) -> int:

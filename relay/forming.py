@@ -50,7 +50,7 @@ def form(
     values: pa.BinaryArray,
     codec: RowCodec | str,
     framing: str,
-    chunk_bytes: int,
+    encoder: chunks.Encoder,
     unknown_fields: str = "dead",
 ) -> Formed:
     """Decode the buffer; good messages become chunks, the others dead letters, whole."""
@@ -64,7 +64,7 @@ def form(
         (offsets[b.index], values[b.index].as_py(), b.reason) for b in decoded.bad
     ]
     bad_bytes = sum(len(value or b"") for _, value, _ in dead)
-    encoded = chunks.encode(decoded.batch, chunk_bytes) if decoded.batch.num_rows else []
+    encoded = encoder.encode(decoded.batch)
     row_bytes = _value_bytes(values) - bad_bytes
     rows = decoded.batch.num_rows
     version = codec.schema.version

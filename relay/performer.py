@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from confluent_kafka import TopicPartition
 
 from relay import floors, journal, names, producers, shown
 from relay.buffers import Buffers, Held, RowDensity
+from relay.chunks import Encoder
 from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
@@ -68,6 +70,7 @@ class Performer:
         self._buffers = Buffers()
         self._poll = Poll()
         self.density = RowDensity(settings.source.framing)
+        self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
         self._written = Totals()
         member = settings.relay.member
         self._concerning = Concerning(
@@ -194,7 +197,7 @@ class Performer:
                 values,
                 self._tables.codec(table),
                 self._settings.source.framing,
-                self._settings.block.chunk_bytes,
+                self._encoders[table],
                 self._settings.source.unknown_fields,
             )
             if not (formed.dead or formed.unknown) or not self._tables.overtaken(table):

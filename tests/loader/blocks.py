@@ -88,7 +88,7 @@ class Journal:
             topic=names.blocks_topic(self.app, table),
             rows=one.num_rows,
         )
-        encoded = chunks.encode(one, chunk_bytes)
+        encoded = chunks.Encoder(chunk_bytes).encode(one)
         offsets: list[int] = []
         for sequence, (value, rows) in enumerate(encoded):
             self.producer.produce(

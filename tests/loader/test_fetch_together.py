@@ -100,7 +100,7 @@ def sealed(partition: int, first: int, values: Sequence[bytes], **changes: Any) 
 def values(number: int, count: int = 2) -> list[bytes]:
     """Chunks of two rows each, of which only this block has such."""
     batches = [pa.record_batch({"n": [10 * number + n, -n]}) for n in range(count)]
-    return [chunks.encode(batch, 10**6)[0][0] for batch in batches]
+    return [chunks.Encoder(10**6).encode(batch)[0][0] for batch in batches]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from loader import insert as loader_insert
 from relay import chunks, wirerows
+from relay.chunks import Encoder
 from relay.forming import form
 from relay.records_pb2 import Block
 from relay.rowmessage import RowCodec
@@ -126,7 +127,9 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
-        formed = form(list(range(len(messages))), binary(messages), codec, "batch", 100_000)
+        formed = form(
+            list(range(len(messages))), binary(messages), codec, "batch", Encoder(100_000)
+        )
     assert not formed.unknown
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     names = ", ".join(column.name for column in columns[:-1])
@@ -181,7 +184,7 @@ def test_a_string_in_a_variant_stays_a_string(engine: Engine) -> None:
     ]
     rows.append(fill(codec.message_class(), {"k": 99, "v": {"as_uint64": 5}, "d": {"as_int64": 5}}))
     messages = binary([row_batch([row.SerializeToString() for row in rows])])
-    formed = form([0], messages, codec, "batch", 100_000)
+    formed = form([0], messages, codec, "batch", Encoder(100_000))
     assert formed.dead == []
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     kinds = "variantType(v), dynamicType(d), toString(v), toString(d)"
@@ -214,7 +217,13 @@ def test_columns_by_kind(engine: Engine) -> None:
         {1: 5},
     ]
     rows = [fill(codec.message_class(), values).SerializeToString() for values in sent]
-    formed = form([0, 1, 2, 3, 4], binary([row_batch([one]) for one in rows]), codec, "batch", 9999)
+    formed = form(
+        [0, 1, 2, 3, 4],
+        binary([row_batch([one]) for one in rows]),
+        codec,
+        "batch",
+        Encoder(9999),
+    )
     assert [(offset, reason[:19]) for offset, _, reason in formed.dead] == [
         (3, "row 1, column n.y: "),
         (4, "row 1, column e: le"),

@@ -32,7 +32,7 @@ def test_chunks_hold_the_batch_below_the_limit(sizes: list[int], limit: int) -> 
     """Whatever the rows' sizes, every chunk is below the limit, and together they are the batch,
     field metadata too."""
     batch = batch_of(sizes)
-    cut = chunks.encode(batch, limit)
+    cut = chunks.Encoder(limit).encode(batch)
     assert all(len(data) < limit for data, _ in cut)
     assert all(rows > 0 for _, rows in cut)
     assert sum(rows for _, rows in cut) == len(sizes)
@@ -42,7 +42,7 @@ def test_chunks_hold_the_batch_below_the_limit(sizes: list[int], limit: int) -> 
 def test_a_slice_of_a_batch_is_cut_as_itself() -> None:
     """What lies before and behind a slice in memory is not in the chunks."""
     batch = batch_of([1_000] * 100).slice(40, 3)
-    cut = chunks.encode(batch, 10_000)
+    cut = chunks.Encoder(10_000).encode(batch)
     assert sum(len(data) for data, _ in cut) < 5_000
     assert chunks.decode([data for data, _ in cut]).equals(batch)
 
@@ -51,7 +51,7 @@ def test_a_row_that_is_too_large_is_a_chunk_by_itself() -> None:
     """Only the chunk of the large row is above the limit, and no row is lost."""
     batch = batch_of([10, 10, 20_000, 10])
 
-    encoded = chunks.encode(batch, 10_000)
+    encoded = chunks.Encoder(10_000).encode(batch)
 
     assert [rows for value, rows in encoded if len(value) >= 10_000] == [1]
     assert chunks.decode([value for value, _ in encoded]).equals(batch)
@@ -59,21 +59,21 @@ def test_a_row_that_is_too_large_is_a_chunk_by_itself() -> None:
 
 def test_few_chunks_for_a_usual_block() -> None:
     """Chunks are filled: a block of rows of like sizes takes few more than its bytes need."""
-    cut = chunks.encode(batch_of([100] * 20_000), 200_000)
+    cut = chunks.Encoder(200_000).encode(batch_of([100] * 20_000))
     total = sum(len(data) for data, _ in cut)
     assert len(cut) <= total / 200_000 * 1.25 + 2
 
 
 def test_an_empty_batch_has_no_chunks() -> None:
     """No rows, no chunks; and no chunks are no block."""
-    assert chunks.encode(batch_of([]), 10_000) == []
+    assert chunks.Encoder(10_000).encode(batch_of([])) == []
     with pytest.raises(ValueError, match="at least one chunk"):
         chunks.decode([])
 
 
 def test_a_damaged_chunk_is_an_error_or_shows_in_the_checksum() -> None:
     """Any flipped byte changes the checksum; what is no Arrow stream raises ValueError."""
-    data = [data for data, _ in chunks.encode(batch_of([50] * 1_000), 20_000)]
+    data = [data for data, _ in chunks.Encoder(20_000).encode(batch_of([50] * 1_000))]
     right = chunks.crc32c(data)
     for _ in range(200):
         damaged = bytearray(data[1])

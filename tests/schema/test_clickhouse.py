@@ -186,7 +186,7 @@ def test_value_arrives_as_sent(engine: Engine, tmp_path: Path, case: Case) -> No
     messages = [row_batch([row(codec, k=k, value=value)]) for k, value in enumerate(case.sent)]
     decoded = decode(binary(messages), codec, "batch")
     assert decoded.bad == []
-    stream = [data for data, _ in chunks.encode(decoded.batch, 100_000)]
+    stream = [data for data, _ in chunks.Encoder(100_000).encode(decoded.batch)]
     load(engine, tmp_path, chunks.decode(stream))
     rows = engine.rows(f"SELECT {case.show} FROM shop.t ORDER BY k")
     assert [shown for (shown,) in rows] == case.shown

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from relay import chunks
+from relay.chunks import Encoder
 from relay.forming import form
 from relay.rowmessage import RowCodec
 from relay.schema import ColumnDef, evolve
@@ -96,7 +97,7 @@ def test_every_mutated_message_is_rows_or_a_dead_letter(
                 messages.append(row_batch([mutated(good, random), good]))
             else:
                 messages.append(mutated(row_batch([good, good]), random))
-        formed = form(list(range(BUFFER)), binary(messages), codec, "batch", 10_000_000)
+        formed = form(list(range(BUFFER)), binary(messages), codec, "batch", Encoder(10_000_000))
         assert formed.messages + len(formed.dead) == BUFFER
         lost = {offset for offset, _, _ in formed.dead}
         assert not [offset for offset in lost if offset % 10 == 0]
@@ -113,7 +114,7 @@ def test_a_block_of_mutated_rows_opens_as_what_it_says() -> None:
     random = np.random.default_rng(7)
     good = fill(codec.message_class(), DEEP_ROW).SerializeToString()
     messages = [row_batch([mutated(good, random)]) for _ in range(BUFFER)]
-    formed = form(list(range(BUFFER)), binary(messages), codec, "batch", 10_000)
+    formed = form(list(range(BUFFER)), binary(messages), codec, "batch", Encoder(10_000))
     assert formed.rows > 0
     for chunk, rows in formed.chunks:
         batch = chunks.decode([chunk])
