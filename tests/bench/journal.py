@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from relay import kafka_settings, names, settings
 from relay.errors import NotExactlyOnce, Unavailable
 from relay.records_pb2 import Commit
+from tests.bench.answers import answered
 from tests.bench.source import PARTITIONS, Source
 
 _ANSWER_SECONDS = 30.0
@@ -115,7 +116,9 @@ class VisibleRows:
             Unavailable: the journal cannot be read.
         """
         if not self._assigned:
-            if self._topic not in self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics:
+            with answered("its topics"):
+                known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+            if self._topic not in known:
                 return 0
             places = [TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
             self._consumer.assign(places)

@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from relay import kafka_settings, names, settings
 from relay.errors import Unavailable
 from tests.bench import rows
+from tests.bench.answers import answered
 
 PARTITIONS = 4
 _WAVE = 100_000  # rows made at once: bounds memory, and interleaves the tables
@@ -158,18 +159,21 @@ def create_topics(bootstrap: str, topics: list[str], partitions: int = PARTITION
     made = admin.create_topics(
         [NewTopic(topic, partitions, 1) for topic in topics], operation_timeout=_ANSWER_SECONDS
     )
-    for future in made.values():
-        future.result()
+    with answered("new topics"):
+        for future in made.values():
+            future.result()
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
     """All topics whose name starts with the prefix: a run's output, so that disks stay empty."""
     admin = _admin(bootstrap)
-    doomed = [t for t in admin.list_topics(timeout=_ANSWER_SECONDS).topics if t.startswith(prefix)]
-    if doomed:
-        gone = admin.delete_topics(doomed, operation_timeout=_ANSWER_SECONDS)
-        for future in gone.values():
-            future.result()
+    with answered("an end of topics"):
+        known = admin.list_topics(timeout=_ANSWER_SECONDS).topics
+        doomed = [topic for topic in known if topic.startswith(prefix)]
+        if doomed:
+            gone = admin.delete_topics(doomed, operation_timeout=_ANSWER_SECONDS)
+            for future in gone.values():
+                future.result()
 
 
 def end_offsets(bootstrap: str, topics: list[str]) -> int:
@@ -201,19 +205,14 @@ class EndOffsets:
         self._places = [TopicPartition(t, p) for t in topics for p in known[t].partitions]
 
     def _topics(self) -> dict[str, Any]:
-        return self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+        with answered("its topics"):
+            return self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
 
     def __call__(self) -> int:
         """Sum of the end offsets; transaction markers count too."""
         ask = self._consumer.get_watermark_offsets
-        try:
+        with answered(f"the end of {self._places[0].topic}"):
             return sum(ask(place, timeout=_ANSWER_SECONDS)[1] for place in self._places)
-        except KafkaException as error:
-            raise Unavailable(
-                f"no end of {self._places[0].topic}: {error.args[0].str()}",
-                "Look at the free disk space: a broker without any ends. With --keep DIRECTORY its "
-                "log stays there.",
-            ) from error
 
     def close(self) -> None:
         """Ends the client; it never joined a group."""
@@ -235,14 +234,13 @@ class CommittedOffsets:
 
     def __call__(self) -> int:
         """Messages committed; 0 before the first commit."""
-        try:
-            found = self._consumer.committed(self._partitions, timeout=_ANSWER_SECONDS)
-        except KafkaException as problem:
-            if problem.args[0].code() == KafkaError.NOT_COORDINATOR:
+        with answered("committed offsets"):
+            try:
+                found = self._consumer.committed(self._partitions, timeout=_ANSWER_SECONDS)
+            except KafkaException as problem:
+                if problem.args[0].code() != KafkaError.NOT_COORDINATOR:
+                    raise
                 return 0  # the group has just been made, and nothing is committed to it
-            raise Unavailable(
-                f"the broker does not say what is committed: {problem}", "look into its log"
-            ) from problem
         return sum(max(0, partition.offset) for partition in found)
 
     def close(self) -> None:
