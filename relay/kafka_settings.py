@@ -87,8 +87,10 @@ def consumer(settings: Settings) -> ClientSettings:
     defaults = {
         **_DEFAULTS,
         "client.id": names.transactional_id(settings.app, settings.relay.member),
-        # Three heartbeats fit into a session; librdkafka's default is 3 s.
-        "heartbeat.interval.ms": min(3000, session // 3),
+        # A member learns of a rebalance by its next heartbeat, and all wait until each has: at
+        # librdkafka's default of 3 s a relay that joined another idled for as long. Three of them
+        # fit into a session.
+        "heartbeat.interval.ms": min(500, session // 3),
         # Longer than several of the longest transactions; never below the session.
         "max.poll.interval.ms": max(300_000, session),
         # Memory: librdkafka prefetches up to this much on top of the relay's own buffers.
