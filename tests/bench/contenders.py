@@ -199,8 +199,12 @@ def streams(
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     path = os.pathsep.join(map(str, classes))
     command = [str(java.require()), "-Xmx2g", "-cp", path, "Routing", str(file)]
-    outputs = [f"{app}.{table}" for table in source.shape.names]
-    return Contender(command, f"{app}.", app, outputs, directory / f"{app}.log")
+    return Contender(command, f"{app}.", app, routed(source, app), directory / f"{app}.log")
+
+
+def routed(source: Source, app: str) -> list[str]:
+    """The topics of a contender that routes by table."""
+    return [f"{app}.{table}" for table in source.shape.names]
 
 
 def typed(config: Path, way: str, log: Path) -> Contender:

@@ -94,7 +94,7 @@ def _take_turns(
         for name in names[:: -1 if turn % 2 else 1]:
             source = filled[name]
             app = f"d{source.per_message}-{turn}-{names.index(name)}"
-            one = relay_bench.one_run(source, _kind(stack, source, directory), app)
+            one = relay_bench.one_run(_kind(stack, source, directory), app)
             measured[name].append(one)
             progress(
                 f"{source.per_message} per message, round {turn + 1} of {runs}, {name}: "

@@ -111,7 +111,7 @@ def _rates(stack: Stack, directory: Path, sizes: Sizes, progress: Progress) -> l
             kinds = _kinds(stack, source, directory, load, interval)
             for number, (name, kind) in enumerate(kinds.items()):
                 app = f"rate-{turn}-{at}-{number}"
-                one = relay_bench.one_run(source, kind, app)
+                one = relay_bench.one_run(kind, app)
                 measured.setdefault((name, interval), []).append(one.rows_per_second)
                 progress(
                     f"round {turn + 1} of {sizes.runs}, commits every {interval:g} s, {name}: "

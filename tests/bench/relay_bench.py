@@ -2,7 +2,8 @@
 
 Receives a directory and sizes, starts a broker and a ClickHouse endpoint of its own,
 gives results. All contenders read the same topic on the same broker, one at a time,
-taking turns; what each has written is checked and removed before the next.
+taking turns; what each has written is checked and removed before the next. Quix Streams, which
+handles each message in Python, reads fewer of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from relay.dev.stack import Stack
 from relay.errors import NotExactlyOnce
-from tests.bench import config, contenders, journal, rows, servers
+from tests.bench import config, contenders, journal, quix, rows, servers
 from tests.bench import source as sources
 from tests.bench.contenders import Contender, Process
 from tests.bench.measure import Result, Run, watch
@@ -30,6 +32,9 @@ about equal length, long beside the second for which a buffer may wait."""
 RELAY_PROCESSES = (1, 2)
 """The better one counts: the machine has two cores."""
 STREAM_THREADS = (1, 2)
+QUIX_PROCESSES = (1, 2)
+QUIX_SHARE = max(SHAPES) // PER_MESSAGE_FACTOR
+"""At 1 row per message it gets one row of so many: as many messages as at 100."""
 
 Progress = Callable[[str], None]
 
@@ -39,75 +44,89 @@ class Kind:
     """A contender to be made anew for each run.
 
     Attributes:
+        source: what it reads.
         make: from the run's app name.
         check: from the app name; raises if the output is not all there.
     """
 
     name: str
     role: str
+    source: Source
     make: Callable[[str], Contender]
     check: Callable[[str], None]
 
 
 def run(
-    directory: Path, total: int, runs: int, progress: Progress, shape: Shape = rows.DEFAULT
+    directory: Path,
+    total: int,
+    runs: int,
+    progress: Progress,
+    shape: Shape = rows.DEFAULT,
+    *,
+    with_quix: bool = False,
 ) -> list[Result]:
     """1 and 100 rows per message, all contenders, `runs` rounds."""
     classes = contenders.compile_streams(directory, progress)
+    python = quix.install(directory, progress) if with_quix else None
     with servers.started(directory, progress) as stack:
         rows.create_tables(servers.client(stack), shape)
         results = []
         for per_message in SHAPES:
+            fill = partial(_filled, stack, per_message, shape, progress)
             wanted = total * (PER_MESSAGE_FACTOR if per_message > 1 else 1)
-            topic = f"source.{per_message}"
-            progress(f"filling {topic}: {wanted:,} rows, {per_message} per message")
-            source = sources.fill(stack.bootstrap, topic, wanted, per_message, shape=shape)
+            source = fill(f"source.{per_message}", wanted)
             kinds = [
                 *relay_kinds(stack, source, directory),
                 *streams_kinds(source, classes, directory),
                 passthrough_kind(source, directory),
             ]
-            results += take_turns(source, kinds, runs, progress)
-            sources.delete_topics(stack.bootstrap, topic)
+            if python is not None:
+                few = source
+                if per_message == 1:
+                    few = fill(f"{source.topic}.few", total // QUIX_SHARE)
+                kinds += quix_kinds(few, python, directory)
+            results += take_turns(kinds, runs, progress)
+            sources.delete_topics(stack.bootstrap, source.topic)
         return results
 
 
-def take_turns(source: Source, kinds: list[Kind], runs: int, progress: Progress) -> list[Result]:
+def _filled(
+    stack: Stack, per_message: int, shape: Shape, progress: Progress, topic: str, wanted: int
+) -> Source:
+    progress(f"filling {topic}: {wanted:,} rows, {per_message} per message")
+    return sources.fill(stack.bootstrap, topic, wanted, per_message, shape=shape)
+
+
+def take_turns(kinds: list[Kind], runs: int, progress: Progress) -> list[Result]:
     """Each contender once per round, every second round backwards."""
     measured: dict[str, list[Run]] = {kind.name: [] for kind in kinds}
     for turn in range(runs):
         for number, kind in enumerate(kinds[:: -1 if turn % 2 else 1]):
-            app = f"b{source.per_message}-{turn}-{number}"
-            one = one_run(source, kind, app)
+            per_message = kind.source.per_message
+            one = one_run(kind, f"b{per_message}-{turn}-{number}")
             measured[kind.name].append(one)
             progress(
-                f"{source.per_message} per message, round {turn + 1} of {runs}, {kind.name}: "
+                f"{per_message} per message, round {turn + 1} of {runs}, {kind.name}: "
                 f"{one.rows_per_second:,.0f} rows/s ({one.seconds:.1f} s)"
             )
     return [
-        Result(kind.name, source.per_message, tuple(measured[kind.name]), kind.role)
+        Result(kind.name, kind.source.per_message, tuple(measured[kind.name]), kind.role)
         for kind in kinds
     ]
 
 
 def one_run(
-    source: Source,
-    kind: Kind,
-    app: str,
-    meters: list[Meter] | None = None,
-    *,
-    by_rows: bool = False,
+    kind: Kind, app: str, meters: list[Meter] | None = None, *, by_rows: bool = False
 ) -> Run:
     """One run, checked; its topics are gone afterwards.
 
     Args:
-        source: what is read.
-        kind: who reads it.
+        kind: who runs.
         app: of the run.
         meters: gets its meter, if given.
         by_rows: count the rows in a relay's blocks, and not the messages that it has committed.
     """
-    contender = kind.make(app)
+    contender, source = kind.make(app), kind.source
     if contender.outputs:
         sources.create_topics(source.bootstrap, contender.outputs, source.partitions)
     done: journal.VisibleRows | sources.CommittedOffsets
@@ -161,7 +180,7 @@ def relay_kind(
         journal.check(source.bootstrap, app, source)
 
     name = f"block-relay, {processes} process{'es' if processes > 1 else ''}"
-    return Kind(name, "product", make, check)
+    return Kind(name, "product", source, make, check)
 
 
 def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[Kind]:
@@ -172,9 +191,22 @@ def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[
             return contenders.streams(source, app, threads, classes, directory)
 
         name = f"Kafka Streams, {threads} thread{'s' if threads > 1 else ''}"
-        return Kind(name, "peer", make, lambda app: _all_written(source, _outputs(source, app)))
+        return Kind(name, "peer", source, make, lambda app: _all_routed(source, app))
 
     return [kind(threads) for threads in STREAM_THREADS]
+
+
+def quix_kinds(source: Source, python: Path, directory: Path) -> list[Kind]:
+    """The peer in Python, once per process count."""
+
+    def kind(processes: int) -> Kind:
+        def make(app: str) -> Contender:
+            return quix.contender(source, app, processes, python, directory)
+
+        name = f"Quix Streams, {processes} process{'es' if processes > 1 else ''}"
+        return Kind(name, "other", source, make, lambda app: _all_routed(source, app))
+
+    return [kind(processes) for processes in QUIX_PROCESSES]
 
 
 def passthrough_kind(
@@ -193,13 +225,14 @@ def passthrough_kind(
     return Kind(
         "confluent-kafka pass-through",
         "ceiling",
+        source,
         make,
         lambda app: _all_written(source, [f"{app}.out"]),
     )
 
 
-def _outputs(source: Source, app: str) -> list[str]:
-    return [f"{app}.{table}" for table in source.shape.names]
+def _all_routed(source: Source, app: str) -> None:
+    _all_written(source, contenders.routed(source, app))
 
 
 def _all_written(source: Source, topics: list[str]) -> None:

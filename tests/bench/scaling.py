@@ -104,7 +104,7 @@ def _compared(
             for at in (0, 1) if turn % 2 == 0 else (1, 0):
                 meters: list[Meter] = []
                 kind = relay_bench.relay_kind(stack, filled[at], directory, 1)
-                one = relay_bench.one_run(filled[at], kind, f"x{turn}-{at}", meters, by_rows=True)
+                one = relay_bench.one_run(kind, f"x{turn}-{at}", meters, by_rows=True)
                 rates[at].append(one.rows_per_second)
                 memory[at].append(meters[0].most("relay"))
                 progress(
