@@ -78,7 +78,7 @@ class Encoder:
         chunks: list[tuple[bytes, int]] = []
         done, limit = 0, self._chunk_bytes
         while done < total:
-            taken = _whole_bytes(min(rows, total - done))
+            taken = _stretch(rows, total - done)
             value = parts.streams(done, taken)
             fitting = int(taken * _FILL * limit / len(value))
             if len(value) < limit or taken == 1:
@@ -90,9 +90,11 @@ class Encoder:
         return chunks
 
 
-def _whole_bytes(rows: int) -> int:
-    """Fewer than eight rows less: bits of the next chunk's rows begin with a byte."""
-    return rows - rows % _BITS if rows > _BITS else rows
+def _stretch(wanted: int, left: int) -> int:
+    """Fewer than eight rows less, but for the last: the next chunk's bits begin with a byte."""
+    if wanted >= left or wanted <= _BITS:
+        return min(wanted, left)
+    return wanted - wanted % _BITS
 
 
 class _Parts:

@@ -91,3 +91,10 @@ def test_checksum_is_over_the_values_in_order(values: list[bytes]) -> None:
     assert chunks.crc32c(values) == google_crc32c.value(b"".join(values))
     assert chunks.crc32c([b"12345", b"6789"]) == 0xE3069283
     assert chunks.crc32c([b"6789", b"12345"]) != 0xE3069283
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 10, 2_003])
+def test_what_fits_into_a_chunk_is_one_chunk(rows: int) -> None:
+    """Also where its bits end within a byte."""
+    batch = pa.record_batch({"a": pa.array([n % 2 == 0 for n in range(rows)])})
+    assert [n for _, n in chunks.Encoder(100_000).encode(batch)] == [rows]
