@@ -180,19 +180,26 @@ def whole(servers: Servers, truth: Truth) -> Facts:
     )
 
 
-def _table(value: bytes) -> Any:
+def chunk_of(value: bytes) -> Any:
     """A chunk, as README says ("Chunks"), or what ClickHouse gives, which is one stream."""
-    source = pa.BufferReader(value)
-    table = pa.ipc.open_stream(source).read_all()
-    if source.tell() == len(value):
-        return table
-    heads, table = table, pa.ipc.open_stream(source).read_all()
-    for head in heads.schema:
-        [first], rest = heads.column(head.name).to_pylist(), table.column(head.name).to_pylist()
-        whole = _added_up(first, rest) if isinstance(first, int) else _cut(first, rest)
-        at = table.column_names.index(head.name)
-        table = table.set_column(at, head.name, pa.array(whole))
+    source, parts = pa.BufferReader(value), []
+    while source.tell() < len(value):
+        parts.append(pa.ipc.open_stream(source).read_all())
+    plain = parts.pop() if parts[-1].schema.metadata == {b"part": b"plain"} else None
+    *heads, table = parts
+    if plain is not None:
+        for name in plain.column_names:
+            table = _replaced(table, name, plain.column(name))
+    for row in heads:
+        for name in row.column_names:
+            [first], rest = row.column(name).to_pylist(), table.column(name).to_pylist()
+            whole = _added_up(first, rest) if isinstance(first, int) else _cut(first, rest)
+            table = _replaced(table, name, pa.array(whole))
     return table
+
+
+def _replaced(table: Any, name: str, column: Any) -> Any:
+    return table.set_column(table.column_names.index(name), name, column)
 
 
 def _added_up(first: int, steps: list[int]) -> list[int]:
@@ -206,7 +213,7 @@ def _cut(text: str | bytes, sizes: list[int]) -> list[bytes]:
 
 
 def _rows(value: bytes) -> Rows:
-    table = _table(value)
+    table = chunk_of(value)
 
     def column(name: str, kind: Any) -> Any:
         return table.column(name).to_numpy().astype(kind)

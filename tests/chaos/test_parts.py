@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from relay.chunks import Encoder
 from tests.broker.pipeline import wait_until
-from tests.chaos import coordinator, measures, rows, schedule
+from tests.chaos import coordinator, facts, measures, rows, schedule
 from tests.chaos.__main__ import chaos
 from tests.chaos.controls import GUARDS
 from tests.chaos.faults import FAULTS
@@ -277,3 +279,20 @@ def test_commands_explain_themselves() -> None:
     refused = CliRunner().invoke(chaos, ["mixed", "--kinds", "rain"])
     assert refused.exit_code != 0
     assert "rain" in str(refused.exception)
+
+
+@pytest.mark.parametrize("rows", [10, 1_003, 5_000])
+def test_the_judges_read_chunks_of_any_kind(rows: int) -> None:
+    """One stream, or three: heads, rows, and a column of random numbers in the plain one."""
+    noise = random.Random(2)
+    columns = {
+        "n": list(range(rows)),
+        "h": [noise.getrandbits(63) for _ in range(rows)],
+        "v": [str(n * 7) for n in range(rows)],
+    }
+    found = [facts.chunk_of(value) for value, _ in Encoder(20_000).encode(pa.record_batch(columns))]
+    assert sum(table.num_rows for table in found) == rows
+    for name in ("n", "h"):
+        assert [v for table in found for v in table.column(name).to_pylist()] == columns[name]
+    texts = [v for table in found for v in table.column("v").cast(pa.string()).to_pylist()]
+    assert texts == columns["v"]
