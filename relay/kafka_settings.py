@@ -98,6 +98,9 @@ def consumer(settings: Settings) -> ClientSettings:
         # A broker cuts a partition's answer off here, within a record batch, and the client throws
         # the piece away: of batches of 1 MB 29 % of all that was sent at the default of 1 MiB.
         "max.partition.fetch.bytes": 4 << 20,
+        # Of all partitions. What was fetched of one whose turn is over is thrown away: with 64
+        # partitions, of which a few are read at a time, librdkafka's 50 MiB cost a sixth.
+        "fetch.max.bytes": 8 << 20,
         # When the prefetch queue was full: at the default of 1000 ms the relay runs dry.
         "fetch.queue.backoff.ms": 20,
         # How long a broker may sit on a fetch that finds nothing; data is answered at once.
