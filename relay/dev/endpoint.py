@@ -159,8 +159,9 @@ class Handler(BaseHTTPRequestHandler):
                 "X-ClickHouse-Summary": json.dumps(summary),
                 "X-ClickHouse-Query-Id": arguments.get("query_id", ""),
                 "X-ClickHouse-Timezone": self.engine.timezone,
-                "X-ClickHouse-Format": query.result_format,
             }
+            if not query.inserts:  # clients take an answer with a format for a result
+                about["X-ClickHouse-Format"] = query.result_format
             self._answer(200, result, about)
 
     do_POST = do_GET  # noqa: N815 - http.server's names

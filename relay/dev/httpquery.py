@@ -48,6 +48,11 @@ class Query:
         return bool(self.data_format) and _INPUT.search(self.sql) is not None
 
     @property
+    def inserts(self) -> bool:
+        """Whether it is an INSERT, which has no result."""
+        return _INSERT.match(self.sql.encode()) is not None
+
+    @property
     def result_format(self) -> str:
         """In which the result comes."""
         found = None if self.data_format else _LAST_FORMAT.search(self.sql)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
+from clickhouse_connect.driver.summary import QuerySummary
 
 SINGLE_BLOCK = {
     "max_insert_block_size": "10000000",
@@ -109,6 +110,15 @@ def test_arrow_both_ways(client: Client, table: str) -> None:
     assert summary.written_rows == ROWS
     back = client.query_arrow(f"SELECT a, b FROM {table} ORDER BY a", use_strings=True)
     assert back.cast(batch.schema).equals(batch)
+
+
+def test_an_insert_says_what_it_wrote(client: Client, table: str) -> None:
+    """As of a server, whose answer to an INSERT has no format, which would make it a result."""
+    told = client.command(f"INSERT INTO {table} (a) SELECT number FROM numbers(7)")
+
+    assert isinstance(told, QuerySummary)
+    assert told.written_rows == 7
+    assert client.command(f"SELECT count() FROM {table}") == 7
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd", "gzip"])
