@@ -55,16 +55,25 @@ class Outcome:
 
 @dataclass(slots=True)
 class Attempt:
-    """Where it stands."""
+    """Where it stands.
+
+    Attributes:
+        ahead: what is probably inserted next.
+        inserted: an INSERT of it succeeded.
+        told: and ClickHouse said that this statement wrote just its rows: nothing is left to count.
+        asked: what the table holds of it was asked before.
+        made: by the table's transform, for the INSERT.
+    """
 
     block: Block
     run: plan.Run
     effect: plan.Effect
     target: Target | None
-    ahead: Sequence[Block]  # probably inserted next
+    ahead: Sequence[Block]
     inserted: bool = False
+    told: bool = False
     asked: bool = False
-    made: pa.RecordBatch | None = None  # by the table's transform, for the INSERT
+    made: pa.RecordBatch | None = None
     figures: Figures = field(default_factory=Figures)
 
     def answer(self, answer: plan.Answer) -> None:

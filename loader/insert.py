@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.summary import QuerySummary
 
 from loader import plan
 from loader.clickhouse import (
@@ -179,8 +180,12 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     *,
     stamp: str,
     limit: int | None,
-) -> plan.Answer:
+) -> tuple[plan.Answer, int]:
     """Inserts the blocks once; the answer is loader.plan's, for each of them.
+
+    With it the rows that the statement wrote, as ClickHouse says: those of materialized views
+    too, and those whose token was there before, which are in the table from then; 0 where it
+    does not say.
 
     Args:
         client: of the server that has the table.
@@ -201,10 +206,10 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     try:
         sql = statement(blocks, batch.schema, ledger, target, stamp, limit)
     except ValueError as error:
-        return plan.Impossible(f"{table}: {error}")
+        return plan.Impossible(f"{table}: {error}"), 0
     asked = settings(blocks, claim, batch.num_rows)
     try:
-        client.command(
+        summary = client.command(
             sql,
             parameters={
                 "app": ledger.app,
@@ -221,17 +226,17 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         )
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
-            return plan.Failed(f"{table} was altered meanwhile")
+            return plan.Failed(f"{table} was altered meanwhile"), 0
         if f"Exception: {_TAKEN}" in str(error):
-            return plan.Failed(_TAKEN)
+            return plan.Failed(_TAKEN), 0
         if limit is not None and error_code(error) == _THROWN:
-            return plan.Failed("others inserted into the table meanwhile")
+            return plan.Failed("others inserted into the table meanwhile"), 0
         if is_denied(error):
             raise failure(error, f"INSERT into {table}") from error
         if is_permanent(error):
-            return plan.Impossible(one_line(error))
-        return plan.Failed(f"INSERT: {one_line(error)}")
-    return plan.Ok()
+            return plan.Impossible(one_line(error)), 0
+        return plan.Failed(f"INSERT: {one_line(error)}"), 0
+    return plan.Ok(), summary.written_rows if isinstance(summary, QuerySummary) else 0
 
 
 def _of(blocks: Sequence[Block]) -> dict[str, object]:

@@ -41,6 +41,13 @@ HOLDING = (
 """Of how many blocks the claim holds, in SQL."""
 
 
+_COUNTING = {
+    # A check reads one column of a few small parts of each table. To plan which columns to read
+    # first was a quarter of its time: 42 ms beside 33 over 8 tables.
+    "optimize_move_to_prewhere": 0,
+}
+
+
 class Ledger:
     """The ledger of one app, through one client.
 
@@ -151,6 +158,7 @@ class Ledger:
             "WHERE app = {app:String} AND table IN {tables:Array(String)} "
             "AND block IN {blocks:Array(String)} "
             f"GROUP BY app, table, block HAVING {_NOW} = {_HELD} AND ({check})",
+            settings=_COUNTING,
             tables=sorted({block.table for block in blocks}),
             blocks=[block.id for block in blocks],
             claim=claim,
@@ -220,12 +228,18 @@ class Ledger:
             raise failure(error, f"ledger {self.name}") from error
         return list(result.result_rows)
 
-    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
+    def _tell(
+        self,
+        sql: str,
+        data: bytes | None = None,
+        settings: Mapping[str, int] = {},
+        **parameters: object,
+    ) -> None:
         # async_insert would answer before the row can be read.
-        settings = {"async_insert": 0} if sql.startswith("INSERT") else {}
+        asked = {"async_insert": 0, **settings} if sql.startswith("INSERT") else {}
         try:
             self.client.command(
-                sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
+                sql, parameters={"app": self.app, **parameters}, data=data, settings=asked
             )
         except ClickHouseError as error:
             raise failure(error, f"ledger {self.name}") from error

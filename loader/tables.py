@@ -77,7 +77,9 @@ def shape_sql() -> str:
     return f"(SELECT {_SHAPE} FROM system.columns WHERE {_THIS_TABLE})"  # noqa: S608 - constants
 
 
-def arrived(targets: Mapping[str, Target], block_column: str) -> str:
+def arrived(
+    targets: Mapping[str, Target], block_column: str, told: Collection[str] = frozenset()
+) -> str:
     """SQL about `table`, `block` and `found_rows`, for Ledger.mark: all rows of it have arrived.
 
     They are counted in parts newer than the table's counter, so it costs the same however large
@@ -88,10 +90,12 @@ def arrived(targets: Mapping[str, Target], block_column: str) -> str:
     Args:
         targets: by table, as they were before the claim.
         block_column: that holds block ids.
+        told: tables about which nothing needs to be asked, as ClickHouse has said it.
     """
     counts, others = [], []
     for table, target in targets.items():
-        if not target.stamped(block_column) or target.window.counter != "global":
+        countable = target.stamped(block_column) and target.window.counter == "global"
+        if table in told or not countable:
             others.append(literal(table))
             continue
         stamp = quoted(block_column)

@@ -180,7 +180,8 @@ class Worker:
         check = "1"
         if first.inserted:
             targets = {one.block.table: one.target for one in attempts if one.target is not None}
-            check = arrived(targets, self._stamp)
+            told = targets.keys() - {one.block.table for one in attempts if not one.told}
+            check = arrived(targets, self._stamp, told)
         assert isinstance(first.effect, plan.Mark)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
         self._ledger.mark(blocks, first.run.claim, check, said, made_by)

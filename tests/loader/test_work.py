@@ -127,6 +127,7 @@ def test_merges_hide_no_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Parts are merged all the time; each block is loaded by its first attempt all the same."""
+    monkeypatch.setattr(inserting, "TOGETHER_BYTES", 0)  # one by one: so they are counted
     blocks = journal.seal(table, *(batch(i * 10, 10) for i in range(40)))
     ended, merged = threading.Event(), threading.Event()
 
