@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,6 +48,18 @@ _THROWN = 395
 """FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
 _ALTERED = "other columns than the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote(plan.Ok):
+    """The server took the INSERT.
+
+    Attributes:
+        rows: that it wrote, as it says: those of materialized views too, and those whose token
+            was there before, which are in the table from then; 0 where it does not say.
+    """
+
+    rows: int
 
 
 def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
@@ -180,12 +193,10 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     *,
     stamp: str,
     limit: int | None,
-) -> tuple[plan.Answer, int]:
+) -> plan.Answer:
     """Inserts the blocks once; the answer is loader.plan's, for each of them.
 
-    With it the rows that the statement wrote, as ClickHouse says: those of materialized views
-    too, and those whose token was there before, which are in the table from then; 0 where it
-    does not say.
+    Where they were inserted, that is a Wrote.
 
     Args:
         client: of the server that has the table.
@@ -206,7 +217,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     try:
         sql = statement(blocks, batch.schema, ledger, target, stamp, limit)
     except ValueError as error:
-        return plan.Impossible(f"{table}: {error}"), 0
+        return plan.Impossible(f"{table}: {error}")
     asked = settings(blocks, claim, batch.num_rows)
     try:
         summary = client.command(
@@ -226,17 +237,17 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         )
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
-            return plan.Failed(f"{table} was altered meanwhile"), 0
+            return plan.Failed(f"{table} was altered meanwhile")
         if f"Exception: {_TAKEN}" in str(error):
-            return plan.Failed(_TAKEN), 0
+            return plan.Failed(_TAKEN)
         if limit is not None and error_code(error) == _THROWN:
-            return plan.Failed("others inserted into the table meanwhile"), 0
+            return plan.Failed("others inserted into the table meanwhile")
         if is_denied(error):
             raise failure(error, f"INSERT into {table}") from error
         if is_permanent(error):
-            return plan.Impossible(one_line(error)), 0
-        return plan.Failed(f"INSERT: {one_line(error)}"), 0
-    return plan.Ok(), summary.written_rows if isinstance(summary, QuerySummary) else 0
+            return plan.Impossible(one_line(error))
+        return plan.Failed(f"INSERT: {one_line(error)}")
+    return Wrote(summary.written_rows if isinstance(summary, QuerySummary) else 0)
 
 
 def _of(blocks: Sequence[Block]) -> dict[str, object]:
