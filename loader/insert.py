@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,18 +47,6 @@ _THROWN = 395
 """FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
 _ALTERED = "other columns than the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
-
-
-@dataclass(frozen=True, slots=True)
-class Wrote(plan.Ok):
-    """The server took the INSERT.
-
-    Attributes:
-        rows: that it wrote, as it says: those of materialized views too, and those whose token
-            was there before, which are in the table from then; 0 where it does not say.
-    """
-
-    rows: int
 
 
 def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
@@ -196,7 +183,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
 ) -> plan.Answer:
     """Inserts the blocks once; the answer is loader.plan's, for each of them.
 
-    Where they were inserted, that is a Wrote.
+    Where they were inserted, that is a plan.Wrote.
 
     Args:
         client: of the server that has the table.
@@ -247,7 +234,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         if is_permanent(error):
             return plan.Impossible(one_line(error))
         return plan.Failed(f"INSERT: {one_line(error)}")
-    return Wrote(summary.written_rows if isinstance(summary, QuerySummary) else 0)
+    return plan.Wrote(summary.written_rows if isinstance(summary, QuerySummary) else 0)
 
 
 def _of(blocks: Sequence[Block]) -> dict[str, object]:

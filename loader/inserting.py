@@ -21,7 +21,7 @@ from loader import plan
 from loader.attempt import guarded
 from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
-from loader.insert import Wrote, insert
+from loader.insert import insert
 from relay.failpoints import reached
 from relay.httppool import URL_BYTES
 
@@ -127,7 +127,7 @@ class Inserter:
         figures.insert_seconds += time.monotonic() - begun
         inserted = isinstance(answer, plan.Ok)
         # Of one block alone it may be another statement, long ago, that wrote under its token.
-        told = len(group) > 1 and answer == Wrote(rows.num_rows)
+        told = len(group) > 1 and answer == plan.Wrote(rows.num_rows)
         figures.failures += not inserted
         now_ms = time.time_ns() // 1_000_000
         for one in group:

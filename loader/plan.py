@@ -177,6 +177,18 @@ class Ok:
 
 
 @dataclass(frozen=True, slots=True)
+class Wrote(Ok):
+    """The server took the INSERT.
+
+    Attributes:
+        rows: that it wrote, as it says: those of materialized views too, and those whose token
+            was there before, which are in the table from then; 0 where it does not say.
+    """
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """The server took the claim, for so many rows that this version of the transform made."""
 
