@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 
 import pytest
 from pyspark import daemon
 
-from loader.task import TASK_BYTES, Traceback, shares
+from loader.task import TASK_BYTES, Traceback, keep, shares
 from loader.work import TOGETHER
 
 
@@ -57,3 +58,19 @@ def test_small_blocks_are_claimed_together_and_large_ones_shared_out(
 ) -> None:
     """Over two workers."""
     assert shares(blocks, 2, row_bytes) == tasks
+
+
+def test_the_daemons_search_for_garbage_passes_over_what_is_kept() -> None:
+    """It searches behind every task; what came since is found, in a cycle, too."""
+    assert "collect" in daemon.manager.__code__.co_names, "then nothing needs to be kept"
+    try:
+        keep()
+        kept = gc.get_freeze_count()
+        assert kept > len(gc.get_objects())
+        cycle: list[object] = []
+        cycle.append(cycle)
+        del cycle
+        assert gc.collect() > 0
+        assert gc.get_freeze_count() == kept
+    finally:
+        gc.unfreeze()
