@@ -415,9 +415,11 @@ def test_a_resolve_that_was_broken_off_is_done_again(
 
 
 def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> None:
-    """Over random ledgers, HOLDS and HOLDING in ClickHouse and plan.holds say the same."""
+    """Over random ledgers, HOLDS in ClickHouse and plan.holds say the same, and HOLDING counts
+    just the blocks of which there is nothing else."""
     dice = random.Random(3)
     found = []
+    alone: dict[str, bool] = {}
     for number in range(60):
         block = Block(id=f"b{number}", table="a.b")
         states = [plan.PREPARED] * 4 + [plan.PARKED, plan.LOADED, plan.DISCARDED]
@@ -433,10 +435,20 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
         held = client.query(f"SELECT {ledger.holds}", parameters=parameters).result_rows[0][0]
         assert bool(held) == plan.holds(entries, "y"), entries
         found.append(bool(held))
-    assert {*found} == {True, False}
-    blocks = {"blocks": [f"b{number}" for number in range(60)]}
-    some = client.query(f"SELECT {ledger.holding}", parameters={**parameters, **blocks})
-    assert some.result_rows == [(sum(found),)]
+        alone[block.id] = {(one.state, one.claim) for one in entries} == {(plan.PREPARED, "y")}
+        assert held or not alone[block.id], "HOLDING is never true where HOLDS is not"
+    assert {*found} == {*alone.values()} == {True, False}
+
+    def holding(blocks: list[str]) -> int:
+        asked = {**parameters, "blocks": blocks}
+        return int(client.query(f"SELECT {ledger.holding}", parameters=asked).result_rows[0][0])
+
+    ours = [block for block, so in alone.items() if so]
+    assert len(ours) > 1
+    assert holding(ours) == len(ours)
+    for block, so in alone.items():
+        assert holding([block]) == so
+        assert so or holding([*ours, block]) in {0, len(ours)}, "a block without rows adds none"
 
 
 def test_positions(ledger: Ledger) -> None:
