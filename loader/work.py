@@ -17,6 +17,7 @@ from loader.entries import Row
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
 from loader.ledger import Ledger
+from loader.looks import Looks
 from loader.making import Maker
 from loader.selection import near
 from loader.tables import Tables, Target, arrived
@@ -48,6 +49,7 @@ class Worker:
         self._client = clickhouse.connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
+        self._looks = Looks(self._tables, self._stamp)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
@@ -107,7 +109,7 @@ class Worker:
         after: Sequence[Block],
     ) -> list[Outcome]:
         try:
-            targets = self._look(blocks)
+            targets = self._look(blocks, again=any(block.id not in new for block in blocks))
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
         claim = uuid.uuid4().hex
@@ -123,9 +125,9 @@ class Worker:
             self._advance(open_)
         return [outcome(attempt) for attempt in attempts]
 
-    def _look(self, blocks: Sequence[Block]) -> dict[str, Target]:
+    def _look(self, blocks: Sequence[Block], *, again: bool) -> dict[str, Target]:
         tables = {block.table for block in blocks}
-        targets = self._tables.look(tables)
+        targets = self._looks.look(tables, again=again)
         self._decidable -= tables
         self._decidable |= {
             table

@@ -1,0 +1,101 @@
+"""What a worker remembers of tables, and for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from loader.looks import SECONDS, Looks
+from loader.tables import Target
+from loader.window import Window
+from loader.work import Worker
+from tests.loader.blocks import batch
+from tests.loader.test_work import copies, make, outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from clickhouse_connect.driver.client import Client
+
+    from tests.loader.blocks import Journal
+
+MERGE_TREE = Window(0, None, "global", countable=True)
+STAMPED = {"id": "Int64", "_block": "String"}
+
+
+class Asked:
+    """In the place of Tables: what there is, and which were asked for."""
+
+    def __init__(self, **there: Target) -> None:
+        self.there = there
+        self.tables: list[set[str]] = []
+
+    def look(self, tables: Collection[str]) -> dict[str, Target]:
+        self.tables.append(set(tables))
+        return {table: self.there[table] for table in tables if table in self.there}
+
+
+def looks(asked: Any, times: list[float]) -> Looks:
+    return Looks(asked, "_block", lambda: times[0])
+
+
+def test_a_look_lasts_for_new_blocks() -> None:
+    """Until it is too old, or a block was attempted before."""
+    table, times = Target(STAMPED, 1, MERGE_TREE, 0), [100.0]
+    asked = Asked(a=table, b=table)
+    of = looks(asked, times)
+    assert of.look({"a"}, again=False) == {"a": table}
+    times[0] += SECONDS - 1
+    assert of.look({"a", "b"}, again=False) == {"a": table, "b": table}
+    assert of.look({"a", "b"}, again=False) == {"a": table, "b": table}
+    assert asked.tables == [{"a"}, {"b"}]
+    of.look({"a", "b"}, again=True)
+    assert asked.tables[2:] == [{"a", "b"}]
+    times[0] += SECONDS
+    of.look({"a"}, again=False)
+    assert asked.tables[3:] == [{"a"}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "window"),
+    [
+        ({"id": "Int64"}, MERGE_TREE),
+        (STAMPED, Window(100, None, "partitions", countable=True)),
+        (STAMPED, Window(100, None, "global", countable=False)),
+        (None, MERGE_TREE),
+    ],
+)
+def test_what_a_window_or_a_counter_decides_is_asked_for_each_time(
+    columns: dict[str, str] | None, window: Window
+) -> None:
+    """So is a table that is not there."""
+    asked = Asked() if columns is None else Asked(a=Target(columns, 1, window, 0))
+    of = looks(asked, [0.0])
+    assert of.look({"a"}, again=False) == of.look({"a"}, again=False)
+    assert len(asked.tables) == 2
+
+
+@pytest.mark.parametrize("change", ["DROP COLUMN name", "ADD COLUMN more Int8", "made anew"])
+def test_a_table_altered_since_the_look_is_looked_at_again(
+    journal: Journal, worker: Worker, client: Client, database: str, change: str
+) -> None:
+    """An INSERT on an old look inserts nothing, and the next attempt everything; where another
+    table of the same columns has taken its place, its rows are there once."""
+    table = make(client, f"{database}.stamped", stamped=True)
+    blocks = journal.seal(table, *(batch(at * 10, 10) for at in range(4)))
+    assert outcomes(worker.load(blocks[:2], {block.id for block in blocks})) == ["loaded"] * 2
+    left, new = blocks[2:], {block.id for block in blocks[2:]}
+    if change == "made anew":
+        client.command(f"DROP TABLE {table} SYNC")
+        make(client, table, stamped=True)
+    else:
+        client.command(f"ALTER TABLE {table} {change}")
+    first = worker.load(left, new)
+    if change != "made anew":
+        assert outcomes(first) == ["retry"] * 2
+        assert "altered meanwhile" in first[0].reason
+    again = [block for block, one in zip(left, first, strict=True) if one.outcome == "retry"]
+    assert not again or outcomes(worker.load(again)) == ["loaded"] * len(again)
+    rows = 20 if change == "made anew" else 40
+    assert copies(client, table) == (rows, rows)
