@@ -12,12 +12,16 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from loader.tables import Tables, Target
+    from relay.records_pb2 import Block
 
 SECONDS = 5.0
 """That a look lasts: several micro-batches of small blocks, and few parts."""
+SMALL_BYTES = 1 << 20
+"""Of a block, as producers sent it. The rows of larger ones are often counted, in all parts
+since the look: that soon costs more than another look."""
 
 
 class Looks:
@@ -35,23 +39,26 @@ class Looks:
         self._tables, self._stamp, self._clock = tables, stamp, clock
         self._seen: dict[str, tuple[float, Target]] = {}
 
-    def look(self, tables: Collection[str], *, again: bool) -> dict[str, Target]:
-        """The tables that exist, by name.
+    def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
+        """Their tables, as far as they exist, by name.
 
         Args:
-            tables: wanted.
-            again: whatever was seen before, as blocks that were attempted before demand.
+            blocks: about to be claimed.
+            new: ids of those that nobody has attempted. Where there is another, or a large one,
+                all are looked at anew.
 
         Raises:
             Unavailable, Refused: as Tables.look.
         """
-        now = self._clock()
+        now, tables = self._clock(), {block.table for block in blocks}
         lately = {
             table: target
             for table, (since, target) in self._seen.items()
-            if not again and table in tables and now - since < SECONDS
+            if table in tables and now - since < SECONDS
         }
-        if unknown := set(tables) - lately.keys():
+        if any(block.id not in new or block.row_bytes > SMALL_BYTES for block in blocks):
+            lately = {}
+        if unknown := tables - lately.keys():
             found = self._tables.look(unknown)
             self._seen |= {table: (now, one) for table, one in found.items() if self._lasts(one)}
             lately |= found

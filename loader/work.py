@@ -109,7 +109,7 @@ class Worker:
         after: Sequence[Block],
     ) -> list[Outcome]:
         try:
-            targets = self._look(blocks, again=any(block.id not in new for block in blocks))
+            targets = self._look(blocks, new)
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
         claim = uuid.uuid4().hex
@@ -125,10 +125,9 @@ class Worker:
             self._advance(open_)
         return [outcome(attempt) for attempt in attempts]
 
-    def _look(self, blocks: Sequence[Block], *, again: bool) -> dict[str, Target]:
-        tables = {block.table for block in blocks}
-        targets = self._looks.look(tables, again=again)
-        self._decidable -= tables
+    def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
+        targets = self._looks.look(blocks, new)
+        self._decidable -= {block.table for block in blocks}
         self._decidable |= {
             table
             for table, target in targets.items()

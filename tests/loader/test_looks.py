@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader.looks import SECONDS, Looks
+from loader.looks import SECONDS, SMALL_BYTES, Looks
 from loader.tables import Target
 from loader.window import Window
 from loader.work import Worker
+from relay.records_pb2 import Block
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make, outcomes
 
@@ -40,21 +41,29 @@ def looks(asked: Any, times: list[float]) -> Looks:
     return Looks(asked, "_block", lambda: times[0])
 
 
+def blocks(*tables: str, row_bytes: int = 10) -> list[Block]:
+    return [Block(id=f"of {table}", table=table, row_bytes=row_bytes) for table in tables]
+
+
+NEW = {"of a", "of b"}
+
+
 def test_a_look_lasts_for_new_blocks() -> None:
-    """Until it is too old, or a block was attempted before."""
+    """Until it is too old, a block was attempted before, or one is large."""
     table, times = Target(STAMPED, 1, MERGE_TREE, 0), [100.0]
     asked = Asked(a=table, b=table)
     of = looks(asked, times)
-    assert of.look({"a"}, again=False) == {"a": table}
+    assert of.look(blocks("a"), NEW) == {"a": table}
     times[0] += SECONDS - 1
-    assert of.look({"a", "b"}, again=False) == {"a": table, "b": table}
-    assert of.look({"a", "b"}, again=False) == {"a": table, "b": table}
+    assert of.look(blocks("a", "b"), NEW) == {"a": table, "b": table}
+    assert of.look(blocks("a", "b", row_bytes=SMALL_BYTES), NEW) == {"a": table, "b": table}
     assert asked.tables == [{"a"}, {"b"}]
-    of.look({"a", "b"}, again=True)
-    assert asked.tables[2:] == [{"a", "b"}]
+    assert of.look(blocks("a", "b"), {"of b"}) == {"a": table, "b": table}
+    assert of.look(blocks("a", row_bytes=SMALL_BYTES + 1), NEW) == {"a": table}
+    assert asked.tables[2:] == [{"a", "b"}, {"a"}]
     times[0] += SECONDS
-    of.look({"a"}, again=False)
-    assert asked.tables[3:] == [{"a"}]
+    assert of.look(blocks("a"), NEW) == {"a": table}
+    assert asked.tables[4:] == [{"a"}]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +81,7 @@ def test_what_a_window_or_a_counter_decides_is_asked_for_each_time(
     """So is a table that is not there."""
     asked = Asked() if columns is None else Asked(a=Target(columns, 1, window, 0))
     of = looks(asked, [0.0])
-    assert of.look({"a"}, again=False) == of.look({"a"}, again=False)
+    assert of.look(blocks("a"), NEW) == of.look(blocks("a"), NEW) == asked.there
     assert len(asked.tables) == 2
 
 
@@ -83,9 +92,10 @@ def test_a_table_altered_since_the_look_is_looked_at_again(
     """An INSERT on an old look inserts nothing, and the next attempt everything; where another
     table of the same columns has taken its place, its rows are there once."""
     table = make(client, f"{database}.stamped", stamped=True)
-    blocks = journal.seal(table, *(batch(at * 10, 10) for at in range(4)))
-    assert outcomes(worker.load(blocks[:2], {block.id for block in blocks})) == ["loaded"] * 2
-    left, new = blocks[2:], {block.id for block in blocks[2:]}
+    sealed = journal.seal(table, *(batch(at * 10, 10) for at in range(4)))
+    new = {block.id for block in sealed}
+    assert outcomes(worker.load(sealed[:2], new)) == ["loaded"] * 2
+    left = sealed[2:]
     if change == "made anew":
         client.command(f"DROP TABLE {table} SYNC")
         make(client, table, stamped=True)
