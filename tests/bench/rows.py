@@ -19,6 +19,7 @@ from relay.rowmessage import RowCodec
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
+    from numpy.typing import NDArray
 
 DATABASE = "bench"
 TABLES = tuple(
@@ -118,14 +119,20 @@ def codec(table: str, shape: Shape = DEFAULT) -> RowCodec:
 def columns(
     first: int, count: int, shape: Shape = DEFAULT, at: int | None = None
 ) -> pa.RecordBatch:
-    """Rows `first` to `first + count` in the protobuf-side types.
+    """Rows `first` to `first + count`, as numbered_columns makes them."""
+    return numbered_columns(np.arange(first, first + count, dtype=np.int64), shape, at)
+
+
+def numbered_columns(
+    number: NDArray[np.int64], shape: Shape = DEFAULT, at: int | None = None
+) -> pa.RecordBatch:
+    """Rows of these numbers in the protobuf-side types.
 
     All but `at` follows from a row's number, its `event`. `at` is milliseconds since 1970, the
     same for all these rows; without it, it follows from the number too.
     """
-    number = np.arange(first, first + count, dtype=np.int64)
     mixed = (number * 2_654_435_761) & 0x7FFF_FFFF  # Knuth's multiplicative hash: spreads values
-    ticks = _FIRST_TICK + number if at is None else np.full(count, at, np.int64)
+    ticks = _FIRST_TICK + number if at is None else np.full(len(number), at, np.int64)
     made = {
         "event": lambda: pa.array(number.astype(np.uint64)),
         "account": lambda: pa.array(mixed << 3),
