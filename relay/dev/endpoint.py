@@ -36,6 +36,14 @@ _BAD_REQUEST = {6, 25, 26, 27, 32, 33, 38, 41, 42, 43, 53, 62, 69, 70, 72, 117, 
 _NOT_FOUND = {16, 36, 46, 47, 50, 56, 60, 81, 115}
 _STATUS = {**dict.fromkeys(_BAD_REQUEST, 400), **dict.fromkeys(_NOT_FOUND, 404), 48: 501}
 
+_SERVER = """<clickhouse>
+    <!-- Machines for development have few cores: INSERTs and queries go before merges, which
+         otherwise take half of them whenever tables of the same size are merged together. -->
+    <os_threads_nice_value_merge_mutate>10</os_threads_nice_value_merge_mutate>
+</clickhouse>
+"""
+"""The server's configuration, where it is not the default."""
+
 Session: Any = chdb.session.Session  # has no types
 _log = logging.getLogger("relay.dev.endpoint")
 
@@ -50,7 +58,10 @@ class Engine:
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._path = str(path)
-        self._root = Session(self._path)  # locks the path; the engine lives as long as a session
+        config = path.parent / f"{path.name}.xml"
+        config.write_text(_SERVER)
+        # Locks the path; the engine lives as long as a session.
+        self._root = Session(f"{path}?config-file={config}")
         self._spool = path.parent / f"{path.name}-spool"
         self._spool.mkdir(exist_ok=True)
         for leftover in self._spool.iterdir():  # of a crash

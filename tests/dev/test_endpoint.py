@@ -274,3 +274,10 @@ def test_concurrent_inserts_keep_every_row(connect: Callable[..., Client], table
     assert not failures
     rows = connect().query(f"SELECT count(), uniqExact(a), max(a) FROM {table}").result_rows
     assert rows == [(80_000, 80_000, 79_999)]
+
+
+def test_merges_give_way(client: Client) -> None:
+    """The engine has read the endpoint's configuration: it says so itself."""
+    asked = "SELECT toInt8(value) FROM system.server_settings WHERE name = {name:String}"
+    name = {"name": "os_threads_nice_value_merge_mutate"}
+    assert client.query(asked, parameters=name).result_rows == [(10,)]
