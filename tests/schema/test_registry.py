@@ -103,7 +103,9 @@ def has_leader(admin: AdminClient, topic: str) -> bool:
     try:
         TopicEnds(admin, topic, deadline_seconds=30.0).bounds([0])
     except KafkaException as error:
-        if error.args[0].code() not in {*PASSING, KafkaError.UNKNOWN_TOPIC_OR_PART}:
+        # _NOENT is the client's own word for it: none of the brokers told of a leader.
+        none_yet = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT}
+        if error.args[0].code() not in PASSING | none_yet:
             raise
         return False
     return True
