@@ -4,7 +4,8 @@ Receives attempts whose next effect is an INSERT, answers each. What a statement
 rows is most of a small block's cost, and every statement leaves a part to be merged.
 
 Blocks go together where nothing but counting decides what became of them: first attempts, on a
-table with the block-id column, on one server. No other attempt ever repeats such a statement, so
+table with the block-id column, on one server. Of these the ledger has this claim and nothing else,
+which is what an INSERT of several asks of it. No other attempt ever repeats such a statement, so
 its token is its own; whether it still runs is seen in system.processes, and whether it ran, in
 the rows of each block. After a failure each block is tried again by itself.
 """
@@ -187,7 +188,8 @@ def open_for_more(one: Ready, stamp: str) -> bool:
 def _by_count(one: Ready, stamp: str) -> bool:
     """Whether nothing but counting its rows decides what became of the block."""
     return (
-        not one.attempt.asked
+        one.attempt.run.attempt == 1
+        and not one.attempt.asked  # another's, at the same time
         and one.limit is None
         and one.target.on_one_server()
         and one.target.stamped(stamp)

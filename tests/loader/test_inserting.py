@@ -12,6 +12,7 @@ from loader import inserting, plan, work
 from loader.attempt import Attempt
 from loader.inserting import Ready, joins, open_for_more
 from loader.ledger import Ledger
+from loader.resolve import resolve
 from loader.tables import Target
 from loader.window import Window
 from loader.work import Worker
@@ -57,11 +58,11 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def ready(table: str = "db.t", window: Window = MERGE_TREE, **other: Any) -> Ready:
-    """A first attempt at a block of ten rows."""
+    """An attempt at a block of ten rows, the first."""
     columns = other.get("columns", STAMPED)
     target = Target(columns, 0, window, 0)
     block = Block(id=f"app:{table}:0:0:{other.get('first', 0)}", table=table)
-    run = plan.Run("claim", 10, stamped=True, at="insert")
+    run = plan.Run("claim", 10, stamped=True, at="insert", attempt=other.get("attempt", 1))
     one = Attempt(block, run, plan.Insert(None), target, None, asked=other.get("asked", False))
     return Ready(one, target, other.get("batch", batch(0, 10)), other.get("limit"))
 
@@ -74,6 +75,7 @@ def test_small_blocks_of_a_table_go_together() -> None:
     "other",
     [
         ready("db.other"),
+        ready(attempt=2),
         ready(asked=True),
         ready(limit=5),
         ready(window=dataclasses.replace(MERGE_TREE, countable=False)),
@@ -86,6 +88,7 @@ def test_small_blocks_of_a_table_go_together() -> None:
     ids=[
         "another table",
         "attempted before",
+        "attempted meanwhile",
         "limited",
         "rows may be merged away",
         "replicated",
@@ -105,11 +108,12 @@ def test_others_go_alone(other: Ready) -> None:
     ("one", "waits"),
     [
         (ready(), True),
+        (ready(attempt=2), False),
         (ready(asked=True), False),
         (ready(columns={"id": "Int64", "name": "String"}), False),
         (ready(batch=batch(0, 700_000)), False),
     ],
-    ids=["small", "attempted before", "no block-id column", "large"],
+    ids=["small", "attempted before", "attempted meanwhile", "no block-id column", "large"],
 )
 def test_only_what_may_be_joined_is_held_while_the_next_is_fetched(
     one: Ready, *, waits: bool
@@ -192,6 +196,27 @@ def test_overtaken_at_one_block_inserts_none(
     assert first == ["retry"] * 3
     assert outcomes(worker.load(blocks)) == ["loaded"] * 3
     assert copies(client, table) == (300, 300)
+
+
+@pytest.mark.parametrize("human", ["retry", "absent"])
+def test_blocks_that_waited_for_their_table_are_settled_at_once(
+    journal: Journal,
+    worker: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    statements: list[int],
+    human: plan.Human,
+) -> None:
+    """Each was parked without a claim. The ledger knows it, so it goes alone."""
+    table = f"{database}.late"
+    sealed = journal.seal(table, *(batch(at * 10, 10) for at in range(3)))
+    assert outcomes(worker.load(sealed)) == ["parked"] * 3
+    make(client, table, stamped=True)
+    settled = resolve(journal.settings(), ledger, ["all"], human)
+    assert [state for _, state, _ in settled] == ["loaded"] * 3
+    assert statements == [1] * 3
+    assert copies(client, table) == (30, 30)
 
 
 def test_a_bad_block_parks_itself_alone(
