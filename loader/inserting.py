@@ -191,7 +191,6 @@ def _by_count(one: Ready, stamp: str) -> bool:
         one.attempt.run.attempt == 1
         and not one.attempt.asked  # another's, at the same time
         and one.limit is None
-        and one.target.on_one_server()
-        and one.target.stamped(stamp)
+        and one.target.by_count(stamp)
         and stamp not in one.batch.schema.names
     )

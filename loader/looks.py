@@ -66,4 +66,4 @@ class Looks:
 
     def _lasts(self, target: Target) -> bool:
         """Whether nothing but counting rows decides about its blocks: no window, no counter."""
-        return target.on_one_server() and target.stamped(self._stamp)
+        return target.by_count(self._stamp)

@@ -59,9 +59,12 @@ class Target:
         """Whether counting the rows that carry a block's id proves how much of it is here."""
         return block_column in self.columns and self.window.countable
 
-    def on_one_server(self) -> bool:
-        """Whether every statement on the table is seen in its server's system.processes."""
-        return self.window.counter == "global"
+    def by_count(self, block_column: str) -> bool:
+        """Whether nothing but counting rows ever decides about a block of it.
+
+        On one server, that is: every statement on the table is seen in its system.processes.
+        """
+        return self.window.counter == "global" and self.stamped(block_column)
 
 
 def counter_sql(kind: str) -> str:
@@ -94,8 +97,7 @@ def arrived(
     """
     counts, others = [], []
     for table, target in targets.items():
-        countable = target.stamped(block_column) and target.window.counter == "global"
-        if table in told or not countable:
+        if table in told or not target.by_count(block_column):
             others.append(literal(table))
             continue
         stamp = quoted(block_column)
