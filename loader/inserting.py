@@ -189,7 +189,7 @@ def _by_count(one: Ready, stamp: str) -> bool:
     """Whether nothing but counting its rows decides what became of the block."""
     return (
         one.attempt.run.attempt == 1
-        and not one.attempt.asked  # another's, at the same time
+        and not one.attempt.asked  # nor has another claimed it at the same time
         and one.limit is None
         and one.target.by_count(stamp)
         and stamp not in one.batch.schema.names

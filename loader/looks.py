@@ -60,10 +60,8 @@ class Looks:
             lately = {}
         if unknown := tables - lately.keys():
             found = self._tables.look(unknown)
-            self._seen |= {table: (now, one) for table, one in found.items() if self._lasts(one)}
+            # Where a window or a part counter decides as well, it has to be that of now.
+            lasting = {t: (now, one) for t, one in found.items() if one.by_count(self._stamp)}
+            self._seen |= lasting
             lately |= found
         return lately
-
-    def _lasts(self, target: Target) -> bool:
-        """Whether nothing but counting rows decides about its blocks: no window, no counter."""
-        return target.by_count(self._stamp)
