@@ -121,7 +121,9 @@ class Relay(Section):
     )
     commit_interval_seconds: Seconds = Field(0.25, description="least time between transactions")
     max_buffer_bytes: Bytes = Field(
-        384_000_000, description="over all buffers; largest sealed first"
+        512_000_000,
+        description="over all buffers; largest sealed first. Tables share it: under a backlog it "
+        "bounds the blocks of hundreds, and a small block costs what a large one does",
     )
     max_reread: Annotated[int, Field(gt=0)] = Field(
         1_000_000, description="offsets from floor to position; oldest buffers sealed first"
