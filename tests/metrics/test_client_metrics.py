@@ -48,7 +48,8 @@ def heard() -> Given:
             consumer.consume(100, 0.05)
             fetched = found.get(CONSUMER, {}).get("rxmsgs", 0)
             sent = found.get(PRODUCER, {}).get("topics", {}).get(TOPIC, {})
-            return bool(fetched and sent.get("batchcnt", {}).get("cnt"))
+            group = found.get(CONSUMER, {}).get("cgrp", {}).get("state")
+            return bool(fetched and group == "up" and sent.get("batchcnt", {}).get("cnt"))
 
         wait_until(whole, "statistics of both clients after some records")
         given = dict(found)  # what comes while they close has no partition any more
