@@ -107,11 +107,11 @@ def test_who_has_nothing_left_takes_no_turns() -> None:
     assert poll(behind(7), p0=1, p1=1, p2=1, p3=1).turns is None, "hardly more than two are left"
 
 
-def test_a_turn_ends_with_its_share_of_the_memory() -> None:
+def test_a_turn_ends_when_it_filled_its_share_of_the_memory_four_times() -> None:
     """The others come before it has another."""
     state = turning(0, 1, waiting=(2, 3))
 
-    state = poll(state, arrival("d.x", 1, p=0, bytes=99), arrival("d.x", 1, 2, p=1, bytes=99))
+    state = poll(state, arrival("d.x", 1, p=0, bytes=399), arrival("d.x", 1, 2, p=1, bytes=399))
     assert whom(state) == ([0, 1], [2, 3])
     state = poll(state, arrival("d.x", 2, p=0, bytes=1))
     assert whom(state) == ([1, 2], [3, 0])
@@ -202,7 +202,7 @@ def test_one_with_a_backlog_alone_takes_turn_after_turn() -> None:
     assert state.turns is not None
     state = replace(state, turns=replace(state.turns, drained={1: 0, 2: 0, 3: 0}))
 
-    event = replace(polled(10_001, arrival("d.x", 1, bytes=100)), full=True)
+    event = replace(polled(10_001, arrival("d.x", 1, bytes=400)), full=True)
     state, effects = step(state, event)
     assert whom(state) == ([0], [])
     assert not any(isinstance(effect, ef.Read) for effect in effects)
