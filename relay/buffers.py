@@ -6,7 +6,7 @@ Receives the groups of sorted polls, gives what a sealed buffer holds; estimates
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ class RowDensity:
         known = self._rows_per_byte.get(table)
         return None if known is None else round(known * size)
 
-    def count(self, table: str, values: pa.BinaryArray, size: int) -> int:
+    def count(self, table: str, values: pa.ChunkedArray[Any], size: int) -> int:
         """How many rows these messages hold, learned for later ones."""
         rows = int(count_rows(values, self._framing).sum())
         self.learn(table, rows, size)
@@ -53,9 +53,6 @@ class RowDensity:
 class Held:
     """Messages of one buffer: what becomes rows, and what only their dead letters would need.
 
-    Args:
-        likely: bytes and messages that it will probably hold.
-
     Attributes:
         offsets: ascending.
         values: as many as offsets.
@@ -63,15 +60,15 @@ class Held:
         headers: by offset, of messages with others than the one that names their table.
     """
 
-    def __init__(self, table: str, likely: tuple[int, int] = (0, 0)) -> None:
+    def __init__(self, table: str) -> None:
         self.table = table
         self.offsets: list[int] = []
-        self.values = ByteColumn(*likely)
-        self.keys = ByteColumn(0, likely[1])
+        self.values = ByteColumn()
+        self.keys = ByteColumn()
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
 
-    def column(self) -> pa.BinaryArray:
-        """The values as an Arrow array."""
+    def column(self) -> pa.ChunkedArray[Any]:
+        """The values as Arrow arrays."""
         return self.values.array()
 
     def origin(self, offset: int) -> Origin:
@@ -86,7 +83,6 @@ class Buffers:
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], Held] = {}
-        self._likely: dict[tuple[int, str], tuple[int, int]] = {}
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
         """Copy the messages of one of the poll's arrivals but for the first `skip`."""
@@ -94,7 +90,7 @@ class Buffers:
         place = (arrival.partition, arrival.table)
         held = self._held.get(place)
         if held is None:
-            held = self._held[place] = Held(arrival.table, self._likely.get(place, (0, 0)))
+            held = self._held[place] = Held(arrival.table)
         offsets = arrival.offsets[skip:]
         held.offsets.extend(offsets)
         held.values.extend(poll.values, poll.value_sizes, chosen)
@@ -106,26 +102,8 @@ class Buffers:
 
     def take(self, partition: int, table: str) -> Held:
         """A buffer that is being sealed; it is not held any more."""
-        held = self._held.pop((partition, table))
-        size = held.values.bytes, len(held.offsets)
-        last = self._likely.get((partition, table), (0, 0))
-        self._likely[partition, table] = (
-            likely_next(size[0], last[0]),
-            likely_next(size[1], last[1]),
-        )
-        return held
+        return self._held.pop((partition, table))
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Forget everything of these partitions."""
         self._held = {k: v for k, v in self._held.items() if k[0] not in partitions}
-        self._likely = {k: v for k, v in self._likely.items() if k[0] not in partitions}
-
-
-def likely_next(was: int, expected: int) -> int:
-    """What to expect of the next buffer, by this one and what was expected of it.
-
-    A buffer that outgrows it is copied whole, into pages that the kernel has to clear first: where
-    sizes vary from one buffer to the next, that was a tenth of a relay's processor time. So a
-    smaller one lowers it slowly.
-    """
-    return max(was * 9 // 8, expected * 15 // 16)

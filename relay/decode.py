@@ -40,21 +40,21 @@ class Decoded(NamedTuple):
     """Messages, good or bad, by number of the field they hold and the row message does not."""
 
 
-def count_rows(values: pa.BinaryArray, framing: str) -> Integers:
+def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
     """Rows in each message; one that is no row batch counts as none."""
-    opened = open_messages(values, framing)
+    opened = open_messages(wirerows.in_one_piece(values), framing)
     rows: Integers = np.zeros(len(values), np.int64)
     rows[opened.index] = opened.counts
     return rows
 
 
 def decode(
-    values: pa.BinaryArray, codec: RowCodec, framing: str, unknown_fields: str = "dead"
+    values: pa.ChunkedArray[Any], codec: RowCodec, framing: str, unknown_fields: str = "dead"
 ) -> Decoded:
     """Decode the messages of a buffer.
 
     Args:
-        values: message values, null where Kafka's value is null.
+        values: of messages, null where Kafka's value is null; they may lie in several pieces.
         codec: of the table.
         framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
         unknown_fields: "dead" (a message with a field that the row message does not know is

@@ -7,13 +7,13 @@ the records to produce. No client, no clock: what it makes depends on its input 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from relay import chunks
 from relay.decode import decode
+from relay.texts import size_of
 
 if TYPE_CHECKING:
     from relay.rowmessage import RowCodec
@@ -47,7 +47,7 @@ class Formed:
 
 def form(
     offsets: list[int],
-    values: pa.BinaryArray,
+    values: pa.ChunkedArray[Any],
     codec: RowCodec | str,
     framing: str,
     encoder: chunks.Encoder,
@@ -65,12 +65,7 @@ def form(
     ]
     bad_bytes = sum(len(value or b"") for _, value, _ in dead)
     encoded = encoder.encode(decoded.batch)
-    row_bytes = _value_bytes(values) - bad_bytes
+    row_bytes = size_of(values) - bad_bytes
     rows = decoded.batch.num_rows
     version = codec.schema.version
     return Formed(encoded, dead, decoded.messages, rows, row_bytes, decoded.unknown, version)
-
-
-def _value_bytes(values: pa.BinaryArray) -> int:
-    total = pc.sum(pc.binary_length(values)).as_py()
-    return int(total or 0)

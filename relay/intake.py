@@ -124,7 +124,7 @@ class Intake:
         known = self._density.rows(table, size)
         if known is not None:
             return known
-        values = ByteColumn(size, len(chosen))
+        values = ByteColumn()
         values.extend(poll.values, poll.value_sizes, chosen)
         return self._density.count(table, values.array(), size)
 

@@ -48,6 +48,12 @@ def offsets_of(array: Any) -> Any:
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
 
 
+def size_of(values: pa.ChunkedArray[Any]) -> int:
+    """Bytes of all values; pyarrow's own sums take a tenth of a millisecond for a few pieces."""
+    ends = (offsets_of(values.chunk(at)) for at in range(values.num_chunks))
+    return sum(int(offsets[-1] - offsets[0]) for offsets in ends)
+
+
 def _is_ascii(array: Any) -> bool:
     """Whether all values are; looks at them all at once, which costs a tenth of validating each."""
     offsets = offsets_of(array)

@@ -21,6 +21,7 @@ from relay.depth import refuse_deep
 from relay.envelope import BadMessage, Opened, check_framing, open_messages
 from relay.isolate import Suspects, isolate, isolate_joined, ranges_of
 from relay.strangers import find_outdated, find_strangers
+from relay.texts import size_of
 
 if TYPE_CHECKING:
     from relay.envelope import Integers
@@ -52,11 +53,11 @@ class WireRows:
         return np.repeat(self.index, self.counts)
 
 
-def read(values: pa.BinaryArray, codec: RowCodec, framing: str) -> WireRows:
+def read(values: pa.ChunkedArray[Any], codec: RowCodec, framing: str) -> WireRows:
     """Find the rows in the messages' values.
 
     Args:
-        values: message values, null where Kafka's value is null.
+        values: of messages, null where Kafka's value is null; they may lie in several pieces.
         codec: of the table.
         framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
 
@@ -64,18 +65,24 @@ def read(values: pa.BinaryArray, codec: RowCodec, framing: str) -> WireRows:
         ValueError: another framing.
     """
     check_framing(framing)
-    if codec.flat is None or values.nbytes < COMPILED_FROM_BYTES:
-        return _read_any(values, codec, framing)
+    if codec.flat is None or size_of(values) < COMPILED_FROM_BYTES:
+        return _read_any(in_one_piece(values), codec, framing)
     columns, counts = codec.flat.read(values, framing)
     plain = np.flatnonzero(counts >= 0)
     taken = WireRows(columns, plain, counts[plain], [], [])
     if len(plain) == len(values):
         return taken
     rest = np.flatnonzero(counts < 0)
-    everything: Any = values
-    others = _read_any(everything.take(pa.array(rest)), codec, framing)
+    others = _read_any(in_one_piece(values.take(rest)), codec, framing)
     bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
     return _merged(taken, replace(others, index=rest[others.index], bad=bad))
+
+
+def in_one_piece(values: pa.ChunkedArray[Any]) -> pa.BinaryArray:
+    """The same values, copied if they lie in several."""
+    if values.num_chunks == 1:
+        return values.chunk(0)  # type: ignore[return-value]
+    return pa.concat_arrays([*values.chunks, pa.array([], pa.binary())])  # type: ignore[return-value]
 
 
 def _merged(some: WireRows, others: WireRows) -> WireRows:

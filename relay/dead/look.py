@@ -88,7 +88,7 @@ def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
 
 
 def _row(data: bytes, codec: RowCodec) -> Row:
-    bad = decode(pa.array([data], pa.binary()), codec, "row").bad
+    bad = decode(pa.chunked_array([[data]], pa.binary()), codec, "row").bad
     message = _as_far_as_it_parses(data, codec)
     unknown: Any = unknown_fields.UnknownFieldSet(message)  # iterable, whatever its stub says
     return Row(

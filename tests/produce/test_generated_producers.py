@@ -147,14 +147,14 @@ def without(row: dict[str, Any], column: str) -> dict[str, Any]:
 
 def read(config_file: Path, table: str, value: bytes) -> list[dict[str, Any]]:
     """The rows as they are in blocks, by the table's columns as they are now; no nulls."""
-    decoded = decode(pa.array([value], pa.binary()), codec(config_file, table), "batch")
+    decoded = decode(pa.chunked_array([[value]], pa.binary()), codec(config_file, table), "batch")
     assert not decoded.bad
     rows = decoded.batch.to_pylist()
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def complaint(config_file: Path, table: str, value: bytes) -> str:
-    [bad] = decode(pa.array([value], pa.binary()), codec(config_file, table), "batch").bad
+    [bad] = decode(pa.chunked_array([[value]], pa.binary()), codec(config_file, table), "batch").bad
     return bad.reason
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from google.protobuf.internal.encoder import _VarintBytes
@@ -35,5 +36,8 @@ def row_batch(rows: Iterable[bytes]) -> bytes:
     return b"".join(b"\x0a" + _VarintBytes(len(one)) + one for one in rows)
 
 
-def binary(values: list[bytes | None]) -> pa.BinaryArray:
-    return pa.array(values, pa.binary())
+def binary(values: list[bytes | None]) -> pa.ChunkedArray[Any]:
+    """In pieces of one value, two, four and so on, as buffers grow."""
+    ends = [2**n - 1 for n in range(len(values).bit_length() + 1)]
+    pieces = [pa.array(values[low:high], pa.binary()) for low, high in pairwise(ends)]
+    return pa.chunked_array(pieces, pa.binary())

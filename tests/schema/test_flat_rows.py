@@ -40,13 +40,13 @@ def messages(random: np.random.Generator) -> list[bytes | None]:
     return made
 
 
-def by(compiled: bool, values: pa.BinaryArray, codec: RowCodec, **how: str) -> Decoded:
+def by(compiled: bool, values: pa.ChunkedArray[Any], codec: RowCodec, **how: str) -> Decoded:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if compiled else 1 << 60)
         return decode(values, codec, how.get("framing", "batch"), how.get("unknown", "dead"))
 
 
-def differences(values: pa.BinaryArray, codec: RowCodec, **how: str) -> list[str]:
+def differences(values: pa.ChunkedArray[Any], codec: RowCodec, **how: str) -> list[str]:
     """In what the two decoders disagree."""
     one, other = by(True, values, codec, **how), by(False, values, codec, **how)
     found = [

@@ -12,6 +12,7 @@ from relay.decode import Decoded, decode
 from relay.rowmessage import RowCodec
 from relay.schema import ColumnDef, evolve
 from relay.strangers import find_strangers
+from relay.wirerows import in_one_piece
 from relay.wirescan import scan
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
 from tests.schema.values import fill
@@ -210,7 +211,7 @@ def test_a_column_under_its_old_type_is_not_lost_unseen() -> None:
 def test_control_without_the_scan_protobuf_skips_them() -> None:
     """Control: decoding alone does not see any of the unknown numbers."""
     for name in UNKNOWN:
-        rows = binary([GOOD + STRANGERS[name][0]])
+        rows = in_one_piece(binary([GOOD + STRANGERS[name][0]]))
         assert CODEC.decode_rows(rows).column("id").to_pylist() == [5]
 
 
@@ -252,7 +253,7 @@ def test_the_scan_agrees_with_protobufs_own_unknown_fields(drawn: list[list]) ->
         for one in rows
     ]
     found: list[set[int]] = [set() for _ in rows]
-    array = binary(list(rows))
+    array = in_one_piece(binary(list(rows)))
     for stranger in scan(array, FLAT.row_fields, []):
         for at in stranger.rows.tolist():
             found[at].add(int(stranger.field))
@@ -281,7 +282,7 @@ def test_sums_are_protobufs_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         values = {1: edge, 4: -edge, 2: 2 * edge, 3: edge % 2**31, 6: -(edge % 2**31)}
         values |= {16: -edge, 17: edge, 19: "ü" * (edge % 20_000), 20: b"x" * (127 + at % 2)}
         rows.append(fill(codec.message_class(), values | {21: at % 2 == 0}).SerializeToString())
-    array = binary(list(rows))
+    array = in_one_piece(binary(list(rows)))
     monkeypatch.setattr(strangers, "scan", None)
     assert find_strangers(array, codec.decode_all(array), codec) == []
 

@@ -37,14 +37,15 @@ def column(values: Sequence[bytes | None], parts: int) -> ByteColumn:
 def test_values_are_copied_as_they_are(
     kernel: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Empty ones, nulls, and as many as make the column grow again and again."""
+    """Empty ones, nulls, some larger than a piece, and as many as need many pieces."""
     from relay import messagekernel  # noqa: PLC0415 - so that it is loaded
 
     assert sys.modules[bytecolumn._KERNEL] is messagekernel
     monkeypatch.setattr(bytecolumn, "_KERNEL", kernel)
     chance = random.Random(seed)
+    monkeypatch.setattr(bytecolumn, "_MOST_BITS", chance.choice([10, 11, 19]))
     values = [
-        chance.choice([None, b"", chance.randbytes(chance.randrange(1, 300))])
+        chance.choice([None, b"", chance.randbytes(chance.randrange(1, chance.choice([9, 3_000])))])
         for _ in range(chance.randrange(1, 400))
     ]
     parts = 2 * chance.randrange(1, 50)
@@ -52,6 +53,19 @@ def test_values_are_copied_as_they_are(
     assert made.array().to_pylist() == values[::2]
     assert [made[at] for at in range(len(made))] == values[::2]
     assert made.bytes == sum(len(one or b"") for one in values[::2])
+
+
+def test_pieces_grow_with_the_column_and_little_is_in_vain() -> None:
+    """Room for less than a piece more than there is, and no more pieces than that takes."""
+    made = column([b"x" * 9_000] * 2_000, 8)
+
+    pieces = made.array().chunks
+    sizes = [piece.buffers()[2].size for piece in pieces]
+    assert made.bytes == 9_000_000
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 1 << 16
+    assert sizes[-1] == 1 << 19
+    assert sum(sizes) < made.bytes + 9_000 * len(sizes) + sizes[-1]
 
 
 def test_where_little_comes_nothing_compiled_is_loaded() -> None:

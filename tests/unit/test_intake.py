@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka import Message
 
 from relay.batches import of_messages
-from relay.buffers import Buffers, RowDensity, likely_next
+from relay.buffers import Buffers, RowDensity
 from relay.intake import HEADER_BYTES, Intake, Poll
 from relay.tableheaders import NO_TABLE, TableHeaders
 from tests.broker.pipeline import row_batch
@@ -90,17 +90,6 @@ def test_buffers_give_back_what_was_kept_once() -> None:
     assert held.column().to_pylist() == [row_batch([i]) for i in (2, 3, 4)]
 
 
-def test_what_a_buffer_will_hold_is_guessed_by_the_larger_ones_before() -> None:
-    """Each other one half as large: those that are not smaller fit into what is expected."""
-    expected = 0
-    for was in (1_000, 500) * 10:
-        assert expected == 0 or was <= expected <= 1_125
-        expected = likely_next(was, expected)
-    for _ in range(50):
-        expected = likely_next(0, expected)
-    assert expected < 50  # one that never comes again is forgotten
-
-
 def test_what_only_a_dead_letter_needs_is_kept_with_its_message() -> None:
     """Key and headers come back for each message, in one buffer out of several polls."""
     traced = [("trace", b"1"), *named("d.a"), ("trace", None)]
@@ -138,7 +127,7 @@ def test_headers_that_name_no_table_are_kept_as_they_were(headers: object) -> No
 def test_rows_are_counted_first_and_estimated_after() -> None:
     """A new table's messages are counted; later ones go by the last sealed buffer."""
     density = RowDensity("batch")
-    values = pa.array([row_batch([1, 2]), None, b"no batch"], pa.binary())
+    values = pa.chunked_array([[row_batch([1, 2])], [None, b"no batch"]], pa.binary())
 
     assert density.rows("d.a", 100) is None
     assert density.count("d.a", values, 100) == 2
