@@ -64,15 +64,16 @@ class Encoder:
         total = batch.num_rows
         if not total:
             return []
-        chunks = self._cut(_Parts(batch), total, self._first(batch))
+        size = batch.nbytes
+        chunks = self._cut(_Parts(batch), total, self._first(total, size))
         if total >= APART_FROM_ROWS:
-            self._ratio = sum(len(value) for value, _ in chunks) / max(1, batch.nbytes)
+            self._ratio = sum(len(value) for value, _ in chunks) / max(1, size)
         return chunks
 
-    def _first(self, batch: pa.RecordBatch) -> int:
+    def _first(self, total: int, size: int) -> int:
         """Rows of the first chunk: as many as of the others, if all shrinks as expected."""
-        expected = batch.nbytes * self._ratio / (_FILL * self._chunk_bytes)
-        return math.ceil(batch.num_rows / max(1, math.ceil(expected)))
+        expected = size * self._ratio / (_FILL * self._chunk_bytes)
+        return math.ceil(total / max(1, math.ceil(expected)))
 
     def _cut(self, parts: _Parts, total: int, rows: int) -> list[tuple[bytes, int]]:
         chunks: list[tuple[bytes, int]] = []

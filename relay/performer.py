@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections import defaultdict
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
@@ -242,5 +242,6 @@ class Performer:
         return ev.JournalWritten(offsets)
 
 
+@cache
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
