@@ -44,7 +44,7 @@ def test_messages_hold_the_rows_and_nothing_else(per_message: int) -> None:
     codec = rows.codec(rows.TABLES[0])
     made = rows.messages(codec, 500, 1001, per_message)
     assert len(made) == -(-1001 // per_message)
-    decoded = decode(pa.array(made, pa.binary()), codec, "batch")
+    decoded = decode(pa.chunked_array([made], pa.binary()), codec, "batch")
     assert not decoded.bad
     assert decoded.batch.column("event").to_pylist() == list(range(500, 1501))
     assert decoded.batch.column("note").to_pylist() == rows.columns(500, 1001)["note"].to_pylist()

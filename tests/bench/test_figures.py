@@ -122,7 +122,7 @@ def test_rows_of_every_width_decode(columns: int) -> None:
     codec = rows.codec(shape.names[6], shape)
     batch = rows.columns(5, 20, shape, at=1_700_000_123_456)
     values = rows.values(codec, batch, 7)
-    decoded = decode(rows.pa.array(values, rows.pa.binary()), codec, "batch")
+    decoded = decode(rows.pa.chunked_array([values], rows.pa.binary()), codec, "batch")
     assert not decoded.bad
     assert decoded.batch.num_columns == columns
     assert decoded.batch.column("event").to_pylist() == list(range(5, 25))
