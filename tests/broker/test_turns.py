@@ -46,10 +46,10 @@ def settings(pipeline: Pipeline, member: str) -> Settings:
     """Memory for two full buffers, which are small, and a group that is quick."""
     chosen = {
         "relay.member": member,
-        "relay.max_buffer_bytes": 200_000,
+        "relay.max_buffer_bytes": 50_000,
         "relay.session_timeout_seconds": 3.0,
         "relay.transaction_timeout_seconds": 2.5,
-        "block.max_bytes": 100_000,
+        "block.max_bytes": 25_000,
         "block.max_age_seconds": 0.02,
     }
     return config.load(pipeline.config(), chosen)
