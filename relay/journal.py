@@ -11,8 +11,7 @@ import json
 from dataclasses import dataclass
 
 from relay.core.records import CommittedOffset, JournalRecord, Mark, SealResult
-from relay.records_pb2 import Block, Commit, DeadLetters
-from relay.records_pb2 import Mark as MarkRecord
+from relay.records_pb2 import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,14 @@ class Author:
 
 
 def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
-    """The record as the journal topic holds it."""
-    return Commit(
+    """The record as the journal topic holds it.
+
+    Parts are added in place and not made first: a message made by itself has memory of its
+    own, and at every 10 000th release of such the library gives all that is free back to
+    the kernel (`malloc_trim`). With 200 tables that was every 40 commits, and took 200 to
+    500 MB of pages from under buffers about to be filled again.
+    """
+    commit = Commit(
         app=author.app,
         source_topic=author.source_topic,
         source_topic_id=record.source_topic_id,
@@ -36,15 +41,18 @@ def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
         previous_floor=record.previous_floor,
         floor=record.floor,
         position=record.position,
-        marks=[MarkRecord(table=mark.table, offset=mark.offset) for mark in record.marks],
-        blocks=[block for r in record.results if (block := _block(r, now_ms)) is not None],
-        dead=[_dead(result) for result in record.results if result.dead_messages],
         reference=record.reference,
         count=record.count,
         member=author.member,
         written_at_ms=now_ms,
         flush_point=record.flush_point,
-    ).SerializeToString()
+    )
+    for mark in record.marks:
+        commit.marks.add(table=mark.table, offset=mark.offset)
+    for result in record.results:
+        _add_block(commit, result, now_ms)
+        _add_dead(commit, result)
+    return commit.SerializeToString()
 
 
 def decode(value: bytes) -> JournalRecord:
@@ -81,11 +89,11 @@ def parse_committed(floor: int, text: str | None) -> CommittedOffset | None:
         return None
 
 
-def _block(result: SealResult, now_ms: int) -> Block | None:
+def _add_block(commit: Commit, result: SealResult, now_ms: int) -> None:
     block, seal = result.block, result.seal
     if block is None:
-        return None
-    return Block(
+        return
+    commit.blocks.add(
         id=seal.block_id,
         table=seal.table,
         topic=block.topic,
@@ -107,8 +115,10 @@ def _block(result: SealResult, now_ms: int) -> Block | None:
     )
 
 
-def _dead(result: SealResult) -> DeadLetters:
-    return DeadLetters(
+def _add_dead(commit: Commit, result: SealResult) -> None:
+    if not result.dead_messages:
+        return
+    commit.dead.add(
         table=result.seal.table,
         messages=result.dead_messages,
         first_source_offset=result.seal.buffer.first_offset,
