@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NULL = -1
 """The size of a value or key that is not there at all."""
 _LEAST_BITS, _MOST_BITS = 10, 19
-"""A piece has so many bytes to the power of two: about as many as the column has, so that little
+"""A piece has two to the power of so many bytes: about as many as the column has, so that little
 of the last is in vain; of few sizes, so that who allocates finds one that fits among those freed.
 A larger value has a piece for itself."""
 _LEAST_VALUES = 16

@@ -26,7 +26,7 @@ partition and not yet polled is thrown away with its turn."""
 FILLS = 4
 """A turn brings so many times its share of the memory. While it lasts the largest buffers make room
 for what comes, and those that stay grow to twice the mean; with its end all that it left is sealed
-for the next one, large or small. With turns of one share 200 tables had a quarter more blocks."""
+for the next one, large or small. With turns of one share 200 tables had a fifth more blocks."""
 SILENT_MS = 1_000
 """Who gave nothing for so long has nothing left, whatever the last known end says: what is there
 may be an open transaction's, or nothing but markers."""
