@@ -27,7 +27,7 @@ from relay.failures import TransactionFailed
 from relay.forming import Formed, form
 from relay.intake import Poll
 from relay.metrics.observer import NOTHING, Observer
-from relay.sealed import sealed
+from relay.sent import Sent
 from relay.totals import Totals
 
 if TYPE_CHECKING:
@@ -165,24 +165,23 @@ class Performer:
 
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Chunks and dead letters of every seal; one flush for all of them."""
-        offsets: list[list[int]] = []
-        formed: list[Formed] = []
-        for seal in seals:
-            held = self._buffers.take(seal.partition, seal.table)
-            begun = time.monotonic()
-            result = self._form(seal.table, held)
-            self._observer.formed(seal, result, time.monotonic() - begun)
-            formed.append(result)
-            self.density.learn(seal.table, result.rows, seal.buffer.bytes)
-            offsets.append(self._produce_chunks(seal, result))
-            self._produce_dead(seal, result, held)
+        sent = [self._send(seal) for seal in seals]
         reached("mid_produce")
         self._producer.flush()
-        results = []
-        for seal, result, places in zip(seals, formed, offsets, strict=True):
-            self._written.add(result, seal.table)
-            results.append(sealed(self._settings.app, seal, result, places))
-        return ev.Produced(tuple(results))
+        for one in sent:
+            self._written.add(one)
+        return ev.Produced(tuple(one.result(self._settings.app) for one in sent))
+
+    def _send(self, seal: Seal) -> Sent:
+        """Form a seal's buffer and hand to the client what it became."""
+        held = self._buffers.take(seal.partition, seal.table)
+        begun = time.monotonic()
+        formed = self._form(seal.table, held)
+        self._observer.formed(seal, formed, time.monotonic() - begun)
+        self.density.learn(seal.table, formed.rows, seal.buffer.bytes)
+        offsets = self._produce_chunks(seal, formed)
+        self._produce_dead(seal, formed, held)
+        return Sent.of(seal, formed, offsets)
 
     def _form(self, table: str, held: Held) -> Formed:
         """The buffer's chunks and dead letters.

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.forming import Formed
+    from relay.sent import Sent
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +23,13 @@ class Totals:
         self._transactions = self._blocks = self._rows = self._dead = 0
         self._unknown: Counter[str] = Counter()
 
-    def add(self, formed: Formed, table: str) -> None:
-        """Count one sealed buffer of a table."""
-        self._unknown.update({f"{table} field {n}": held for n, held in formed.unknown.items()})
-        self._blocks += bool(formed.chunks)
-        self._rows += formed.rows
-        self._dead += len(formed.dead)
+    def add(self, sent: Sent) -> None:
+        """Count what one buffer became."""
+        table = sent.seal.table
+        self._unknown.update({f"{table} field {n}": held for n, held in sent.unknown.items()})
+        self._blocks += bool(sent.chunks)
+        self._rows += sent.rows
+        self._dead += sent.dead
 
     def report(self) -> None:
         """Log and begin anew, if the last line is old enough; called after a commit."""

@@ -6,8 +6,11 @@ import logging
 
 import pytest
 
+from relay.core.state import Seal, SealReason
 from relay.forming import Formed
+from relay.sent import Sent
 from relay.totals import Totals
+from tests.core.build import buffer
 
 
 def test_fields_that_tables_never_had_are_logged_by_table_and_number(
@@ -18,7 +21,8 @@ def test_fields_that_tables_never_had_are_logged_by_table_and_number(
     monkeypatch.setattr(Totals, "EVERY_SECONDS", 0.0)
     totals = Totals()
     for table, unknown in (("d.t", {"9": 2}), ("d.t", {"9": 1, "7.3": 4}), ("d.u", {})):
-        totals.add(Formed([], [], 1, 1, 1, unknown), table)
+        seal = Seal(0, table, "b", SealReason.AGE, buffer(0))
+        totals.add(Sent.of(seal, Formed([], [], 1, 1, 1, unknown), []))
     totals.report()
     warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert [one.__dict__["held"] for one in warnings] == ["d.t field 7.3: 4, d.t field 9: 3"]
