@@ -19,6 +19,9 @@ COMPANY_MS = 500
 
 BEHIND_FACTOR = 10
 """So much older may buffers become while a relay is behind."""
+ROOM = 8
+"""What goes for memory's sake leaves so large a part of it free: a transaction costs about the same
+whatever is in it, and the next poll would make another one due."""
 SMALL_ROWS = 1_000
 """An INSERT should have at least so many rows (ClickHouse's documentation, "Bulk inserts")."""
 
@@ -48,6 +51,12 @@ def behind(state: RelayState) -> bool:
     since_ms = state.full_since_ms
     full = since_ms is not None and state.now_ms - since_ms >= state.limits.max_age_ms
     return full or state.turns is not None
+
+
+def crowded(state: RelayState) -> bool:
+    """Whether the buffers hold more than they may."""
+    held = sum(b.bytes for p in state.partitions.values() for b in p.buffers.values())
+    return held > state.limits.max_buffer_bytes
 
 
 def refill(state: RelayState, now_ms: int) -> float:
@@ -123,7 +132,7 @@ def _beyond_reread(
 def _beyond_memory(
     state: RelayState, due: dict[Key, SealReason]
 ) -> Iterator[tuple[Key, SealReason]]:
-    """Largest buffers first, until what stays in memory is within the bound.
+    """Largest buffers first, until what stays in memory is well within the bound.
 
     Those of partitions that are not polled now go before all others, for they will not grow.
     Those of about the same size (by the power of two) go partition by partition, the one that
@@ -143,7 +152,8 @@ def _beyond_memory(
     if held <= state.limits.max_buffer_bytes:
         return
     left.sort()
-    while left and held > state.limits.max_buffer_bytes:
+    enough = state.limits.max_buffer_bytes - state.limits.max_buffer_bytes // ROOM
+    while left and held > enough:
         _, _, _, index, size, table = left.pop()
         held -= size
         yield (index, table), SealReason.MEMORY

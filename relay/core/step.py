@@ -40,7 +40,7 @@ from relay.core.buffering import (
     without,
 )
 from relay.core.records import Arrival, CommittedOffset, SealResult
-from relay.core.sealing import record_due, refill, seals_due, spent
+from relay.core.sealing import crowded, record_due, refill, seals_due, spent
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over
 from relay.core.turns import take_turns
@@ -212,7 +212,8 @@ def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
 
 def _begin_if_due(state: RelayState, *, at_once: bool = False) -> Step:
     early = state.now_ms - state.committed_at_ms < state.limits.commit_interval_ms
-    if early and not (at_once or state.stopping):
+    # What comes within an interval may be a third of the memory, and more.
+    if early and not (at_once or state.stopping or crowded(state)):
         return state, ()
     seals = seals_due(state)
     touched = {seal.partition for seal in seals}

@@ -130,6 +130,17 @@ def test_memory_bound_seals_the_largest_first() -> None:
     assert due(replace(state, limits=limits(max_buffer_bytes=90))) == []
 
 
+def test_memory_bound_once_exceeded_leaves_an_eighth_free() -> None:
+    """So that the next poll does not make another transaction due."""
+    buffers = {f"d.t{at}": buffer(at, bytes=10) for at in range(10)}
+    sealed = {
+        bound: len(due(with_limits(limits(max_buffer_bytes=bound), p0=partition(buffers=buffers))))
+        for bound in (100, 99, 80, 79)
+    }
+
+    assert sealed == {100: 0, 99: 2, 80: 3, 79: 3}
+
+
 def test_memory_bound_seals_partition_by_partition_among_those_of_about_the_same_size() -> None:
     """p0 holds most; only what is in a higher power of two goes before its buffers."""
     sizes = {"p0": (1_030, 1_040), "p1": (1_035, 1_031), "p2": (1_100, 300), "p3": (2_048, 10)}

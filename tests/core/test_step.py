@@ -207,6 +207,16 @@ def test_nothing_begins_before_the_commit_interval_is_over() -> None:
     assert effects == (ef.Begin(frozenset({"d.x"})),)
 
 
+def test_what_memory_cannot_hold_waits_for_no_commit_interval() -> None:
+    chosen = limits(commit_interval_ms=250, max_buffer_bytes=100)
+    state = with_limits(chosen, p0=partition())
+
+    state, effects = step(state, polled(100, arrival("d.x", 0, bytes=100)))
+    assert [type(effect) for effect in effects] == [ef.Keep]
+    state, effects = step(state, polled(101, arrival("d.y", 1, bytes=1)))
+    assert effects[1:] == (ef.Begin(frozenset({"d.x"})),)
+
+
 def test_since_when_every_poll_was_full() -> None:
     state = ready(p0=partition())
     seen = []

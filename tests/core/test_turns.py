@@ -243,7 +243,7 @@ def test_memory_is_freed_by_those_that_are_not_polled() -> None:
     assert sealed(210) == []
     assert sealed(209) == [(3, SealReason.MEMORY)]
     assert sealed(129) == [(2, SealReason.MEMORY), (3, SealReason.MEMORY)]
-    assert [index for index, _ in sealed(90)] == [1, 2, 3]
+    assert [index for index, _ in sealed(103)] == [1, 2, 3]
     assert [index for index, _ in sealed(89)] == [0, 1, 2, 3]
 
 
