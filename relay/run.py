@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FULL = 0.5
-"""Share of what a poll may give, from which it counts as full: half, as a relay that works off a
-backlog often gets less than all that it may (a fetch was still under way)."""
+"""Share of what a full poll gives (relay.source.FULL_BYTES), from which one counts: half, as one
+that works off a backlog often gets less than all that it may (a fetch was still under way)."""
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,

@@ -12,7 +12,7 @@ from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found
 from relay.errors import Fenced, Refused
 from relay.fetching import Fetching
 from relay.leaderepochs import LeaderEpochs
-from relay.source import Source
+from relay.source import FULL_BYTES, Source, poll_bytes
 from relay.troubles import AGAIN_SECONDS, Troubles
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def source() -> Any:
     made = Source.__new__(Source)
     made._topic, made._group, made._fatal = "rows", "shop.relay", None
     made.filled, made._bulk = 0.0, SimpleNamespace(begin=lambda **_: None)
+    made._poll_bytes = 2 * FULL_BYTES
     made._bootstrap = SimpleNamespace(look=lambda _: None)
     made._troubles, made.heard = Troubles("rows", 100), []
     made._on_trouble = lambda *what: made.heard.append(what)
@@ -149,18 +150,28 @@ class Having:
 
 
 def test_how_full_a_poll_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a share of what it may give at messages of this size; an empty one is not full."""
+    """As a share of what counts as full at messages of this size; an empty one is not full."""
     monkeypatch.setattr("relay.source.Message", SimpleNamespace(error=lambda _: None))
     monkeypatch.setattr("relay.source.of_messages", lambda messages, _: messages)
     made = source()
     made._raised, made._fatal, made._tables = None, None, None
     shares = []
-    for mean_bytes, there in ((100.0, 25_000), (100.0, 7_500), (100.0, 0), (16_000.0, 250)):
+    small, large = 100.0, FULL_BYTES / 1_000
+    for mean_bytes, there in (
+        *((small, 25_000), (small, 7_500), (small, 0)),
+        *((large, 250), (large, 1_500), (large, 25_000)),
+    ):
         made._mean_bytes, made.consumer = mean_bytes, Having(there)
         made.poll(lambda _: None)
         shares.append(made.filled)
 
-    assert shares == [1.0, 0.75, 0.0, 0.25]
+    assert shares == [1.0, 0.75, 0.0, 0.25, 1.5, 2.0]
+
+
+def test_how_much_a_poll_may_give() -> None:
+    """A part of the memory; where that is small, what counts as full."""
+    assert poll_bytes(1_024_000_000) == 64_000_000
+    assert poll_bytes(64_000_000) == FULL_BYTES
 
 
 class Positioned:
