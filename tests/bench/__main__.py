@@ -30,8 +30,9 @@ def bench() -> None:
 
     relay, loader and dead let product and peers take turns over the same rows and print medians.
     freshness and endtoend run relay and loader as users do, with rows that come at a steady rate.
-    scaling shows what tables, partitions and a long past cost, memory what a relay holds, price
-    what exactly once costs by the time between commits.
+    scaling shows what tables, partitions and a long past cost, rebalance how long rows stand still
+    when relays come and go, memory what a relay holds, price what exactly once costs by the time
+    between commits.
     """
 
 
@@ -98,6 +99,7 @@ for command in (
     commands.measure_freshness,
     commands.measure_endtoend,
     commands.measure_scaling,
+    commands.measure_rebalance,
     commands.measure_memory,
     commands.measure_price,
 ):

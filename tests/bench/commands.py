@@ -10,16 +10,18 @@ from typing import Any
 
 import click
 
-from tests.bench import endtoend, freshness, memory, price, scaling
+from tests.bench import endtoend, freshness, memory, price, rebalance, scaling
 from tests.bench.figures import Figure
 from tests.bench.live import Load
 from tests.bench.options import (
     OUTPUT,
+    PARTITIONS,
     PER_MESSAGE,
     RUNS,
     Scenario,
     apart,
     load_options,
+    rate_option,
     rows_option,
     shape,
     shape_options,
@@ -192,6 +194,37 @@ def measure_scaling(
     sizes = scaling.Sizes(tables, partitions, blocks, total, per_message)
     with scenario.place() as place:
         found = scaling.run(place, sizes, parts or scaling.PARTS, runs, scenario.progress)
+    scenario.figures(found)
+
+
+@click.command(name="rebalance")
+@with_options(
+    RUNS,
+    rate_option(50_000.0),
+    PER_MESSAGE,
+    PARTITIONS,
+    *shape_options(8),
+    *OUTPUT,
+)
+def measure_rebalance(runs: int, **options: Any) -> None:
+    """How long rows stand still when a relay ends, comes or goes.
+
+    Rows come at --rate. In each round a relay is left alone for a while, ended by SIGTERM and by
+    SIGKILL and started again each time, joined by a second one, and left alone again as that one
+    is killed for good. A pause is the longest time that the committed floor of any partition stood
+    still meanwhile; blocks are sealed by age, so it is never less than that.
+    """
+    output, given = apart(options)
+    scenario = Scenario("rebalance", {**given, "runs": runs}, **output)
+    load = Load(
+        rate=given["rate"],
+        seconds=0.0,
+        per_message=given["per_message"],
+        shape=shape(given["columns"], given["tables"], skew=given["skew"]),
+        partitions=given["partitions"],
+    )
+    with scenario.place() as place:
+        found = rebalance.run(place, load, runs, scenario.progress)
     scenario.figures(found)
 
 

@@ -115,6 +115,11 @@ class Process:
         """SIGTERM, as a supervisor sends it; `wait` waits for what comes of it."""
         self._process.send_signal(signal.SIGTERM)
 
+    def kill(self) -> None:
+        """SIGKILL; it is gone when this returns."""
+        self._process.kill()
+        self._process.wait()
+
     def still_runs(self) -> None:
         """Raises if it does not."""
         status = self._process.poll()
@@ -146,9 +151,13 @@ class Process:
         )
 
 
-def relay(config: Path, app: str, log: Path, processes: int = 1) -> Contender:
-    """One relay command, as a user runs it."""
+def relay(
+    config: Path, app: str, log: Path, processes: int = 1, member: str | None = None
+) -> Contender:
+    """One relay command, as a user runs it; under the file's member, or this one."""
     command = [*_program("relay"), "run", str(config), "--processes", str(processes)]
+    if member is not None:
+        command += ["--member", member]
     return Contender(command, f"{app}.", names.group_id(app), [], log)
 
 

@@ -83,7 +83,8 @@ def bound(settings: Settings) -> int:
     """Bytes that a relay of these settings is said to hold resident (README, Speed)."""
     prefetch = int(kafka_settings.consumer(settings)["queued.max.messages.kbytes"])
     queue = int(kafka_settings.producer(settings)["queue.buffering.max.kbytes"])
-    # Twice: a buffer grows by doubling, and freed memory is kept for the next.
+    # Twice: not every piece of a buffer is full, a block is formed beside what it is formed of, and
+    # freed memory is kept for the next.
     return _PROGRAM_BYTES + 2 * settings.relay.max_buffer_bytes + 1024 * (prefetch + queue)
 
 

@@ -63,6 +63,14 @@ PER_MESSAGE = click.option(
     help="Rows in each source message.",
 )
 
+PARTITIONS = click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Of the source topic.",
+)
+
 
 def rows_option(total: int) -> Decorator:
     """So many by default: a clock of some seconds, as transactions and blocks come in steps."""
@@ -99,16 +107,21 @@ def shape_options(tables: int) -> tuple[Decorator, ...]:
     )
 
 
+def rate_option(rate: float) -> Decorator:
+    """Of a steady feed, so fast by default."""
+    return click.option(
+        "--rate",
+        type=click.FloatRange(min=1),
+        default=rate,
+        show_default=True,
+        help="Rows per second over all tables.",
+    )
+
+
 def load_options(rate: float, seconds: float) -> tuple[Decorator, ...]:
     """Of a steady feed, so fast and so long by default, and of what takes it in."""
     return (
-        click.option(
-            "--rate",
-            type=click.FloatRange(min=1),
-            default=rate,
-            show_default=True,
-            help="Rows per second over all tables.",
-        ),
+        rate_option(rate),
         click.option(
             "--seconds",
             type=click.FloatRange(min=1),
@@ -117,13 +130,7 @@ def load_options(rate: float, seconds: float) -> tuple[Decorator, ...]:
             help="How long rows come in; after a warm-up that does not count.",
         ),
         PER_MESSAGE,
-        click.option(
-            "--partitions",
-            type=click.IntRange(min=1),
-            default=4,
-            show_default=True,
-            help="Of the source topic.",
-        ),
+        PARTITIONS,
         click.option(
             "--processes",
             type=click.IntRange(min=1),

@@ -234,14 +234,19 @@ class CommittedOffsets:
 
     def __call__(self) -> int:
         """Messages committed; 0 before the first commit."""
+        return sum(self.each())
+
+    def each(self) -> list[int]:
+        """The same by partition."""
         with answered("committed offsets"):
             try:
                 found = self._consumer.committed(self._partitions, timeout=_ANSWER_SECONDS)
             except KafkaException as problem:
                 if problem.args[0].code() != KafkaError.NOT_COORDINATOR:
                     raise
-                return 0  # the group has just been made, and nothing is committed to it
-        return sum(max(0, partition.offset) for partition in found)
+                # The group has just been made, and nothing is committed to it.
+                return [0] * len(self._partitions)
+        return [max(0, partition.offset) for partition in found]
 
     def close(self) -> None:
         """Ends the client; it never joined the group."""

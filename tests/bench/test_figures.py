@@ -19,7 +19,10 @@ from tests.bench.figures import Figure, quantile, slope
 from tests.bench.live import Load
 from tests.bench.rows import Shape
 
-SCENARIOS = ("relay", "loader", "dead", "freshness", "endtoend", "scaling", "memory", "price")
+SCENARIOS = (
+    *("relay", "loader", "dead", "freshness", "endtoend"),
+    *("scaling", "rebalance", "memory", "price"),
+)
 
 
 def test_a_quantile_counts_rows_and_not_values() -> None:
