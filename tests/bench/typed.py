@@ -144,6 +144,8 @@ class Sink:
 
 def main(file: str, way: str) -> None:
     """Moves everything, one table after the other."""
+    # Workers would be the `python3` of the PATH, which need not be that of this environment.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(f"local[{os.cpu_count()}]")
         .config("spark.ui.enabled", value=False)
