@@ -33,6 +33,16 @@ def test_the_commands_at_the_top_are_single_lines() -> None:
         assert len(block.strip().splitlines()) == 2
 
 
+def test_the_contents_name_every_section() -> None:
+    """Each once, by the name that a link to it has."""
+    sections = re.findall(r"^## (.+)$", README, re.MULTILINE)
+    contents = re.findall(r"\[([^]]+)\]\((#[^)]+)\)", README.split("\n## ")[0])
+
+    assert sorted(name for name, _ in contents) == sorted(sections)
+    for name, link in contents:
+        assert link == "#" + re.sub(r"[^\w -]", "", name.lower()).replace(" ", "-")
+
+
 # What stands for a type in the README's table, and its protobuf and Arrow types.
 _PARTS = {
     "T": ("UInt8", "uint32", "uint8"),
