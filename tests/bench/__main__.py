@@ -63,7 +63,7 @@ def relay(
 
 
 @bench.command()
-@with_options(RUNS, rows_option(6_000_000), *OUTPUT)
+@with_options(RUNS, rows_option(9_000_000), *OUTPUT)
 @click.option(
     "--block-megabytes",
     type=click.FloatRange(min=0.01),
