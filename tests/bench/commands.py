@@ -105,7 +105,7 @@ def _load(given: dict[str, Any]) -> Load:
         help="Seconds between commits; may be given again.",
     ),
     RUNS,
-    rows_option(6_000_000),
+    rows_option(36_000_000),
     *load_options(50_000.0, 20.0),
     *shape_options(8),
     *OUTPUT,
