@@ -81,7 +81,8 @@ def curves(of: Sequence[Curve], title: str, file: Path) -> None:
             if curve.unit == unit:
                 panel.plot(*zip(*curve.points, strict=True), "o-", markersize=3, label=curve.name)
         panel.set_xscale("log")
-        panel.set_ylim(bottom=0)
+        if min(value for curve in of if curve.unit == unit for _, value in curve.points) >= 0:
+            panel.set_ylim(bottom=0)
         panel.set_xlabel("seconds between commits")
         panel.set_ylabel(unit)
         panel.legend(fontsize="x-small")

@@ -73,6 +73,21 @@ def test_bars_are_as_long_as_the_medians(tmp_path: Path) -> None:
     assert lengths[1] == pytest.approx(2 * lengths[0], rel=0.001)
 
 
+@pytest.mark.parametrize("least", [-20.0, 5.0])
+def test_every_point_of_a_curve_is_seen(least: float, tmp_path: Path) -> None:
+    """Also below 0, where a price is that noise outweighs."""
+    file = tmp_path / "it.svg"
+    plot.curves([Curve("price", "%", ((0.1, least), (1.0, 23.0)))], "the title", file)
+    shown = file.read_text()
+    (bottom,) = re.findall(
+        r'<g id="axes_1">\s*<g id="patch_2">\s*<path d="M [\d.]+ ([\d.]+)', shown
+    )
+    (marks,) = re.findall(r'<g clip-path="[^"]+">(\s*<use .*?)</g>', shown, re.DOTALL)
+    heights = [float(height) for height in re.findall(r' y="([\d.]+)"', marks)]
+    assert len(heights) == 2
+    assert max(heights) <= float(bottom)
+
+
 def bar_lengths(svg: str) -> list[float]:
     """Of the bars: filled, translucent, drawn as `M x0 y0 L x1 y0 ...`."""
     bars = re.findall(r'<path d="M ([\d.]+) [\d.]+ \nL ([\d.]+) [^"]*z\n"[^>]*opacity: 0.6', svg)
