@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from relay.dev import broker, layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from relay.errors import ConfigError, Unavailable
+from tests import reach
 
 
 def _quietly(_line: str) -> None:
@@ -69,11 +69,6 @@ def test_extra_properties_win_over_our_own(tmp_path: Path) -> None:
     assert written[-3:] == ["num.io.threads=3", "broker.rack=all", "broker.rack=one"]
 
 
-def _sql(url: str, sql: str) -> str:
-    with urllib.request.urlopen(urllib.request.Request(url, sql.encode()), timeout=30) as answer:
-        return str(answer.read().decode().strip())
-
-
 def _make_topic(bootstrap: str, topic: str, copies: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, copies)], operation_timeout=30)[topic].result(30)
@@ -104,31 +99,31 @@ def test_data_and_ports_outlive_a_crash(own: Stack) -> None:
     """After SIGKILL of all servers `up` gives the same addresses and the same data."""
     _make_topic(own.bootstrap, "kept", 1)
     assert _produce(own.bootstrap, "kept") == 0
-    _sql(own.clickhouse_url, "CREATE DATABASE kept")
-    _sql(own.clickhouse_url, "CREATE TABLE kept.t (a UInt8) ENGINE MergeTree ORDER BY a")
-    _sql(own.clickhouse_url, "INSERT INTO kept.t VALUES (7)")
+    reach.sql(own.clickhouse, "CREATE DATABASE kept")
+    reach.sql(own.clickhouse, "CREATE TABLE kept.t (a UInt8) ENGINE MergeTree ORDER BY a")
+    reach.sql(own.clickhouse, "INSERT INTO kept.t VALUES (7)")
     assert broker.kill(own.directory, 0)
-    assert process.end(own.directory, dev_stack.ENDPOINT, kill=True)
+    assert process.end(own.directory, dev_stack.CLICKHOUSE, kill=True)
     found = dev_stack.status(own.directory)
     assert found is not None
-    assert (found.broker_pids, found.endpoint_pid) == ((None,), None)
+    assert (found.broker_pids, found.clickhouse_pid) == ((None,), None)
     again = dev_stack.up(own.directory, progress=_quietly)
-    assert (again.bootstrap, again.clickhouse_url) == (own.bootstrap, own.clickhouse_url)
+    assert (again.bootstrap, again.clickhouse) == (own.bootstrap, own.clickhouse)
     assert again.complete
     assert _produce(own.bootstrap, "kept") == 1
-    assert _sql(own.clickhouse_url, "SELECT a FROM kept.t") == "7"
+    assert reach.sql(own.clickhouse, "SELECT a FROM kept.t") == "7"
 
 
 def test_down_ends_what_up_started_and_nothing_else(
     own: Stack, bystander: subprocess.Popen[bytes]
 ) -> None:
     """`down` ends both servers, leaves another process alone, and a second `down` finds nothing."""
-    pids = [*own.broker_pids, own.endpoint_pid]
+    pids = [*own.broker_pids, own.clickhouse_pid]
     assert len(dev_stack.down(own.directory)) == 2
     assert not any(pid is not None and psutil.pid_exists(pid) for pid in pids)
     assert bystander.poll() is None
     assert dev_stack.down(own.directory) == []
-    addresses = [*own.bootstrap.split(","), own.clickhouse_url]
+    addresses = [*own.bootstrap.split(","), own.clickhouse.url, f":{own.clickhouse_tcp_port}"]
     assert all(layout.is_free(int(address.rpartition(":")[2])) for address in addresses)
 
 
@@ -178,25 +173,25 @@ def test_two_ups_at_once_start_one_stack(tmp_path: Path) -> None:
         dev_stack.down(tmp_path)
 
 
-def test_endpoint_answers_before_it_ends(own: Stack) -> None:
+def test_clickhouse_answers_before_it_ends(own: Stack) -> None:
     """SIGTERM lets a running INSERT end and answer; its rows are there at the next start."""
-    url = own.clickhouse_url
-    _sql(url, "CREATE DATABASE d")
-    _sql(url, "CREATE TABLE d.t (a UInt8) ENGINE MergeTree ORDER BY a")
+    server = own.clickhouse
+    reach.sql(server, "CREATE DATABASE d")
+    reach.sql(server, "CREATE TABLE d.t (a UInt8) ENGINE MergeTree ORDER BY a")
     answers: list[str] = []
     slow = "INSERT INTO d.t SELECT sleepEachRow(0.5) FROM numbers(4) SETTINGS max_block_size = 1"
-    thread = threading.Thread(target=lambda: answers.append(_sql(url, slow)))
+    thread = threading.Thread(target=lambda: answers.append(reach.sql(server, slow)))
     thread.start()
     deadline = time.monotonic() + 20
     running = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'"
-    while _sql(url, running) != "1":
+    while reach.sql(server, running) != "1":
         assert time.monotonic() < deadline, "the INSERT never ran"
-    assert process.end(own.directory, dev_stack.ENDPOINT)
+    assert process.end(own.directory, dev_stack.CLICKHOUSE)
     thread.join(20)
     assert answers == [""]
-    assert "ended" in process.tail(own.directory, dev_stack.ENDPOINT).splitlines()[-1]
+    assert "ended" in process.tail(own.directory, dev_stack.CLICKHOUSE).splitlines()[-1]
     dev_stack.up(own.directory, progress=_quietly)
-    assert _sql(url, "SELECT count() FROM d.t") == "4"
+    assert reach.sql(server, "SELECT count() FROM d.t") == "4"
 
 
 def test_port_in_use_is_named(tmp_path: Path) -> None:
