@@ -86,6 +86,4 @@ def _typed() -> Iterator[str]:
 
 
 def _write(some: bytes) -> None:
-    output = click.get_binary_stream("stdout")
-    output.write(some)
-    output.flush()
+    click.echo(some, nl=False)
