@@ -3,8 +3,9 @@
     python -m relay.dev.server --directory DIR --http-port N --tcp-port M
 
 Receives the directory of a stack with its password file. Gives HTTP and the native
-protocol on 127.0.0.1 until SIGTERM or SIGINT; statements under way then have 20 s for
-their answer. For development and tests only.
+protocol on 127.0.0.1 until SIGTERM or SIGINT. Statements under way then have 20 s for
+their answer, and are killed; those that come meanwhile have the server's own 5 s. For
+development and tests only.
 
 The library is ClickHouse's local mode, whose statement SYSTEM START LISTEN starts the
 server's own handlers. They listen for as long as that session runs a statement, so its
@@ -14,7 +15,6 @@ versions that were tried.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import os
@@ -24,18 +24,24 @@ import threading
 import urllib.request
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
+from time import monotonic
 from types import FrameType, ModuleType
-from xml.sax.saxutils import escape
 
 import click
 
 from relay.dev.clickhouse import NAME, USER, password_file
 from relay.dev.layout import HOST
-from relay.dev.process import log_file
+from relay.dev.serverconfig import configure
 
-_CLOSE_SECONDS = 20
-_KILL_SECONDS = 5.0
+_CLOSE_SECONDS = 20.0
+_ASK_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 _KEEPALIVE = "relay dev: listens while this runs"
+_IS_KEEPALIVE = f"Settings['log_comment'] = '{_KEEPALIVE}'"
+_RUNNING = (
+    f"SELECT query_id FROM system.processes WHERE NOT {_IS_KEEPALIVE} "  # noqa: S608 - a constant
+    "AND query_id != queryID()"
+)
 # HTTP listens last, for whoever waits asks there.
 _STATEMENTS = f"""
 SYSTEM START LISTEN TCP;
@@ -44,106 +50,7 @@ SELECT sum(sleepEachRow(0.2)) FROM numbers(4000000000) SETTINGS max_block_size =
     function_sleep_max_microseconds_per_block = 0, log_comment = '{_KEEPALIVE}' FORMAT Null
 """  # noqa: S608 - a constant
 
-_CONFIG = """<clickhouse>
-    <listen_host>{host}</listen_host>
-    <http_port>{http_port}</http_port>
-    <tcp_port>{tcp_port}</tcp_port>
-    <users_config>{users}</users_config>
-    <logger>
-        <log>{log}</log>
-        <errorlog>{errors}</errorlog>
-        <size>20M</size>
-        <count>2</count>
-    </logger>
-    <!-- Local mode has a name of its own for the level. -->
-    <log-level>warning</log-level>
-    <shutdown_wait_unfinished>{close_seconds}</shutdown_wait_unfinished>
-    <!-- Machines for development have few cores: INSERTs and queries go before merges, which
-         otherwise take half of them whenever tables of the same size are merged together. -->
-    <os_threads_nice_value_merge_mutate>10</os_threads_nice_value_merge_mutate>
-    <!-- Local mode has two threads for what is due at some time, and pauses what wants both. -->
-    <background_schedule_pool_size>16</background_schedule_pool_size>
-    <!-- Brokers, Spark and a browser live on the same machine. -->
-    <max_server_memory_usage_to_ram_ratio>0.5</max_server_memory_usage_to_ram_ratio>
-    <mark_cache_size>268435456</mark_cache_size>
-    <primary_index_cache_size>268435456</primary_index_cache_size>
-    <!-- What the loader may ask when it does not know what became of a statement. -->
-{logs}</clickhouse>
-"""
-"""The server's configuration, where it is not the default."""
-
-_LOG = """    <{name}>
-        <database>system</database>
-        <table>{name}</table>
-        <flush_interval_milliseconds>500</flush_interval_milliseconds>
-        <engine>ENGINE = MergeTree PARTITION BY event_date ORDER BY (event_date, event_time)
-            TTL event_date + INTERVAL 3 DAY SETTINGS ttl_only_drop_parts = 1</engine>
-    </{name}>
-"""
-_LOGS = ("query_log", "part_log")
-
-_USERS = """<clickhouse>
-    <profiles>
-        <default/>
-        <local><max_sessions_for_user>1</max_sessions_for_user></local>
-    </profiles>
-    <quotas><default/></quotas>
-    <users>
-        <!-- Local mode opens a session as `default` without a password, from 127.0.0.1, and that
-             cannot be changed. So this name may have one session, which is that one for as long as
-             the server runs (nobody else gets in), and may do nothing but listen. -->
-        <default>
-            <no_password/>
-            <networks><ip>{host}</ip></networks>
-            <profile>local</profile>
-            <quota>default</quota>
-            <grants><query>GRANT SYSTEM LISTEN ON *.*</query></grants>
-        </default>
-        <!-- All rights; READ ON FILE among them, which local mode wants for `input()`. -->
-        <{user}>
-            <password_sha256_hex>{digest}</password_sha256_hex>
-            <networks><ip>{host}</ip></networks>
-            <profile>default</profile>
-            <quota>default</quota>
-            <access_management>1</access_management>
-            <named_collection_control>1</named_collection_control>
-        </{user}>
-    </users>
-</clickhouse>
-"""
-
 _log = logging.getLogger("relay.dev.server")
-
-
-def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
-    """Write config.xml and users.xml for a stack; return the directory that holds them."""
-    place = directory / f"{NAME}-server"
-    place.mkdir(parents=True, exist_ok=True)
-    secret = password_file(directory).read_text(encoding="utf-8").strip()
-    users = place / "users.xml"
-    _write(users, _USERS.format(host=HOST, user=USER, digest=_sha256(secret)))
-    config = _CONFIG.format(
-        host=HOST,
-        http_port=http_port,
-        tcp_port=tcp_port,
-        users=escape(str(users)),
-        log=escape(str(log_file(directory, f"{NAME}-server"))),
-        errors=escape(str(log_file(directory, f"{NAME}-errors"))),
-        close_seconds=_CLOSE_SECONDS,
-        logs="".join(_LOG.format(name=name) for name in _LOGS),
-    )
-    _write(place / "config.xml", config)
-    return place
-
-
-def _sha256(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)  # the mode counts only where the file is made
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
 
 
 def _library() -> ModuleType:
@@ -181,9 +88,8 @@ class Server:
         os.chdir(self._place)  # where local mode looks for config.xml
         self._thread.start()
         self._wake.wait()
-        while self._asked and self._thread.is_alive():
-            # Until the server has begun to listen there is nobody to tell.
-            self._thread.join(_CLOSE_SECONDS + _KILL_SECONDS if self._kill_keepalive() else 0.2)
+        if self._asked:
+            self._end_in_order()
         return self._asked
 
     def end(self, _number: int, _frame: FrameType | None) -> None:
@@ -200,19 +106,35 @@ class Server:
         finally:
             self._wake.set()
 
-    def _kill_keepalive(self) -> bool:
-        sql = f"KILL QUERY WHERE Settings['log_comment'] = '{_KEEPALIVE}' ASYNC"
+    def _end_in_order(self) -> None:
+        """Wait for the statements under way, then end the one that keeps the server up."""
+        started = monotonic()
+        under_way: set[str] | None = None
+        while self._thread.is_alive():
+            try:
+                running = set(self._ask(_RUNNING).split())
+                under_way = running if under_way is None else under_way & running
+                late = monotonic() - started > _CLOSE_SECONDS
+                if late or not under_way:
+                    for query_id in under_way:
+                        _log.warning("%s is killed after %g s", query_id, _CLOSE_SECONDS)
+                        self._ask(f"KILL QUERY WHERE query_id = '{query_id}' ASYNC")
+                    self._ask(f"KILL QUERY WHERE {_IS_KEEPALIVE} ASYNC")
+                    self._thread.join()
+                    return
+            except OSError as error:  # until it has begun to listen there is nobody to tell
+                _log.warning("cannot end in order yet: %s", error)
+            self._thread.join(_POLL_SECONDS)
+
+    def _ask(self, sql: str) -> str:
         headers = {
             "X-ClickHouse-User": USER,
             "X-ClickHouse-Key": password_file(self._directory).read_text(encoding="utf-8").strip(),
+            "Connection": "close",  # or the server would wait for this one
         }
         request = urllib.request.Request(f"http://{HOST}:{self._port}/", sql.encode(), headers)
-        try:
-            with urllib.request.urlopen(request, timeout=_KILL_SECONDS) as answer:  # noqa: S310 - our own http address
-                return bool(answer.read())  # the statements that it found
-        except OSError as error:
-            _log.warning("cannot end in order yet: %s", error)
-            return False
+        with urllib.request.urlopen(request, timeout=_ASK_SECONDS) as answer:  # noqa: S310 - our own http address
+            return str(answer.read().decode())
 
 
 @click.command()
