@@ -89,23 +89,6 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         "input_format_parallel_parsing": 0,
         # A block over more partitions than the default of 100 would be refused for ever.
         "max_partitions_per_insert_block": 0,
-        # What a profile may set to cut a result short, without an error.
-        "limit": 0,
-        "offset": 0,
-        "read_overflow_mode": "throw",
-        "read_overflow_mode_leaf": "throw",
-        "result_overflow_mode": "throw",
-        "timeout_overflow_mode": "throw",
-        "timeout_overflow_mode_leaf": "throw",
-        "group_by_overflow_mode": "throw",
-        "set_overflow_mode": "throw",
-        "transfer_overflow_mode": "throw",
-        # The condition must see the ledger as it is, and all of it.
-        "use_query_cache": 0,
-        "additional_table_filters": {},
-        "additional_result_filter": "",
-        "transform_null_in": 0,
-        "skip_unavailable_shards": 0,
         # A field that a message does not carry takes the column's DEFAULT.
         "insert_null_as_default": 1,
         # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
