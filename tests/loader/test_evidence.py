@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import evidence, plan, tables
-from loader.evidence import Evidence
+from loader import plan, tables
 from loader.work import Worker
 from tests.loader.blocks import batch
 from tests.loader.test_work import killed, others_insert, outcomes
@@ -33,13 +32,10 @@ OLD = "toDate('2020-01-01')"
 
 
 @pytest.fixture(params=["logs", "no logs"])
-def logs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+def logs(request: pytest.FixtureRequest) -> bool:
     """Whether the server has a query log and a part log that the loader may read."""
     if request.param == "no logs":
-        for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE"):
-            sql = getattr(evidence, name)
-            broken = re.sub(r"system\.(query|part)_log", "system.no_such_log", sql)
-            monkeypatch.setattr(evidence, name, broken.replace("FROM system.", "FROM system.no_"))
+        request.getfixturevalue("without_logs")
     return bool(request.param == "logs")
 
 
@@ -211,17 +207,15 @@ def test_what_a_person_deleted_stays_deleted(
 
 
 @pytest.mark.parametrize("how", ["delete", "lightweight"])
+@pytest.mark.usefixtures("without_logs")
 def test_without_logs_deletes_are_still_seen(
     journal: Journal,
     worker: Worker,
     client: Client,
     database: str,
     how: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A4: the table's mutations tell of them: parked, and said why."""
-    monkeypatch.setattr(Evidence, "_flushed", lambda _: False)
-    monkeypatch.setattr(evidence, "_STATEMENTS", "SELECT 1 FROM system.no_query_log")
     table = create(client, f"{database}.edited", ", _block String", more=window(0))
     blocks = journal.seal(table, batch(0, 100), batch(100, 100))
     killed(journal, blocks, "after_insert")
@@ -232,11 +226,11 @@ def test_without_logs_deletes_are_still_seen(
     assert number(client, table) == 0
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_rows_that_are_hidden_prove_nothing(
-    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, worker: Worker, client: Client, database: str
 ) -> None:
     """A2: a SELECT that shows fewer rows than the parts have, whatever the reason: parked."""
-    monkeypatch.setattr(evidence, "_STATEMENTS", "SELECT 1 FROM system.no_query_log")
     table = create(client, f"{database}.masked", ", _block String", more=window(0))
     client.command(f"INSERT INTO {table} (id) SETTINGS async_insert = 0 VALUES (-1), (-2)")
     client.command(f"DELETE FROM {table} WHERE id = -1")  # before the claim
@@ -416,9 +410,10 @@ def mute(clickhouse: ClickHouse) -> Iterator[str]:
 
 
 def test_a_success_without_the_number_of_rows_is_no_proof(
-    journal: Journal, client: Client, database: str, mute: str
+    journal: Journal, ledger: Ledger, client: Client, database: str, mute: str
 ) -> None:
     """A6: what the answer lacks is found in the server's record."""
+    assert ledger.counts() == []
     table = create(client, f"{database}.mute", more=window(0))
     blocks = journal.seal(table, batch(0, 100))
     settings = journal.settings()
@@ -438,10 +433,9 @@ def zero_is_success(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "_wrote", lambda run, _: plan._on(run, plan.Mark(run.attempt)))
 
 
-def ttl_is_not_known(patch: pytest.MonkeyPatch) -> None:
-    """That rows may be gone is not known, and no log is read."""
+def loss_is_not_known(patch: pytest.MonkeyPatch) -> None:
+    """That rows may be gone is not known."""
     patch.setattr(tables, "why_fewer", lambda *_: "")
-    patch.setattr(evidence, "_STATEMENTS", "SELECT 1 FROM system.no_query_log")
 
 
 def test_without_a_look_at_what_was_written_rows_are_lost(
@@ -453,11 +447,16 @@ def test_without_a_look_at_what_was_written_rows_are_lost(
         test_a_false_condition_is_no_success(journal, worker, client, database)
 
 
-def test_without_knowing_why_rows_are_fewer_the_view_doubles(
-    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("without_logs")
+def test_without_knowing_why_rows_are_fewer_they_come_back(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Negative control of A1 and A4: 0 rows are taken for proof that none was inserted."""
-    ttl_is_not_known(monkeypatch)
+    loss_is_not_known(monkeypatch)
     table = create(client, f"{database}.edited", ", _block String", more=window(0))
     blocks = journal.seal(table, batch(0, 100), batch(100, 100))
     killed(journal, blocks, "after_insert")

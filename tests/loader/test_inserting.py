@@ -169,6 +169,7 @@ def test_one_part_and_each_block_its_rows(
     assert not statements
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_without_the_column_that_was_to_be_counted_nothing_is_repeated(
     journal: Journal, worker: Worker, client: Client, database: str
 ) -> None:

@@ -205,8 +205,13 @@ def test_without_the_ledger_the_same_kill_doubles(
     assert copies(client, table) == (2000, 1000)
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_without_block_column_outside_the_window_is_parked(
-    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+    journal: Journal,
+    worker: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
 ) -> None:
     """Never inserted blind, never skipped: parked, and a person's word settles it."""
     bare = make(client, f"{database}.bare", stamped=False)
