@@ -177,8 +177,8 @@ def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
     if not isinstance(effect, plan.Done):
         return _with(world, i, replace(loader, run=run, effect=effect, waiting=False))
     if effect.outcome == "loaded":
-        wanted = {1, 2} if table.replaces else {1}
-        if not wanted.issuperset(world.copies):
+        repeated = any(copies > 1 for copies in world.copies) and not table.replaces
+        if 0 in world.copies or repeated:
             raise Violation(f"marked loaded with copies {world.copies}")
         _check_named(world, table)
     if effect.outcome == "retry" and loader.rounds > 0:
