@@ -23,6 +23,7 @@ from loader.attempt import guarded
 from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
 from loader.insert import insert
+from relay.clickhouse_errors import About
 from relay.failpoints import reached
 from relay.httppool import URL_BYTES
 
@@ -137,8 +138,9 @@ class Inserter:
                 one.attempt.figures.queryable_ms = now_ms
         reached("after_insert")
         said = self._unless_altered(answer, first)
-        if isinstance(said, plan.Impossible) and len(group) > 1:
+        if _is_refused(said, About.SIZE, About.UNKNOWN) and len(group) > 1:
             # For one of them, perhaps: the next attempt at each finds that by itself.
+            assert isinstance(said, plan.Impossible | plan.Failed)
             said = plan.Failed(f"in one INSERT with {len(group) - 1} others: {said.reason}")
         for one in group:
             one.attempt.answer(said)
@@ -146,11 +148,18 @@ class Inserter:
     def _unless_altered(self, answer: plan.Answer, of: Ready) -> plan.Answer:
         """A refusal says nothing of a table that is not the one which was looked at any more."""
         table = of.attempt.block.table
-        if isinstance(answer, plan.Impossible):
+        if _is_refused(answer, About.TABLE, About.UNKNOWN):
+            assert isinstance(answer, plan.Impossible | plan.Failed)
             now = self._tables.look({table}).get(table)
             if now is None or now.shape != of.target.shape:
                 return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
         return answer
+
+
+def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
+    """Whether the statement was refused for its rows, or for one of these."""
+    failed = isinstance(answer, plan.Failed) and answer.about in abouts
+    return failed or isinstance(answer, plan.Impossible)
 
 
 def whole(group: Sequence[Ready], stamp: str) -> pa.RecordBatch:

@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import ledger_table
-from loader.clickhouse import failure, quoted
+from loader.clickhouse import failure, quoted, table_failure
 from loader.entries import Parked, Row
 from loader.plan import Entry
 from relay.httppool import in_urls
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
 _RANK = "(attempt, state != 'prepared', claim)"
 _FINAL = "state IN ('loaded', 'discarded')"
-_NOW = f"(argMax(claim, {_RANK}), argMax(state, {_RANK}) = 'parked', countIf({_FINAL}))"
+_RESTS = "state IN ('parked', 'aside')"
+_NOW = f"(argMax(claim, {_RANK}), argMax({_RESTS}, {_RANK}), countIf({_FINAL}))"
 _HELD = "({claim:String}, 0, 0)"
 HOLDS = (
     f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
@@ -47,7 +48,7 @@ several took half as long again."""
 class Ledger:
     """The ledger of one app, through one client.
 
-    Raises (every method): Unavailable, Refused.
+    Raises (every method): Unavailable, Refused; TableRefused where `mark` may not check a table.
     """
 
     def __init__(self, client: HttpClient, database: str, app: str) -> None:
@@ -116,7 +117,7 @@ class Ledger:
                 "rows": row.entry.rows,
                 "transform": row.entry.transform,
                 "record": base64.b64encode(row.block.SerializeToString()).decode()
-                if row.entry.state == "parked"
+                if row.entry.state in {"parked", "aside"}
                 else "",
                 "state": row.entry.state,
                 "attempt": row.entry.attempt,
@@ -163,6 +164,7 @@ class Ledger:
             made_by=made_by or claim,
             state=said[0],
             reason=said[1],
+            wrong=failure if check == "1" else table_failure,
         )
 
     def positions(self) -> dict[tuple[str, int], int]:
@@ -188,26 +190,31 @@ class Ledger:
         )
 
     def waiting(self) -> list[Parked]:
-        """Blocks that were parked and are not settled since, by block id."""
+        """Blocks that were parked or set aside and are not settled since, by block id."""
         rows = self._current(
-            "any(rec), any(why), any(since), any(now) != 'parked'",
-            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'prepared')",
+            "any(rec), any(why), any(since), any(now) = 'prepared', any(rests), any(tries), "
+            "any(last)",
+            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
+            f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
         found = [Parked(Block.FromString(base64.b64decode(row[0])), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:
-        """Blocks that wait for a person, with their reasons."""
-        return [(one.block, one.reason) for one in self.waiting()]
+        """Those that wait for a person, with their reasons."""
+        return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
-    def _current(self, columns: str, group: str) -> list[Sequence[Any]]:
+    def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
         order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
         return self._ask(
             f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
-            f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, state = 'parked') AS rec, "
-            f"argMaxIf(reason, {order}, state = 'parked') AS why, "
-            "toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since "
-            f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' "
+            f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, {_RESTS}) AS rec, "
+            f"argMaxIf(reason, {order}, {_RESTS}) AS why, "
+            f"argMaxIf(state, {order}, {_RESTS}) = 'aside' AS rests, "
+            "countIf(state = 'aside') AS tries, "
+            f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rests, "
+            "toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since "
+            f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' AND {which} "
             f"GROUP BY table, block) GROUP BY {group}"
         )
 
@@ -226,7 +233,13 @@ class Ledger:
             raise failure(error, f"ledger {self.name}") from error
         return list(result.result_rows)
 
-    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
+    def _tell(
+        self,
+        sql: str,
+        data: bytes | None = None,
+        wrong: Callable[[Exception, str], Exception] = failure,
+        **parameters: object,
+    ) -> None:
         # async_insert would answer before the row can be read.
         settings = {"async_insert": 0} if sql.startswith("INSERT") else {}
         try:
@@ -234,4 +247,4 @@ class Ledger:
                 sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
             )
         except ClickHouseError as error:
-            raise failure(error, f"ledger {self.name}") from error
+            raise wrong(error, f"ledger {self.name}") from error

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, literal, quoted, quoted_table
+from loader.clickhouse import TableRefused, literal, quoted, quoted_table, table_failure
 from loader.plan import Facts
 from loader.window import Window, window
 from relay import names
-from relay.errors import Refused
 from relay.replicas import is_shared
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class Tables:
         several: replicas stand behind the client. A table that is not replicated is refused
             then: what an INSERT left on one would be looked for on another.
 
-    Raises (every method): Unavailable, Refused.
+    Raises (every method): Unavailable, Refused; TableRefused where it is about one table.
     """
 
     def __init__(self, client: HttpClient, block_column: str, *, several: bool = False) -> None:
@@ -154,7 +153,7 @@ class Tables:
         for table, engine, engine_full in found:
             if table in tables:
                 if self._several and not is_shared(engine):
-                    raise Refused(
+                    raise TableRefused(
                         f"clickhouse.url names several replicas, and {table} is not replicated: "
                         f"it is a {engine}",
                         "Make it a ReplicatedMergeTree, or name one replica.",
@@ -214,7 +213,7 @@ class Tables:
         try:
             return list(self._client.query(sql, parameters=parameters).result_rows)
         except ClickHouseError as error:
-            raise failure(error, "asking about the tables") from error
+            raise table_failure(error, "asking about the tables") from error
 
 
 def _split(tables: Collection[str]) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from loader import plan
+from loader import asides, plan
 
 ROWS = 10
 
@@ -72,6 +72,7 @@ class World:
     loaders: tuple[Loader, ...]
     faults: int  # crashes and lost answers still to come
     others: int  # other writers' inserts still to come
+    asides: int = 0  # times that a driver sets the block aside
     ledger: tuple[plan.Entry, ...] = ()
     copies: tuple[int, ...] = (0,)  # of each part of the block
     made: frozenset[int] = frozenset()  # versions that made the parts which are there
@@ -92,11 +93,13 @@ def begin(
     faults: int,
     others: int,
     human: plan.Human = "nothing",
+    asides: int = 0,
 ) -> World:
-    """`human`: what the last of the loaders is told to do."""
-    idle = Loader(None, plan.Done("retry"), rounds)
+    """`human`: what the last of the loaders is told to do; with `asides`, each of the others tries
+    again what stands aside."""
+    idle = Loader(None, plan.Done("retry"), rounds, human="retry" if asides else "nothing")
     all_of = (*(idle,) * (loaders - 1), replace(idle, human=human))
-    world = World(all_of, faults, others, copies=(0,) * table.parts)
+    world = World(all_of, faults, others, asides, copies=(0,) * table.parts)
     for i in range(loaders):
         world = _restart(world, i, table)
     return world
@@ -267,6 +270,12 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             flying[j] = replace(statement, owner=-1)
             lost = replace(spent, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
+    if world.asides:  # between its reading and its writing another may come: as with a claim
+        entry = asides.entry(world.ledger, f"a-{world.asides}", ROWS, "")
+        if entry is not None:
+            yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, entry))
+            late = replace(entry, attempt=max(1, entry.attempt - 1))
+            yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, late))
     if world.others and all(statement.allowance for statement in world.flying):
         flying = tuple(replace(s, allowance=s.allowance - 1) for s in world.flying)
         yield replace(_insert(world, "other", table), others=world.others - 1, flying=flying)
@@ -293,8 +302,11 @@ def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
 
 def _finish(world: World, table: Table, guards: Guards) -> str:
     """One more loader, undisturbed, must settle the block, rightly."""
-    last = Loader(None, plan.Done("retry"), 2, made=1_000)
-    world = replace(world, loaders=(last,), faults=0, others=0)
+    # What stands aside the loader tries again by itself; what is parked it leaves.
+    rests = plan.settled(world.ledger)
+    human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
+    last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
+    world = replace(world, loaders=(last,), faults=0, others=0, asides=0)
     world = _restart(world, 0, table)
     for _ in range(20):
         loader = world.loaders[0]
