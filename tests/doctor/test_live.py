@@ -202,7 +202,7 @@ def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
     assert status == 4
     assert {"kafka-away", "window-zero"} <= found.keys()
 
-    config.write_text(text.replace(pipeline.clickhouse_url, "http://127.0.0.1:1"), encoding="utf-8")
+    config.write_text(text.replace(pipeline.clickhouse.url, "http://127.0.0.1:1"), encoding="utf-8")
     status, found = examined(config)
     assert status == 4
     assert {"clickhouse-away", "replication-low"} <= found.keys()
