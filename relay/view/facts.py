@@ -31,8 +31,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A block that waits for a person, also while one resolves it; or for its table, as the
-    reason says then."""
+    """A block that waits for a person; or for its table, as the reason says then."""
 
     id: str
     table: str

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader import asides, settling
+from loader import asides, plan, settling
 from loader.asides import Aside
+from loader.entries import Row
+from loader.metrics.observer import NOTHING
 from loader.plan import ASIDE
 from loader.resolve import resolve
-from loader.setaside import SetAside
+from loader.setaside import SetAside, set_aside
 from loader.settling import Settling
 from loader.task import _attempt
 from loader.work import Worker
@@ -50,8 +52,7 @@ class Rig:
         self.said: list[str] = []
         self.stopping = threading.Event()
         self.asides = SetAside(settings, ledger, self.say)
-        observer = settling_observer()
-        using = settings, ledger, self.say, observer, self.asides
+        using = settings, ledger, self.say, NOTHING, self.asides
         self.settling = Settling(*using, self.stopping)
         self.ledger, self.settings = ledger, settings
         self._offset = 0
@@ -70,13 +71,9 @@ class Rig:
 
     def states(self, *blocks: Block) -> list[str]:
         found = self.ledger.entries(blocks)
-        return [max(found[b.id], key=lambda e: (e.attempt, e.state != "prepared")).state for b in blocks]
-
-
-def settling_observer() -> Any:
-    from loader.metrics.observer import NOTHING  # noqa: PLC0415
-
-    return NOTHING
+        return [
+            max(found[b.id], key=lambda e: (e.attempt, e.state != "prepared")).state for b in blocks
+        ]
 
 
 @pytest.fixture
@@ -123,7 +120,9 @@ CODES = [
     pytest.param(Error(497, "Not enough privileges."), "aside", True, id="497 right"),
     pytest.param(Error(164, "Cannot execute query in readonly mode."), "aside", True, id="164"),
     pytest.param(Error(60, "Table d.v does not exist."), "aside", True, id="60 a view's table"),
-    pytest.param(Error(241, "Query memory limit exceeded: would use 9"), "aside", False, id="241 q"),
+    pytest.param(
+        Error(241, "Query memory limit exceeded: would use 9"), "aside", False, id="241 q"
+    ),
     pytest.param(Error(241, "(total) memory limit exceeded"), "aside", True, id="241 server"),
     pytest.param(Error(499, "The specified key does not exist."), "aside", True, id="499 S3"),
     pytest.param(Error(1000, "Timeout"), "aside", True, id="1000 Poco"),
@@ -139,7 +138,7 @@ CODES = [
 
 
 @pytest.mark.parametrize(("error", "state", "shut"), CODES)
-def test_one_tables_trouble_is_that_tables(  # noqa: PLR0913 - fixtures
+def test_one_tables_trouble_is_that_tables(  # noqa: PLR0917 - fixtures
     error: Error,
     state: str,
     shut: bool,
@@ -208,10 +207,6 @@ def test_a_block_set_aside_in_the_middle_of_a_try(
     journal: Journal, begin: Callable[..., Rig], client: Client, tables: tuple[str, str]
 ) -> None:
     """Claimed by a loader that died: the claim hides it from nobody."""
-    from loader import plan  # noqa: PLC0415
-    from loader.entries import Row  # noqa: PLC0415
-    from loader.setaside import set_aside  # noqa: PLC0415
-
     (block,) = journal.seal(tables[1], batch(0, 10))
     rig = begin()
     set_aside(rig.ledger, [Aside(block, "why", About.TABLE)])
@@ -256,7 +251,11 @@ def test_a_setting_that_is_gone_makes_the_connection_anew(
     def refuses(statement: str) -> Error | None:
         nonlocal asked
         asked += "system.settings" in statement
-        return refuse if "INSERT INTO `" in statement and ".`troubled`" in statement and asked < 2 else None
+        return (
+            refuse
+            if "INSERT INTO `" in statement and ".`troubled`" in statement and asked < 2
+            else None
+        )
 
     before.refuses = refuses
     rig = begin()
@@ -320,10 +319,6 @@ def test_any_block_that_is_not_loaded_is_given_up(
     state: str, journal: Journal, begin: Callable[..., Rig], client: Client, tables: tuple[str, str]
 ) -> None:
     """Also one that no loader knows, or that one left in the middle; no loader brings it back."""
-    from loader import plan  # noqa: PLC0415
-    from loader.entries import Row  # noqa: PLC0415
-    from loader.setaside import set_aside  # noqa: PLC0415
-
     (block,) = journal.seal(tables[1], batch(0, 10))
     rig = begin()
     if state == "claimed":
@@ -418,8 +413,6 @@ def test_without_another_try_a_block_is_never_loaded(
 
 def test_a_worker_reads_what_stands_aside(worker: Worker, journal: Journal, database: str) -> None:
     """A worker without a word of the driver's leaves it where it is."""
-    from loader.setaside import set_aside  # noqa: PLC0415
-
     (block,) = journal.seal(f"{database}.none", batch(0, 10))
     set_aside(worker._ledger, [Aside(block, "why")])
     assert [(one.outcome, one.reason) for one in worker.load([block])] == [(ASIDE, "why")]

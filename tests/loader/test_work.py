@@ -249,7 +249,9 @@ def test_without_block_column_outside_the_window_is_parked(
     assert list(resolve(journal.settings(), ledger, [block.id], "loaded", "counted\nby hand")) == [
         (block.id, "loaded", "a person found all of its rows in the table; counted by hand")
     ]
-    with pytest.raises(ConfigError, match=f"not parked: {block.id} is loaded: a person found"):
+    with pytest.raises(
+        ConfigError, match=f"nothing to settle: {block.id} is loaded: a person found"
+    ):
         list(resolve(journal.settings(), ledger, [block.id], "discard"))
     assert outcomes(worker.load([block])) == ["loaded"]
     assert copies(client, bare) == (1000, 1000)
@@ -423,7 +425,7 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
     dice = random.Random(3)
     found = []
     alone: dict[str, bool] = {}
-    for number in range(60):
+    for number in range(120):
         block = Block(id=f"b{number}", table="a.b")
         states = [plan.PREPARED] * 4 + [plan.PARKED, plan.ASIDE, plan.LOADED, plan.DISCARDED]
         entries = tuple(
