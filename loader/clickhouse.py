@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from relay.settings import ClickHouse
 
 
+_READONLY = 164
+
+
 class TableRefused(Refused):
     """ClickHouse refuses what one table needs; the others' blocks go on."""
 
@@ -96,10 +99,12 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
 def table_failure(error: Exception, what: str) -> Unavailable | Refused:
     """Return the same, of a statement that only some tables' blocks cannot do without.
 
-    A right that is missing on a system table is missing for all of them.
+    A right that is missing on a system table is missing for all of them, and who may not even ask
+    (READONLY, of a question that writes nothing) has a profile that does not fit.
     """
     found, text = failure(error, what), str(error)
-    for_all = about(text) is About.USER or (is_denied(error) and " ON system." in text)
+    denied = error_code(error) == _READONLY or (is_denied(error) and " ON system." in text)
+    for_all = about(text) is About.USER or denied
     if isinstance(found, Unavailable) or for_all:
         return found
     return TableRefused(found.message, found.next_step)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from loader.plan import Human
     from relay.settings import Settings
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 """That a loader which is at the block just now is waited for."""
 _PAUSE_SECONDS = 0.5
 
@@ -60,7 +60,7 @@ def resolve(
         while left:
             outcomes = worker.load(left, (), human, " ".join(why.split()))
             late = time.monotonic() - begun > PATIENCE_SECONDS
-            again = {one.block for one in outcomes if _is_busy(one) and not late}
+            again = {one.block for one in outcomes if _is_busy(one, human) and not late}
             for one in outcomes:
                 if one.block not in again:
                     yield _outcome(ledger, one, blocks[one.block])
@@ -71,9 +71,9 @@ def resolve(
         worker.close()
 
 
-def _is_busy(one: Outcome) -> bool:
-    """Whether somebody else is at the block."""
-    return one.outcome == "retry" and not one.about
+def _is_busy(one: Outcome, human: Human) -> bool:
+    """Whether somebody else is at the block: a loader that sets it aside again is."""
+    return (one.outcome == "retry" and not one.about) or (one.outcome == ASIDE and human != "retry")
 
 
 def _outcome(ledger: Ledger, one: Outcome, block: Block) -> tuple[str, str, str]:

@@ -188,7 +188,9 @@ class SetAside:
             self._drop()
         left = [Aside(by_id[o.block], o.reason, o.about) for o in outcomes if _waits(o)]
         gone = {one.block: one.outcome for one in outcomes if not _waits(one)}
-        gone |= set_aside(self._ledger, left)
+        # Where somebody else is at a block, a row of ours would take it from under his hands: of a
+        # person who gives it up, for instance.
+        gone |= set_aside(self._ledger, [one for one in left if one.about])
         left = [one for one in left if one.block.id not in gone]
         self._observer.tried_again(outcomes, by_id)
         with self._lock:
