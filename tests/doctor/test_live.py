@@ -250,9 +250,9 @@ def test_missing_rights_in_clickhouse(
     answering(server, monkeypatch, answers)
     found = list(rights.judge_clickhouse(server.look([pipeline.table])))
     assert [finding.mend for finding in found] == [
-        f"GRANT INSERT ON {pipeline.table} TO default",
-        "GRANT SELECT ON system.parts TO default",
-        f"GRANT CREATE TABLE ON {pipeline.app}.* TO default",
+        f"GRANT INSERT ON {pipeline.table} TO dev",
+        "GRANT SELECT ON system.parts TO dev",
+        f"GRANT CREATE TABLE ON {pipeline.app}.* TO dev",
     ]
 
 
@@ -288,8 +288,8 @@ def test_system_tables_that_may_not_be_read(
     facts = server.look([pipeline.table])
     notes = list(run.unasked(facts.unasked))
     assert [note.mend for note in notes] == [
-        "GRANT SELECT ON system.settings TO default",
-        "GRANT SELECT ON system.parts TO default",
+        "GRANT SELECT ON system.settings TO dev",
+        "GRANT SELECT ON system.parts TO dev",
     ]
     assert all("Not enough privileges" in note.what for note in notes)
     table = facts.tables[pipeline.table]
