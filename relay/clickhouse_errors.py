@@ -221,6 +221,7 @@ CODES = {
 
 _PARTITIONS = re.compile(r"[Tt]oo many partitions")
 _OF_ONE_QUERY = re.compile(r"[Qq]uery memory limit|\(for query\)|for query memory limit")
+_FIXED = re.compile(r"Setting \w+ is readonly")
 _CODE = re.compile(r"\bCode: (\d+)|error code (\d+)", re.IGNORECASE)
 
 
@@ -238,8 +239,8 @@ def about(text: str, code: int | None = None) -> About:
         code: where it is known otherwise than by the text.
     """
     code = number(text) if code is None else code
-    if code is None:
-        return About.SERVER
+    if code is None:  # the client's own word, before the server is asked, or the network's
+        return About.USER if _FIXED.match(text) else About.SERVER
     # Two meanings each. More partitions than one INSERT may write are as many at every try; a
     # limit of one statement leaves the server as it is.
     if code == 252 and _PARTITIONS.search(text):

@@ -127,10 +127,10 @@ def test_a_right_on_one_table(journal_as: Callable[[str], Journal], admin: Clien
     process = journal.start("run")
     try:
         wait_until(lambda: copies(admin, orders) == (10, 10), "the first orders", DEADLINE)
+        make(admin, "shop.late", stamped=True)
         journal.seal(countries, batch(5, 5))
         journal.seal(orders, batch(10, 10))
         wait_until(lambda: copies(admin, orders) == (20, 20), "the second orders", DEADLINE)
-        make(admin, "shop.late", stamped=True)
         wait_until(lambda: copies(admin, "shop.late") == (7, 7), "the late table", DEADLINE)
         status, said = journal.run("parked ls")
         assert status == 0, said

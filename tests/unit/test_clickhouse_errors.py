@@ -73,6 +73,7 @@ def test_the_server_calls_them_by_these_names(client: Client) -> None:
         ("Code: 115. DB::Exception: Unknown setting 'x'. (UNKNOWN_SETTING)", About.CONNECTION),
         ("Code: 9999. DB::Exception: of a release to come", About.UNKNOWN),
         ("Connection refused", About.SERVER),
+        ("Setting async_insert is readonly", About.USER),
         ("error code 60", About.TABLE),
     ],
 )
