@@ -184,16 +184,15 @@ class Ledger:
         )
 
     def counts(self) -> list[tuple[str, str, int, int]]:
-        """(table, state, blocks, rows), a block in its current state."""
+        """(table, state, blocks, rows); a block that is tried again is aside all the while."""
         return sorted(
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
 
     def waiting(self) -> list[Parked]:
-        """Blocks that were parked or set aside and are not settled since, by block id."""
+        """Blocks parked or set aside, and not settled since, by block id."""
         rows = self._current(
-            "any(rec), any(why), any(since), any(now) = 'prepared', any(rests), any(tries), "
-            "any(last)",
+            "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
             "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
@@ -201,18 +200,19 @@ class Ledger:
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:
-        """Those that wait for a person, with their reasons."""
+        """Those that wait for a person, with reasons."""
         return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
     def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
         order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
         return self._ask(
-            f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
+            f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
+            "if(st = 'prepared' AND rest, 'aside', st) AS now, "
             f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, {_RESTS}) AS rec, "
             f"argMaxIf(reason, {order}, {_RESTS}) AS why, "
-            f"argMaxIf(state, {order}, {_RESTS}) = 'aside' AS rests, "
-            "countIf(state = 'aside') AS tries, "
-            f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rests, "
+            f"argMaxIf(state, {order}, {_RESTS}) = 'aside' AS rest, "
+            "countIf(state = 'aside') AS nth, "
+            f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rest, "
             "toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since "
             f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' AND {which} "
             f"GROUP BY table, block) GROUP BY {group}"
