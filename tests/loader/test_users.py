@@ -21,6 +21,7 @@ from relay.errors import Refused
 from relay.server_settings import ClickHouse
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
+from tests.loader.test_run import loaded
 from tests.loader.test_work import copies, make, outcomes
 
 pytestmark = pytest.mark.timeout(5 * DEADLINE)
@@ -42,7 +43,7 @@ USERS = {
 }
 PROFILES = """<profiles><default/><reader><readonly>1</readonly></reader>
 <tight><max_memory_usage>40000000</max_memory_usage></tight></profiles><quotas><default/></quotas>"""
-ADMIN = "admin"
+ADMIN, PASSWORD = "admin", "of a test"
 
 
 def users_xml() -> str:
@@ -52,8 +53,9 @@ def users_xml() -> str:
         queries = "".join(f"<query>{one}</query>" for one in grants)
         some = f"<grants>{queries}</grants>" if grants else ""
         parts.append(
-            f"<{name}><no_password/><networks><ip>127.0.0.1</ip></networks>"
-            f"<profile>{profile}</profile><quota>default</quota>{some}</{name}>"
+            f"<{name}><password>{'' if name == 'default' else PASSWORD}</password>"
+            f"<networks><ip>127.0.0.1</ip></networks><profile>{profile}</profile>"
+            f"<quota>default</quota>{some}</{name}>"
         )
     return "".join([*parts, "</users></clickhouse>"])
 
@@ -89,7 +91,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def admin(server: str) -> Iterator[Client]:
     port = int(server.rpartition(":")[2])
     client = clickhouse_connect.get_client(
-        host="127.0.0.1", port=port, username=ADMIN, autogenerate_session_id=False
+        host="127.0.0.1",
+        port=port,
+        username=ADMIN,
+        password=PASSWORD,
+        autogenerate_session_id=False,
     )
     for name in ("shop", "dims"):
         client.command(f"CREATE DATABASE {name}")
@@ -104,7 +110,10 @@ def journal_as(server: str, bootstrap: str, app: str, tmp_path: Path) -> Callabl
     """An app whose loader is this user."""
 
     def make_one(user: str) -> Journal:
-        return Journal(bootstrap, ClickHouse(url=server, user=user), app, tmp_path)
+        held = tmp_path / "password"
+        held.write_text(PASSWORD, encoding="utf-8")
+        clickhouse = ClickHouse(url=server, user=user, password_file=held)
+        return Journal(bootstrap, clickhouse, app, tmp_path)
 
     return make_one
 
@@ -126,12 +135,12 @@ def test_a_right_on_one_table(journal_as: Callable[[str], Journal], admin: Clien
     journal.seal(orders, batch(0, 10))
     process = journal.start("run")
     try:
-        wait_until(lambda: copies(admin, orders) == (10, 10), "the first orders", DEADLINE)
+        loaded(admin, orders, 10, process)
         make(admin, "shop.late", stamped=True)
         journal.seal(countries, batch(5, 5))
         journal.seal(orders, batch(10, 10))
-        wait_until(lambda: copies(admin, orders) == (20, 20), "the second orders", DEADLINE)
-        wait_until(lambda: copies(admin, "shop.late") == (7, 7), "the late table", DEADLINE)
+        loaded(admin, orders, 20, process)
+        loaded(admin, "shop.late", 7, process)
         status, said = journal.run("parked ls")
         assert status == 0, said
         lines = [line for line in said.splitlines() if "dims.countries" in line]
@@ -227,7 +236,9 @@ def test_the_users_are_what_they_are_called(server: str, admin: Client) -> None:
     port = int(server.rpartition(":")[2])
     make(admin, "dims.countries", stamped=True)
     for user, code in (("partial", "497"), ("reader", "164")):
-        client = clickhouse_connect.get_client(host="127.0.0.1", port=port, username=user)
+        client = clickhouse_connect.get_client(
+            host="127.0.0.1", port=port, username=user, password=PASSWORD
+        )
         with pytest.raises(ClickHouseError, match=code):
             client.command("INSERT INTO dims.countries (id) VALUES (1)")
         client.close()
