@@ -425,9 +425,9 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
     dice = random.Random(3)
     found = []
     alone: dict[str, bool] = {}
-    for number in range(120):
+    for number in range(60):
         block = Block(id=f"b{number}", table="a.b")
-        states = [plan.PREPARED] * 4 + [plan.PARKED, plan.ASIDE, plan.LOADED, plan.DISCARDED]
+        states = [plan.PREPARED] * 6 + [plan.PARKED, plan.ASIDE, plan.LOADED, plan.DISCARDED]
         entries = tuple(
             plan.Entry(dice.choice(states), dice.randint(1, 2), dice.choice("xyz"))
             for _ in range(dice.randint(0, 4))
