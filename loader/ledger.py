@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import ledger_table
-from loader.clickhouse import failure, quoted, table_failure
+from loader.clickhouse import failure, quoted
 from loader.entries import Parked, Row
 from loader.plan import Entry
 from relay.httppool import in_urls
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -45,10 +45,19 @@ Blocks that go together have no other row: it is asked by each INSERT, and HOLDS
 several took half as long again."""
 
 
+class Claimed(NamedTuple):
+    """When the oldest claim of a block was made, by the server's clock."""
+
+    seconds: float
+    """Ago."""
+    at_ms: int
+    """Unix time."""
+
+
 class Ledger:
     """The ledger of one app, through one client.
 
-    Raises (every method): Unavailable, Refused; TableRefused where `mark` may not check a table.
+    Raises (every method): Unavailable, Refused.
     """
 
     def __init__(self, client: HttpClient, database: str, app: str) -> None:
@@ -88,7 +97,7 @@ class Ledger:
         found: dict[str, list[Entry]] = {}
         for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
-                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform "  # noqa: S608 - names are quoted, values bound
+                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, sent "  # noqa: S608 - names are quoted, values bound
                 f"FROM {self.name} WHERE app = {{app:String}} AND "
                 "table IN {tables:Array(String)} AND block IN {blocks:Array(String)}",
                 tables=sorted({block.table for block in some}),
@@ -98,15 +107,16 @@ class Ledger:
                 found.setdefault(block, []).append(Entry(*entry))
         return {block: tuple(entries) for block, entries in found.items()}
 
-    def oldest_claim(self, block: Block) -> float:
-        """Seconds since the first claim of a block, by the server's clock at both ends."""
+    def oldest_claim(self, block: Block) -> Claimed:
+        """Return when the first claim of a block was made, by the server's clock at both ends."""
         rows = self._ask(
-            f"SELECT toFloat64(now64(3)) - toFloat64(min(at)) FROM {self.name} WHERE "  # noqa: S608 - names are quoted, values bound
+            "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)) "  # noqa: S608 - names are quoted, values bound
+            f"FROM {self.name} WHERE "
             "app = {app:String} AND table = {table:String} AND block = {block:String}",
             table=block.table,
             block=block.id,
         )
-        return float(rows[0][0])
+        return Claimed(float(rows[0][0]), int(rows[0][1]))
 
     def write(self, rows: Sequence[Row]) -> None:
         """Appends rows, all of them visible at once."""
@@ -116,6 +126,7 @@ class Ledger:
                 "block": row.block.id,
                 "rows": row.entry.rows,
                 "transform": row.entry.transform,
+                "sent": row.entry.sent,
                 "record": base64.b64encode(row.block.SerializeToString()).decode()
                 if row.entry.state in {"parked", "aside"}
                 else "",
@@ -133,38 +144,32 @@ class Ledger:
         self,
         blocks: Sequence[Block],
         claim: str,
-        check: str = "1",
         said: tuple[str, str] = ("loaded", ""),
         made_by: str = "",
     ) -> None:
-        """Appends a row of this state for each block whose claim holds and `check` is true.
+        """Append a row of this state for each block whose claim holds.
 
         Args:
             blocks: all under this claim.
             claim: written before for each of them.
-            check: SQL about `table`, `block` and `found_rows`, the block's.
             said: the state, loaded or discarded, and why.
             made_by: the claim whose rows these are, if it is another.
         """
-        # A check reads one column of a few small parts of each table. To plan which columns to
-        # read first was a quarter of its time: 42 ms beside 33 over 8 tables.
         self._tell(
             f"INSERT INTO {self.name} "  # noqa: S608 - names are quoted, values bound
             "(app, table, block, state, attempt, claim, reason, rows, transform) "
-            "SETTINGS optimize_move_to_prewhere = 0 "
             "SELECT app, table, block, {state:String}, max(attempt), {claim:String}, "
             "{reason:String}, anyIf(rows, claim = {made_by:String}) AS found_rows, "
             f"anyIf(transform, claim = {{made_by:String}}) FROM {self.name} "
             "WHERE app = {app:String} AND table IN {tables:Array(String)} "
             "AND block IN {blocks:Array(String)} "
-            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD} AND ({check})",
+            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD}",
             tables=sorted({block.table for block in blocks}),
             blocks=[block.id for block in blocks],
             claim=claim,
             made_by=made_by or claim,
             state=said[0],
             reason=said[1],
-            wrong=failure if check == "1" else table_failure,
         )
 
     def positions(self) -> dict[tuple[str, int], int]:
@@ -233,13 +238,7 @@ class Ledger:
             raise failure(error, f"ledger {self.name}") from error
         return list(result.result_rows)
 
-    def _tell(
-        self,
-        sql: str,
-        data: bytes | None = None,
-        wrong: Callable[[Exception, str], Exception] = failure,
-        **parameters: object,
-    ) -> None:
+    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
         # async_insert would answer before the row can be read.
         settings = {"async_insert": 0} if sql.startswith("INSERT") else {}
         try:
@@ -247,4 +246,4 @@ class Ledger:
                 sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
             )
         except ClickHouseError as error:
-            raise wrong(error, f"ledger {self.name}") from error
+            raise failure(error, f"ledger {self.name}") from error
