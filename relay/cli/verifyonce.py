@@ -57,3 +57,4 @@ def once(
             audit.anomalies.append(anomaly)
             say(anomaly)
         audit.acknowledged += further.acknowledged
+        audit.not_judged += further.not_judged
