@@ -18,7 +18,7 @@ from relay.verify.landing import Landing, anomalies
 from relay.verify.topic import TopicReader, header, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from relay.records_pb2 import Block, Commit, DeadLetters
     from relay.settings import Settings
@@ -27,10 +27,15 @@ if TYPE_CHECKING:
 
 
 class Deep:
-    """What `--deep` adds to an audit of the journal."""
+    """What `--deep` adds to an audit of the journal.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        settings: of the app.
+        removed: tables of which a person removed rows.
+    """
+
+    def __init__(self, settings: Settings, removed: Collection[str] = ()) -> None:
+        self._settings, self._removed = settings, removed
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
@@ -83,7 +88,7 @@ class Deep:
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
-        landing = Landing(self._settings, superseded)
+        landing = Landing(self._settings, superseded, self._removed)
         yield from landing.judge(blocks)
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged

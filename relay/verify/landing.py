@@ -23,7 +23,7 @@ from relay.verify.tables import LandedRows
 from relay.verify.writes import Table, Writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from relay.records_pb2 import Block
     from relay.settings import Settings
@@ -40,14 +40,20 @@ class Landing:
     Args:
         settings: of the app.
         superseded: what rewinds replaced, by source partition.
+        removed: tables of which a person removed rows, as they say.
 
     Raises (every method):
         Unavailable: ClickHouse did not answer.
         Refused: the user may not ask what has to be asked.
     """
 
-    def __init__(self, settings: Settings, superseded: Mapping[int, Superseded]) -> None:
-        self._settings, self._superseded = settings, superseded
+    def __init__(
+        self,
+        settings: Settings,
+        superseded: Mapping[int, Superseded],
+        removed: Collection[str] = (),
+    ) -> None:
+        self._settings, self._superseded, self._removed = settings, superseded, removed
         self._rows = LandedRows(settings)
         column, several = settings.loader.block_column, len(settings.clickhouse.urls) > 1
         self._asking = TableAsking(self._rows.optional(), column)
@@ -82,7 +88,7 @@ class Landing:
             counted = {name: n for name, n in counted.items() if name not in old}
         self.acknowledged += given_up(live, counted, self._rows.discarded(table))
         since_ms = min((block.sealed_at_ms for block in blocks), default=0)
-        facts = self._asking.facts(table, since_ms)
+        facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
         column, unasked = self._settings.loader.block_column, self._asking.unasked()
         missing = Missing(table, facts, ledger, column, unasked)
         now_ms = time.time_ns() // 1_000_000

@@ -36,9 +36,11 @@ class Missing:
         block_column: str,
         unasked: str = "",
     ) -> None:
-        self.unexplained = "no removal of rows is recorded since"
+        self.unexplained = "no removal of rows is recorded since (were they removed? --removed)"
         if unasked:
-            self.unexplained = f"whether rows were removed could not be asked: {unasked}"
+            self.unexplained = (
+                f"whether rows were removed could not be asked: {unasked} (if so: --removed)"
+            )
         self._table, self._facts, self._ledger = table, facts, ledger
         self.hidden_by = tuple(facts.hides(block_column))
         self.judges_extra = facts.keeps_repeats

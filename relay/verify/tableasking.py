@@ -90,18 +90,19 @@ class TableAsking:
     def __init__(self, optional: Optional, block_column: str) -> None:
         self._optional, self._block_column = optional, block_column
 
-    def facts(self, table: str, since_ms: int) -> TableFacts:
+    def facts(self, table: str, since_ms: int, *, acknowledged: bool = False) -> TableFacts:
         """Return what the server says of a table.
 
         Args:
             table: its name.
             since_ms: removals before that touched no block.
+            acknowledged: a person said that rows of it were removed.
         """
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         rows = self._optional.ask("system.tables", _TABLE, **place)
         if not rows:
-            return TableFacts(filtered=None)
+            return TableFacts(filtered=None, acknowledged=acknowledged)
         engine, full, create, uuid, views = rows[0]
         since = {"since": max(since_ms, 0) // 1000}
         return TableFacts(
@@ -112,6 +113,7 @@ class TableAsking:
             tuple(views),
             self._replicas(engine, place),
             self._removals(table, {**place, "uuid": uuid, **since}),
+            acknowledged,
         )
 
     def unasked(self) -> str:

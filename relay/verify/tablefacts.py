@@ -66,6 +66,7 @@ class TableFacts:
         views: materialized views that an INSERT reaches directly.
         replicas: of the table; 1 where it is not replicated, None: it could not be asked.
         removals: recorded, in order of time.
+        acknowledged: a person said that rows of it were removed.
     """
 
     engine: str = ""
@@ -75,6 +76,7 @@ class TableFacts:
     views: tuple[str, ...] = ()
     replicas: int | None = 1
     removals: tuple[Removal, ...] = ()
+    acknowledged: bool = False
 
     @property
     def merging(self) -> str:
@@ -102,6 +104,8 @@ class TableFacts:
         yield from (f"TTL {rule} deletes rows" for rule in deleting(self.engine_full))
         if _expires(self.create, block_column):
             yield f"column {block_column} has a TTL, which empties it"
+        if self.acknowledged:
+            yield "rows were removed on purpose, as --removed says"
         if self.filtered:
             yield "a row policy or filter hides rows from this user"
 

@@ -156,7 +156,11 @@ class Shop:
         return [row[0] for row in self.client.query(f"DESCRIBE TABLE {table}").result_rows]
 
     def judge(
-        self, *blocks: Block, user: str = "default", superseded: Sequence[Sequence[Commit]] = ()
+        self,
+        *blocks: Block,
+        user: str = "default",
+        superseded: Sequence[Sequence[Commit]] = (),
+        removed: Sequence[str] = (),
     ) -> tuple[list[Kind], str]:
         """Kinds of all anomalies, and all text: of anomalies and of what is not judged."""
         self.client.command("SYSTEM FLUSH LOGS")
@@ -164,7 +168,9 @@ class Shop:
         self.client.command("SELECT 1 SETTINGS log_comment = 'later'")
         self.client.command("SYSTEM FLUSH LOGS")
         landing = Landing(
-            self.settings(user), {i: Superseded(list(some)) for i, some in enumerate(superseded)}
+            self.settings(user),
+            {i: Superseded(list(some)) for i, some in enumerate(superseded)},
+            removed,
         )
         found = list(landing.judge(blocks))
         text = "\n".join([*map(str, found), *landing.not_judged])
