@@ -31,6 +31,12 @@ def test_rows_that_expired_are_no_anomaly(shop: Shop) -> None:
     assert kinds == [], text
     assert "TTL day + toIntervalDay(30) deletes rows: missing rows are not judged" in text
     assert "1 blocks lack 10 rows now" in text
+    never = shop.block(table)
+    shop.claim(never)
+    shop.mark(never)
+    kinds, text = shop.judge(block, never)
+    assert kinds == [Kind.GAP], "what was never inserted is no row that expired"
+    assert never.id in text
 
 
 def test_more_rows_than_the_block_has_are_found_on_a_table_with_a_ttl(shop: Shop) -> None:
