@@ -6,6 +6,7 @@ oldest record retained; holds the journal's blocks in memory (about 1 kB each).
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from relay.verify.contents import BlockTopic, Sealed, source_counts
 from relay.verify.decided import Superseded, by_person
 from relay.verify.landing import Landing, anomalies
 from relay.verify.topic import TopicReader, header, table_of
+from relay.verify.unlisted import Known, begins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,6 +38,7 @@ class Deep:
 
     def __init__(self, settings: Settings, removed: Collection[str] = ()) -> None:
         self._settings, self._removed = settings, removed
+        self._began_ms = time.time_ns() // 1_000_000
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
@@ -88,7 +91,8 @@ class Deep:
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
-        landing = Landing(self._settings, superseded, self._removed)
+        known = Known(self._began_ms, begins(self._commits))
+        landing = Landing(self._settings, superseded, self._removed, known)
         yield from landing.judge(blocks)
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged

@@ -20,6 +20,8 @@ from relay.verify.missing import Missing
 from relay.verify.serverlogs import ServerLogs
 from relay.verify.tableasking import TableAsking
 from relay.verify.tables import LandedRows
+from relay.verify.tally import Tally
+from relay.verify.unlisted import Known, unlisted
 from relay.verify.writes import Table, Writes
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Landing:
         settings: of the app.
         superseded: what rewinds replaced, by source partition.
         removed: tables of which a person removed rows, as they say.
+        known: what the journal can know; default: everything.
 
     Raises (every method):
         Unavailable: ClickHouse did not answer.
@@ -52,8 +55,10 @@ class Landing:
         settings: Settings,
         superseded: Mapping[int, Superseded],
         removed: Collection[str] = (),
+        known: Known | None = None,
     ) -> None:
         self._settings, self._superseded, self._removed = settings, superseded, removed
+        self._known = known or Known()
         self._rows = LandedRows(settings)
         column, several = settings.loader.block_column, len(settings.clickhouse.urls) > 1
         self._asking = TableAsking(self._rows.optional(), column)
@@ -77,15 +82,16 @@ class Landing:
 
     def _table(self, table: str, blocks: list[Block]) -> Iterator[Anomaly]:
         old = {b for one in self._superseded.values() for b in one.kept | one.removed}
-        counted, ledger = self._rows.counted(table), self._rows.ledger(table)
-        made = self._rows.made(table)
+        # The ledger first: what it has as loaded by then, must be counted after.
+        ledger, made = self._rows.ledger(table), self._rows.made(table)
+        counted = self._rows.counted(table)
         for partition, superseded in self._superseded.items():
             mine = {b.id: b for b in blocks if b.id in old and b.partition == partition}
             found = replaced(mine, superseded, counted, ledger, made)
             yield from anomalies(found, table, partition)
         live = [block for block in blocks if block.id not in old]
         if counted is not None:
-            counted = {name: n for name, n in counted.items() if name not in old}
+            yield from self._unlisted(table, counted.keys() - {b.id for b in blocks}, counted)
         self.acknowledged += given_up(live, counted, self._rows.discarded(table))
         since_ms = min((block.sealed_at_ms for block in blocks), default=0)
         facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
@@ -109,6 +115,17 @@ class Landing:
         )
         yield from anomalies(writes.judge(), table)
         self.not_judged += [*missing.said(), *writes.said(), *claims(table, ledger)]
+
+    def _unlisted(
+        self, table: str, ids: Collection[str], counted: Mapping[str, int]
+    ) -> Iterator[Anomaly]:
+        if not ids:
+            return
+        tally = Tally(table)
+        rows = {name: counted[name] for name in sorted(ids)}
+        found = unlisted(rows, self._rows.ledger(table), self._known, tally)
+        yield from anomalies(found, table)
+        self.not_judged += tally.said()
 
 
 def anomalies(

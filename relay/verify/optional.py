@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
+_SECONDS = 25
+"""After which the server says that it takes too long, before the client gives up."""
 _UNKNOWN_TABLE = 60
 _ACCESS_DENIED = 497
 EXACTLY: Mapping[str, Any] = {
@@ -47,7 +49,7 @@ class Optional:
 
     def __init__(self, client: Client, user: str) -> None:
         self._client, self._user = client, user
-        self._settings = allowed(client)
+        self._settings = allowed(client, {**EXACTLY, "max_execution_time": _SECONDS})
         self.unanswered: dict[str, str] = {}
         """Why there was no answer, by what was asked."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from relay import names
 from relay.verify.recorded import Reach, Recorded, Statement, ViewRun, Written
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ SELECT count(), toUnixTimestamp64Milli(min(event_time_microseconds)),
 FROM {log}
 """
 _UP = "SELECT (toUnixTimestamp(now()) - uptime()) * 1000"
+_ANY = """
+SELECT 1 FROM system.query_log
+WHERE query_kind = 'Insert' AND startsWith(log_comment, {app:String}) LIMIT 1
+"""
 _SAMPLED = """
 SELECT name, value FROM system.settings
 WHERE name IN ('log_queries', 'log_queries_probability', 'log_queries_min_query_duration_ms')
@@ -110,6 +115,9 @@ class ServerLogs:
         some = [f"{name} = {value}" for name, value in settings or () if float(value) != _ALL[name]]
         if up is None or settings is None or some:
             return Reach(but=f"the server does not log every statement ({', '.join(some)})")
+        # The loader's user may have a profile that logs nothing.
+        if not self._optional.ask(_QUERIES, _ANY, app=f"{self._app}:"):
+            return Reach(but=f"{_QUERIES} has no INSERT of this app's loaders")
         since, until = max(span[0] for span in spans), min(span[1] for span in spans)
         return Reach(since, until, int(up[0][0]))
 
@@ -125,7 +133,7 @@ def _joined(
         runs[query][view] = ViewRun(bool(done), code)
     made = [
         Statement(
-            frozenset(comment.split(",")),
+            frozenset(names.commented(comment)),
             at_ms,
             bool(finished),
             code,

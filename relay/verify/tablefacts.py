@@ -79,6 +79,11 @@ class TableFacts:
     acknowledged: bool = False
 
     @property
+    def in_parts(self) -> bool:
+        """Whether what is inserted becomes parts of this very table."""
+        return _MERGE_TREE.fullmatch(self.engine) is not None
+
+    @property
     def merging(self) -> str:
         """The prefix of an engine that merges rows into others, as Summing; empty: it does not."""
         match = _MERGE_TREE.fullmatch(self.engine)
@@ -97,7 +102,9 @@ class TableFacts:
 
     def hides(self, block_column: str) -> Iterator[str]:
         """Yield each reason for which a row once inserted may not be counted any more."""
-        if self.engine and not _MERGE_TREE.fullmatch(self.engine):
+        if not self.engine:
+            yield "there is no such table now, or this user may not see it"
+        elif not self.in_parts:
             yield f"engine {self.engine} does not keep every row, or shows it late"
         elif self.merging:
             yield f"engine {self.engine} merges rows into others"

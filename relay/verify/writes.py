@@ -138,7 +138,7 @@ class Writes:
         whole = sum(map(self._table.whole, group.blocks))
         written = group.written(self._table.name)
         rows = sum(one.rows for one in written)
-        if self._table.counted is None and whole:
+        if self._table.counted is None and whole and self._table.facts.in_parts:
             few = (
                 not any(one.tried for one in written) if self._table.facts.merging else rows < whole
             )

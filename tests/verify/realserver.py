@@ -60,6 +60,21 @@ def client(port: int, user: str = "default") -> Client:
     )
 
 
+def log_seconds(port: int) -> float:
+    """How old the younger of the logs of statements and parts is; both have a record then."""
+    with contextlib.closing(client(port)) as asked:
+        asked.command(
+            "CREATE TABLE IF NOT EXISTS default.first (n Int8) ENGINE = MergeTree ORDER BY n"
+        )
+        asked.command("INSERT INTO default.first VALUES (1)")
+        asked.command("SYSTEM FLUSH LOGS")
+        ages = [
+            asked.query(f"SELECT now64(3) - min(event_time_microseconds) FROM system.{log}")
+            for log in ("query_log", "part_log")
+        ]
+        return min(float(age.result_rows[0][0]) for age in ages)
+
+
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[int]:
     """The server's HTTP port."""

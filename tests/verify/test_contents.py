@@ -104,7 +104,6 @@ LOADED = dict.fromkeys(ROWS, "loaded")
         (None, LOADED, 10**9, []),
         ({**ROWS, BLOCKS[0].id: 40}, LOADED, 0, [Kind.OVERLAP]),
         ({**ROWS, BLOCKS[0].id: 19}, LOADED, 0, [Kind.GAP]),
-        ({**ROWS, "a:d.t:0:0:77": 5}, LOADED, 0, [Kind.FOREIGN]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.STUCK]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 60_000, []),
         (None, {**LOADED, BLOCKS[1].id: "parked"}, 10**9, []),

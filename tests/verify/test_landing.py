@@ -366,3 +366,38 @@ def test_a_user_who_may_read_tables_alone(shop: Shop) -> None:
     assert "rows were removed on purpose, as --removed says" in more
     assert f"{bare}: this user may not read system.query_log (GRANT SELECT ON system" in text
     assert "the ledger alone calls it loaded: 1 block" in text
+
+
+def test_a_table_that_keeps_no_rows(shop: Shop) -> None:
+    """Engine Null feeds its views alone: nothing of it is there, and nothing is missing."""
+    table = f"{shop.database}.t"
+    shop.sql(f"CREATE TABLE {table} {STAMPED} ENGINE = Null")
+    into = shop.view(table)
+    block = shop.block(table)
+    shop.load(block)
+    assert shop.count(into, "sum(n)") == 10
+    kinds, text = shop.judge(block)
+    assert kinds == [], text
+    assert "engine Null does not keep every row" in text
+    shop.insert(block, token=False)
+    assert shop.judge(block)[0] == [Kind.OVERLAP], "its view got it twice"
+
+
+def test_a_table_that_was_dropped(shop: Shop) -> None:
+    table = shop.table()
+    block = shop.block(table)
+    shop.load(block)
+    shop.sql(f"DROP TABLE {table} SYNC")
+    kinds, text = shop.judge(block)
+    assert kinds == [], text
+    assert f"{table}: there is no such table now, or this user may not see it" in text
+
+
+def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
+    table = shop.table()
+    block, stranger = shop.block(table), shop.block(table, partition=1)
+    shop.load(block)
+    shop.insert(stranger)
+    kinds, text = shop.judge(block)
+    assert kinds == [Kind.FOREIGN], text
+    assert f"foreign: partition 1: 10 rows carry '{stranger.id}'" in text
