@@ -114,7 +114,11 @@ class Landing:
             )
         )
         yield from anomalies(writes.judge(), table)
-        self.not_judged += [*missing.said(), *writes.said(), *claims(table, ledger)]
+        self.not_judged += [
+            *missing.said(counted=counted is not None),
+            *writes.said(),
+            *claims(table, ledger),
+        ]
 
     def _unlisted(
         self, table: str, ids: Collection[str], counted: Mapping[str, int]

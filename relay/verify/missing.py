@@ -59,10 +59,17 @@ class Missing:
         self._tally.add(f"{reason} is not judged", block.id, whole - rows)
         return True
 
-    def said(self) -> Iterator[str]:
-        """What is not judged, and why."""
-        if self.hidden_by:
-            why = "; ".join(self.hidden_by)
+    def said(self, *, counted: bool = True) -> Iterator[str]:
+        """What is not judged, and why.
+
+        Args:
+            counted: the table has the block-id column.
+        """
+        why = "; ".join(self.hidden_by)
+        if not counted:
+            if not self._facts.in_parts:
+                yield f"{self._table}: {why}: its rows are not judged"
+        elif self.hidden_by:
             extra = "extra rows are" if self._facts.keeps_repeats else "nor are extra rows"
             now = f" ({self._blocks} blocks lack {self._rows} rows now)" if self._blocks else ""
             yield f"{self._table}: {why}: missing rows are not judged by counting{now}, {extra}"
