@@ -17,7 +17,7 @@ from relay.verify.contents import BlockTopic, Sealed, source_counts
 from relay.verify.decided import Superseded, by_person
 from relay.verify.landing import Landing, anomalies
 from relay.verify.topic import TopicReader, header, table_of
-from relay.verify.unlisted import Known, begins
+from relay.verify.unlisted import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -91,8 +91,8 @@ class Deep:
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
-        known = Known(self._began_ms, begins(self._commits))
-        landing = Landing(self._settings, superseded, self._removed, known)
+        within = known(self._began_ms, self._commits)
+        landing = Landing(self._settings, superseded, self._removed, within)
         yield from landing.judge(blocks)
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged

@@ -1,11 +1,11 @@
 """Decides what rows mean that carry the id of a block which the journal, as it was read, has not.
 
-Receives when the audit began, and where the retained journal begins. Pure.
+Receives when the audit began, and what the retained journal spans. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay.names import BlockId
@@ -25,10 +25,12 @@ class Known:
         began_ms: Unix time before the journal was read.
         begins: by source partition whose first records are gone: the epoch of the oldest that is
             retained, and the source offset before which blocks may be older.
+        epochs: by source partition, the least and the greatest of the records retained.
     """
 
     began_ms: float = float("inf")
     begins: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    epochs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def later(self, history: History) -> bool:
         """Whether the block was claimed since, so that it may have been sealed since."""
@@ -43,15 +45,32 @@ class Known:
         epoch, offset = self.begins.get(block.partition, (-1, -1))
         return block.epoch < epoch or (block.epoch == epoch and block.first_offset < offset)
 
+    def elsewhere(self, name: str) -> bool:
+        """Whether the block can only be of another journal: one that was deleted and made anew."""
+        try:
+            block = BlockId.parse(name)
+        except ValueError:
+            return False
+        least, greatest = self.epochs.get(block.partition, (block.epoch, block.epoch))
+        return not least <= block.epoch <= greatest
 
-def begins(commits: Mapping[int, Iterable[Commit]]) -> dict[int, tuple[int, int]]:
-    """Return `Known.begins` of the retained records, which are in order."""
-    oldest = {partition: next(iter(some), None) for partition, some in commits.items()}
-    return {
-        partition: (one.epoch, max([one.previous_floor, *(mark.offset for mark in one.marks)]))
-        for partition, one in oldest.items()
-        if one is not None and one.n > 1
-    }
+
+def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> Known:
+    """Return what the journal can know.
+
+    Args:
+        began_ms: Unix time before it was read.
+        commits: retained, in order, by source partition.
+    """
+    begins, epochs = {}, {}
+    for partition, some in commits.items():
+        if some:
+            one = some[0]
+            epochs[partition] = (one.epoch, max(each.epoch for each in some))
+            if one.n > 1:
+                offset = max([one.previous_floor, *(mark.offset for mark in one.marks)])
+                begins[partition] = (one.epoch, offset)
+    return Known(began_ms, begins, epochs)
 
 
 def unlisted(
@@ -70,6 +89,9 @@ def unlisted(
             continue
         if known.older(name):
             tally.add("its journal records are gone, its rows are not judged", name, count)
+            continue
+        if known.elsewhere(name):
+            tally.add("it is of another journal, its rows are not judged", name, count)
             continue
         yield Finding(
             Kind.FOREIGN, f"{count} rows carry {name!r}, no block of the journal", _partition(name)
