@@ -23,6 +23,8 @@ CLERK = "clerk"
 """May read the tables of `OFFICE` and ledgers, and nothing of the system's."""
 AUDITOR = "auditor"
 """May read everything, but of the table `hidden` in `OFFICE` only rows with `id >= 5`."""
+ONLOOKER = "onlooker"
+"""May read everything and set nothing: `readonly = 1` in the profile."""
 OFFICE = "office"
 
 _CONFIG = """<clickhouse>
@@ -30,7 +32,8 @@ _CONFIG = """<clickhouse>
 <logger><log>server.log</log><errorlog>err.log</errorlog><level>information</level></logger>
 <users_config>{users}</users_config>{logs}</clickhouse>"""
 _LOG = "<{name}><database>system</database><table>{name}</table></{name}>"
-_USERS = """<clickhouse><profiles><default/></profiles><quotas><default/></quotas><users>
+_USERS = """<clickhouse><profiles><default/>
+<reading><readonly>1</readonly></reading></profiles><quotas><default/></quotas><users>
 <default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile>
 <quota>default</quota><access_management>1</access_management></default>
 <{clerk}><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile>
@@ -41,7 +44,10 @@ _USERS = """<clickhouse><profiles><default/></profiles><quotas><default/></quota
 <quota>default</quota><default_database>{database}</default_database>
 <grants><query>GRANT SELECT ON *.*</query></grants>
 <databases><{database}><hidden><filter>id >= 5</filter></hidden></{database}></databases>
-</{auditor}></users></clickhouse>"""
+</{auditor}>
+<{onlooker}><password></password><networks><ip>127.0.0.1</ip></networks><profile>reading</profile>
+<quota>default</quota><default_database>{database}</default_database>
+</{onlooker}></users></clickhouse>"""
 _PROGRAM = """
 import os, sys
 from chdb import _chdb
@@ -82,7 +88,8 @@ def running(directory: Path) -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     users = directory / "users.xml"
-    users.write_text(_USERS.format(clerk=CLERK, auditor=AUDITOR, database=OFFICE))
+    named = {"clerk": CLERK, "auditor": AUDITOR, "onlooker": ONLOOKER, "database": OFFICE}
+    users.write_text(_USERS.format(**named))
     logs = "".join(_LOG.format(name=name) for name in LOGS)
     (directory / "config.xml").write_text(_CONFIG.format(port=port, users=users, logs=logs))
     with (directory / "out.log").open("wb") as out:

@@ -42,6 +42,12 @@ class Shop:
         self.client.command(ledger_table.create(f"{self._ledger}.ledger"))
         self._blocks = 0
 
+    def moved(self, port: int) -> Shop:
+        """The same after the server was started anew at another port."""
+        self.client.close()
+        self.port, self.client = port, client(port)
+        return self
+
     def close(self) -> None:
         for database in (self.database, self._ledger, OFFICE):
             self.client.command(f"DROP DATABASE IF EXISTS {database} SYNC")
@@ -99,8 +105,17 @@ class Shop:
             sealed_at_ms=time.time_ns() // 1_000_000 - int(sealed_ago * 1e3),
         )
 
-    def insert(self, *blocks: Block, age_days: int = 0, token: bool = True) -> None:
-        """The loader's INSERT of one block or of several together."""
+    def insert(
+        self, *blocks: Block, age_days: int = 0, token: bool = True, holds: bool = True
+    ) -> None:
+        """The loader's INSERT of one block or of several together.
+
+        Args:
+            blocks: of one table.
+            age_days: of their rows.
+            token: the blocks' own; else one that nobody has used.
+            holds: whether the claim holds, which is the statement's condition.
+        """
         table = blocks[0].table
         stamped = "_block" in self._columns(table)
         selects = " UNION ALL ".join(
@@ -117,7 +132,8 @@ class Shop:
         named = "(id, day, _block)" if stamped else "(id, day)"
         order = "" if len(blocks) == 1 else " ORDER BY id"
         self.client.command(
-            f"INSERT INTO {table} {named} SELECT * FROM ({selects}){order}", settings=known
+            f"INSERT INTO {table} {named} SELECT * FROM ({selects}) WHERE {holds:d}{order}",
+            settings=known,
         )
 
     def load(self, *blocks: Block, age_days: int = 0) -> None:

@@ -5,12 +5,16 @@ Each case of a fault stands beside its control: the same table, loaded as it sho
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.records_pb2 import Commit, Mark, Rewind
 from relay.verify.anomaly import Kind
+from relay.verify.optional import Optional
 from tests.broker.pipeline import wait_until
-from tests.verify.realserver import AUDITOR, CLERK
+from tests.verify.realserver import AUDITOR, CLERK, ONLOOKER, running
 from tests.verify.shop import BARE, STAMPED, Shop
 
 EXPIRING = "TTL day + INTERVAL 30 DAY"
@@ -161,13 +165,18 @@ def test_a_token_that_was_ignored_or_forgotten(shop: Shop, columns: str) -> None
     assert "20 rows in 2 INSERTs, 10 are in it" in text
 
 
+@pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("columns", [STAMPED, BARE])
-def test_a_ledger_that_calls_loaded_what_is_not_there(shop: Shop, columns: str) -> None:
+def test_a_ledger_that_calls_loaded_what_is_not_there(
+    shop: Shop, columns: str, answered: bool
+) -> None:
     """FAULTS A6, C8: nothing was inserted."""
     table = shop.table(columns=columns)
     block, forged = shop.block(table), shop.block(table, partition=3)
     shop.load(block)
     shop.claim(forged)
+    if answered:  # an INSERT that wrote nothing, and said that it succeeded
+        shop.insert(forged, holds=False)
     shop.mark(forged)
     kinds, text = shop.judge(block, forged)
     assert kinds == [Kind.GAP], text
@@ -401,3 +410,37 @@ def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
     kinds, text = shop.judge(block)
     assert kinds == [Kind.FOREIGN], text
     assert f"foreign: partition 1: 10 rows carry '{stranger.id}'" in text
+
+
+def test_a_user_who_may_set_nothing(shop: Shop) -> None:
+    table = shop.in_office("bare", BARE)
+    block, lost = shop.block(table), shop.block(table)
+    shop.load(block)
+    shop.mark(lost)
+    kinds, text = shop.judge(block, lost, user=ONLOOKER)
+    assert kinds == [Kind.GAP], text
+
+
+def test_a_server_whose_records_are_gone(app: str, tmp_path: Path) -> None:
+    """Without them a table without the block-id column has the ledger's word alone."""
+    with running(tmp_path) as port:
+        shop = Shop(port, app)
+        block = shop.block(shop.table(columns=BARE))
+        shop.load(block)
+    with pytest.raises(ClickHouseError):
+        Optional(shop.client, "somebody").ask("anything", "SELECT 1")
+    with running(tmp_path) as port:
+        kinds, text = shop.moved(port).judge(block)
+        assert kinds == [], text
+        assert "the ledger alone calls it loaded: 1 block" in text
+
+
+def test_questions_that_are_not_answered(shop: Shop) -> None:
+    """Each is remembered with its reason, until it is answered."""
+    optional = Optional(shop.client, "somebody")
+    assert optional.ask("system.no_log (rows)", "SELECT 1 FROM system.no_log") is None
+    assert optional.unanswered == {"system.no_log (rows)": "the server keeps no system.no_log"}
+    assert optional.ask("thrown", "SELECT throwIf(1)") is None
+    assert "thrown gave error 395" in optional.unanswered["thrown"]
+    assert optional.ask("thrown", "SELECT 1") == [(1,)]
+    assert "thrown" not in optional.unanswered
