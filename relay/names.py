@@ -80,14 +80,14 @@ def insert_comment(blocks: Iterable[str]) -> str:
     return ",".join(blocks)
 
 
-def commented(comment: str) -> list[str]:
-    """Return the blocks that a log_comment names."""
-    return comment.split(",")
-
-
 def is_of_block(comment: str) -> str:
     """SQL: whether a statement with this log_comment inserts the block {block:String}."""
     return f"has(splitByChar(',', {comment}), {{block:String}})"
+
+
+def commented(comment: str) -> list[str]:
+    """Return the blocks that the log_comment of an INSERT names."""
+    return [part for part in comment.split(",") if not part.startswith("claim=")]
 
 
 def group_id(app: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from loader import ledger_table
-from loader.insert import settings as insert_settings
 from relay import names
 from relay.records_pb2 import Block, Commit
 from relay.settings import Settings
@@ -22,6 +21,12 @@ ROWS = 10
 DDL = "(id UInt64, day Date, sign Int8 DEFAULT 1, v UInt64 DEFAULT 1"
 STAMPED = f"{DDL}, _block LowCardinality(String))"
 BARE = f"{DDL})"
+AS_THE_LOADER = {
+    "insert_deduplicate": 1,
+    "deduplicate_insert_select": "enable_even_for_bad_queries",
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "async_insert": 0,
+}
 WINDOW = "non_replicated_deduplication_window = 100"
 
 
@@ -124,16 +129,17 @@ class Shop:
             + f" FROM numbers({ROWS})"
             for i, block in enumerate(blocks)
         )
-        wanted = insert_settings(blocks, uuid.uuid4().hex, ROWS * len(blocks))
-        wanted["deduplicate_insert_select"] = "enable_even_for_bad_queries"
-        if not token:
-            wanted["insert_deduplication_token"] = uuid.uuid4().hex
-        known = {k: v for k, v in wanted.items() if k in self.client.server_settings}
+        own = blocks[0].id if len(blocks) == 1 else uuid.uuid4().hex
+        wanted = {
+            **AS_THE_LOADER,
+            "insert_deduplication_token": own if token else uuid.uuid4().hex,
+            "log_comment": ",".join([*(block.id for block in blocks), "claim=c"]),
+        }
         named = "(id, day, _block)" if stamped else "(id, day)"
         order = "" if len(blocks) == 1 else " ORDER BY id"
         self.client.command(
             f"INSERT INTO {table} {named} SELECT * FROM ({selects}) WHERE {holds:d}{order}",
-            settings=known,
+            settings=wanted,
         )
 
     def load(self, *blocks: Block, age_days: int = 0) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from relay import names
 from relay.records_pb2 import Block
 from relay.verify.anomaly import Kind
 from relay.verify.history import History, claims, impossible
@@ -188,3 +189,8 @@ def test_a_ledger_that_cannot_be_true() -> None:
     assert list(impossible([block()], {})) == []
     assert list(claims(T, {A: replace(LOADED, claims=2)})) == []
     assert list(claims(T, {A: replace(LOADED, claims=3)})) != []
+
+
+def test_a_comment_names_blocks_and_perhaps_a_claim() -> None:
+    assert names.commented(names.insert_comment([A, B])) == [A, B]
+    assert names.commented(f"{A},claim=0f") == [A]
