@@ -99,6 +99,11 @@ def is_of_block(comment: str) -> str:
     return f"has(splitByChar(',', {comment}), {{block:String}})"
 
 
+def commented(comment: str) -> list[str]:
+    """Return the blocks that the log_comment of an INSERT names."""
+    return [part for part in comment.split(",") if not part.startswith("claim=")]
+
+
 def group_id(app: str) -> str:
     """The relay's consumer group; floors are committed to it."""
     return f"{app}.relay"

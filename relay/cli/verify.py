@@ -21,6 +21,8 @@ from relay.verify.audit import Audit, audit_of
 from relay.verify.reading import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from relay.settings import Settings
 
 
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     "--deep",
     is_flag=True,
     help="Also read block topics, ClickHouse and the source topic, each against the journal.",
+)
+@click.option(
+    "--removed",
+    metavar="DATABASE.TABLE",
+    multiple=True,
+    help="With --deep: rows of this table were removed on purpose, so missing ones are no anomaly.",
 )
 @click.option(
     "--http",
@@ -51,13 +59,14 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Anomalies and totals as JSON lines.")
 @log_format_option
-def verify(
+def verify(  # noqa: PLR0913 - one for each option
     config_file: Path,
     mode: str | None,
     listen: str,
     webhook_url: str,
     *,
     deep: bool,
+    removed: tuple[str, ...],
     as_json: bool,
     log_format: str,
 ) -> None:
@@ -80,6 +89,8 @@ def verify(
     log.setup(json=log_format == "json")
     if deep and mode == "follow":
         raise click.UsageError("--deep looks once: run it from time to time beside --follow")
+    if removed and not deep:
+        raise click.UsageError("--removed is about rows that --deep counts: give both")
     if listen and mode != "follow":
         raise click.UsageError("--http serves what --follow finds: give both")
     source = click.get_current_context().get_parameter_source("webhook_url")
@@ -90,10 +101,10 @@ def verify(
         if mode == "follow":
             audits = verifyseveral.follow(every, outlets, as_json=as_json)
         else:
-            audits = verifyseveral.once_each(every, deep=deep, as_json=as_json)
+            audits = verifyseveral.once_each(every, deep=deep, removed=removed, as_json=as_json)
     else:
         settings = every[0].settings
-        audits = [_one(settings, mode, outlets, deep=deep, as_json=as_json)]
+        audits = [_one(settings, mode, outlets, deep=deep, removed=removed, as_json=as_json)]
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:
         raise NotExactlyOnce(
@@ -109,6 +120,7 @@ def _one(
     outlets: Outlets,
     *,
     deep: bool,
+    removed: Collection[str],
     as_json: bool,
 ) -> Audit:
     audit = audit_of(settings)
@@ -118,6 +130,6 @@ def _one(
         if mode == "follow":
             follow(settings, reader, audit, say, outlets)
         else:
-            once(settings, reader, audit, say, deep=deep)
+            once(settings, reader, audit, say, deep=deep, removed=removed)
     verifytext.conclude(audit, time.monotonic() - began, as_json=as_json)
     return audit

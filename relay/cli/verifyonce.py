@@ -11,7 +11,7 @@ from relay.verify import run
 from relay.verify.deep import Deep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from relay.records_pb2 import Commit
     from relay.settings import Settings
@@ -29,6 +29,7 @@ def once(
     note: Keep = lambda *_: None,
     *,
     deep: bool,
+    removed: Collection[str] = (),
 ) -> None:
     """All that is retained.
 
@@ -39,6 +40,7 @@ def once(
         say: gets anomalies as they are found.
         note: gets partition, offset and record before they are judged.
         deep: block topics, ClickHouse and source topic as well.
+        removed: tables of which a person removed rows.
 
     Raises:
         ConfigError, Unavailable: as reader and deep audit raise them.
@@ -46,7 +48,7 @@ def once(
     if not deep:
         run.once(reader, audit, say, note)
         return
-    with contextlib.closing(Deep(settings)) as further:
+    with contextlib.closing(Deep(settings, removed)) as further:
 
         def keep(partition: int, offset: int, commit: Commit) -> None:
             note(partition, offset, commit)
@@ -57,3 +59,4 @@ def once(
             audit.anomalies.append(anomaly)
             say(anomaly)
         audit.acknowledged += further.acknowledged
+        audit.not_judged += further.not_judged

@@ -26,7 +26,7 @@ from relay.verify.run import ROUND_SECONDS
 from relay.verify.webhook import Webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from relay.pipelines import Pipeline
     from relay.verify.anomaly import Anomaly
@@ -115,7 +115,9 @@ def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) ->
     return [one.audit for one in following]
 
 
-def once_each(pipelines: Sequence[Pipeline], *, deep: bool, as_json: bool) -> list[Audit]:
+def once_each(
+    pipelines: Sequence[Pipeline], *, deep: bool, removed: Collection[str] = (), as_json: bool
+) -> list[Audit]:
     """All that is retained of each; gives the audits.
 
     Raises:
@@ -131,7 +133,7 @@ def once_each(pipelines: Sequence[Pipeline], *, deep: bool, as_json: bool) -> li
         audits.append(audit)
         try:
             with contextlib.closing(Reader(settings)) as reader:
-                once(settings, reader, audit, say, clock.note, deep=deep)
+                once(settings, reader, audit, say, clock.note, deep=deep, removed=removed)
         except RelayError as error:
             show_error(f"relay: {name}", error)
             errors.append(error)

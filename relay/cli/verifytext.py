@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from relay.verify.anomaly import Anomaly
     from relay.verify.audit import Audit
     from relay.verify.merged import Told
+
+
+_FEW = 10
+"""So many anomalies need no summary by table."""
 
 
 def say(anomaly: Anomaly) -> None:
@@ -56,13 +61,32 @@ def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool)
             click.echo(json.dumps({"acknowledged": text, **named}))
         else:
             click.echo(f"acknowledged: {before}{text}", err=True)
+    for text in audit.not_judged:  # no anomaly, and no proof either
+        if as_json:
+            click.echo(json.dumps({"not_judged": text, **named}))
+        else:
+            click.echo(f"not judged: {before}{text}", err=True)
     for partition in audit.unfinished():
         text = f"partition {partition}: a rewind was begun and has not ended; relays wait"
         if as_json:
             click.echo(json.dumps({"unfinished": text, **named}))
         else:
             click.echo(f"unfinished: {before}{text}", err=True)
+    if not as_json:
+        _by_table(audit, before)
     _totals(audit, seconds, pipeline, as_json=as_json)
+
+
+def _by_table(audit: Audit, before: str) -> None:
+    """Where there are many anomalies, how many of each kind a table has."""
+    if len(audit.anomalies) <= _FEW:
+        return
+    counts: dict[str, Counter[str]] = {}
+    for anomaly in audit.anomalies:
+        counts.setdefault(anomaly.table, Counter())[anomaly.kind.value] += 1
+    for table, kinds in sorted(counts.items()):
+        each = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        click.echo(f"anomalies: {before}{table or 'of no one table'}: {each}", err=True)
 
 
 def _totals(audit: Audit, seconds: float, pipeline: str, *, as_json: bool) -> None:

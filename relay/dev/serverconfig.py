@@ -51,7 +51,7 @@ _LOG = """    <{name}>
             TTL event_date + INTERVAL 3 DAY SETTINGS ttl_only_drop_parts = 1</engine>
     </{name}>
 """
-_LOGS = ("query_log", "part_log")
+_LOGS = ("query_log", "part_log", "query_views_log")
 
 _USERS = """<clickhouse>
     <profiles>

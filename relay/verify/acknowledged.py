@@ -27,7 +27,7 @@ def kinds(commit: Commit) -> tuple[str, ...]:
 
 def said(partition: int, commit: Commit) -> str:
     """On one line, with place, time and reason."""
-    place = f"partition {partition}, n={commit.n}, {_utc(commit.written_at_ms)}"
+    place = f"partition {partition}, n={commit.n}, {utc(commit.written_at_ms)}"
     return f"{place}: {'; '.join(parts(commit))}"
 
 
@@ -47,7 +47,8 @@ def parts(commit: Commit) -> Iterator[str]:
         yield f"why: {accept.why or 'not said'}"
 
 
-def _utc(ms: int) -> str:
+def utc(ms: int) -> str:
+    """Return a Unix time in milliseconds as people read it."""
     try:
         at = datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):  # a damaged record may hold any number

@@ -32,10 +32,11 @@ class Anomaly:
     """One finding.
 
     Attributes:
-        partition: of the source topic.
-        n: of the journal record at which it shows.
+        partition: of the source topic; -1 where it is of none.
+        n: of the journal record at which it shows; 0 where it shows in no record.
         offset: of that record in the journal; -1 where it shows in no record.
         text: both values, for people.
+        table: whose rows it is about; empty: not of one table alone.
     """
 
     kind: Kind
@@ -43,9 +44,12 @@ class Anomaly:
     n: int
     offset: int
     text: str
+    table: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind.value}: partition {self.partition}, n={self.n}: {self.text}"
+        place = [f"partition {self.partition}"] if self.partition >= 0 else []
+        place += [f"n={self.n}"] if self.n > 0 else []
+        return ": ".join([self.kind.value, *([", ".join(place)] if place else []), self.text])
 
     def as_json(self) -> dict[str, Any]:
         """For `--json` and the webhook."""

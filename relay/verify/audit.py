@@ -83,6 +83,8 @@ class Audit:
         self.anomalies: list[Anomaly] = []
         self.acknowledged: list[str] = []
         """What a person recorded: rewinds and accepts."""
+        self.not_judged: list[str] = []
+        """What a deep audit cannot know, and why: no anomaly, and no proof either."""
         self._sealed: dict[int, Sealed] = {}
 
     def begin_round(
@@ -126,7 +128,7 @@ class Audit:
         if sealed is None:
             sealed = self._sealed[partition] = Sealed()
         found = [
-            Anomaly(kind, partition, commit.n, offset, text) for kind, text in sealed.add(commit)
+            Anomaly(one.kind, partition, commit.n, offset, one.text) for one in sealed.add(commit)
         ]
         if by_person(commit):
             self.acknowledged.append(said(partition, commit))

@@ -70,7 +70,7 @@ def check(
             findings += _chunks(before, commit)
         if not anew:
             findings += _counts(before, commit, told)
-    anomalies = [Anomaly(kind, place.partition, commit.n, offset, text) for kind, text in findings]
+    anomalies = [Anomaly(one.kind, place.partition, commit.n, offset, one.text) for one in findings]
     # Blocks that still count may hold messages that will be counted again.
     covered = None if before is None or before.covered is None or anew else before.covered + told
     return _next_head(before, offset, commit, marks, covered), anomalies

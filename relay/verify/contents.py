@@ -14,6 +14,8 @@ import google_crc32c
 
 from relay.records_pb2 import Block
 from relay.verify.anomaly import Kind
+from relay.verify.history import NOTHING, History
+from relay.verify.missing import Missing
 from relay.verify.record import Finding
 
 
@@ -95,33 +97,38 @@ class BlockTopic:
 def landed(
     blocks: Iterable[Block],
     counted: Mapping[str, int] | None,
-    ledger: Mapping[str, str],
+    ledger: Mapping[str, History],
     now_ms: int,
     late_seconds: float,
     made: Mapping[str, int] | None = None,
+    missing: Missing | None = None,
 ) -> Iterator[Finding]:
     """Blocks of one table against the ledger, and the rows that carry their ids.
+
+    Rows that carry other ids are relay.verify.unlisted's.
 
     Args:
         blocks: the journal's.
         counted: rows in ClickHouse by block id; None where the table has no block-id column.
-        ledger: state by block id.
+        ledger: of the blocks.
         now_ms: Unix time.
         late_seconds: how long a sealed block may take to be loaded.
         made: rows by block id, of blocks whose rows went through loader.transform.
+        missing: decides what rows prove that are not there; default: that they are lost.
     """
-    listed = set()
+    extra = missing is None or missing.judges_extra
     for block in blocks:
-        listed.add(block.id)
-        state = ledger.get(block.id, "")
+        state = ledger.get(block.id, NOTHING).state
         rows = 0 if counted is None else counted.get(block.id, 0)
         whole = (made or {}).get(block.id, block.rows)
-        if rows > whole:
-            yield Finding(
-                Kind.OVERLAP, f"block {block.id}: {rows} rows in the table, {whole} in it"
-            )
+        if rows > whole and extra:
+            text = f"block {block.id}: {rows} rows in the table, {whole} in it"
+            yield Finding(Kind.OVERLAP, text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
-            yield Finding(Kind.GAP, f"block {block.id} is loaded: {rows} rows of {whole} are there")
+            if missing is None or not missing.explained(block, rows, whole):
+                but = "" if missing is None else f"; {missing.unexplained}"
+                text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
+                yield Finding(Kind.GAP, text, block.partition)
         elif (
             state not in {"loaded", "parked", "aside", "discarded"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
@@ -130,10 +137,8 @@ def landed(
                 Kind.STUCK,
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
                 f"is {state or 'not touched'}",
+                block.partition,
             )
-    for name, rows in ({} if counted is None else counted).items():
-        if name not in listed:
-            yield Finding(Kind.FOREIGN, f"{rows} rows carry {name!r}, no block of the journal")
 
 
 def given_up(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from relay.records_pb2 import Block, Commit
 from relay.verify.acknowledged import ACCEPTED
 from relay.verify.anomaly import Kind
+from relay.verify.history import NOTHING, History
 from relay.verify.record import Finding
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def replaced(
     blocks: Mapping[str, Block],
     superseded: Superseded,
     counted: Mapping[str, int] | None,
-    ledger: Mapping[str, str],
+    ledger: Mapping[str, History],
     made: Mapping[str, int] | None = None,
 ) -> Iterator[Finding]:
     """Superseded blocks of one table and partition against ledger and rows.
@@ -214,7 +215,7 @@ def replaced(
         blocks: by id, those of the table.
         superseded: of the partition.
         counted: rows in ClickHouse by block id; None where the table has no block-id column.
-        ledger: state by block id.
+        ledger: of the blocks.
         made: rows by block id, of blocks whose rows went through loader.transform.
     """
     if superseded.unfinished:
@@ -228,7 +229,7 @@ def replaced(
                 Kind.OVERLAP,
                 f"block {name} was superseded by a rewind: {rows} rows of it are there",
             )
-        state = ledger.get(name, "")
+        state = ledger.get(name, NOTHING).state
         if state not in {"loaded", "discarded"}:
             yield Finding(
                 Kind.OVERLAP,

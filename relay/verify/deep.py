@@ -13,34 +13,40 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.verify.anomaly import Anomaly
-from relay.verify.contents import BlockTopic, Sealed, given_up, landed, source_counts
-from relay.verify.decided import Superseded, by_person, replaced
-from relay.verify.record import Finding
-from relay.verify.tables import LandedRows
+from relay.verify.contents import BlockTopic, Sealed, source_counts
+from relay.verify.decided import Superseded, by_person
+from relay.verify.landing import Landing, anomalies
 from relay.verify.topic import TopicReader, header, table_of
+from relay.verify.unlisted import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from relay.records_pb2 import Block, Commit, DeadLetters
     from relay.settings import Settings
-
-LATE_SECONDS = 60.0
-"""How long a sealed block may take until it is loaded, before it counts as stuck."""
+    from relay.verify.anomaly import Anomaly
+    from relay.verify.record import Finding
 
 
 class Deep:
-    """What `--deep` adds to an audit of the journal."""
+    """What `--deep` adds to an audit of the journal.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        settings: of the app.
+        removed: tables of which a person removed rows.
+    """
+
+    def __init__(self, settings: Settings, removed: Collection[str] = ()) -> None:
+        self._settings, self._removed = settings, removed
+        self._began_ms = time.time_ns() // 1_000_000
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
         self.records = 0
         self.acknowledged: list[str] = []
         """What a person took note of; complete after `judge`."""
+        self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
 
     def keep(self, partition: int, _offset: int, commit: Commit) -> None:
         """A journal record, in order."""
@@ -63,12 +69,12 @@ class Deep:
             of_topic = [block for block in blocks if block.topic == topic]
             for partition in sorted(self._commits):
                 found = self._block_topic(topic, partition, of_topic)
-                yield from _anomalies(partition, found)
+                yield from anomalies(found, partition=partition)
         progress("asking ClickHouse")
         yield from self._clickhouse(blocks)
         progress(f"reading {self._settings.source.topic}")
         for partition in sorted(self._commits):
-            yield from _anomalies(partition, self._source(partition))
+            yield from anomalies(self._source(partition), partition=partition)
 
     def _block_topic(self, topic: str, partition: int, blocks: list[Block]) -> Iterator[Finding]:
         mine = [block for block in blocks if block.partition == partition]
@@ -84,25 +90,12 @@ class Deep:
         yield from judge.end()
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
-        by_table: dict[str, list[Block]] = defaultdict(list)
-        for block in blocks:
-            by_table[block.table].append(block)
-        rows = LandedRows(self._settings)
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
-        old = {name for one in superseded.values() for name in one.kept | one.removed}
-        for table, of_table in sorted(by_table.items()):
-            counted, ledger, made = rows.counted(table), rows.ledger(table), rows.made(table)
-            for partition, of_partition in superseded.items():
-                mine = {b.id: b for b in of_table if b.id in old and b.partition == partition}
-                found = replaced(mine, of_partition, counted, ledger, made)
-                yield from _anomalies(partition, found)
-            live = [block for block in of_table if block.id not in old]
-            if counted is not None:
-                counted = {name: n for name, n in counted.items() if name not in old}
-            self.acknowledged += given_up(live, counted, rows.discarded(table))
-            now_ms = time.time_ns() // 1_000_000
-            findings = landed(live, counted, ledger, now_ms, LATE_SECONDS, made)
-            yield from _anomalies(-1, findings)
+        within = known(self._began_ms, self._commits)
+        landing = Landing(self._settings, superseded, self._removed, within)
+        yield from landing.judge(blocks)
+        self.acknowledged += landing.acknowledged
+        self.not_judged += landing.not_judged
 
     def _source(self, partition: int) -> Iterator[Finding]:
         commits = Superseded(self._commits[partition]).live
@@ -129,8 +122,3 @@ def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[Seale
         for (table, begin, end), count in messages.items():
             if begin >= first and end <= floor:
                 yield Sealed(table, begin, end, count)
-
-
-def _anomalies(partition: int, findings: Iterable[Finding]) -> Iterator[Anomaly]:
-    for kind, text in findings:
-        yield Anomaly(kind, partition, 0, -1, text)

@@ -20,10 +20,15 @@ class Place:
 
 
 class Finding(NamedTuple):
-    """An anomaly before its place is known."""
+    """An anomaly before its place is known.
+
+    Attributes:
+        partition: of the source topic, where it is known already; -1: it is not.
+    """
 
     kind: Kind
     text: str
+    partition: int = -1
 
 
 def foreign(place: Place, commit: Commit) -> Iterator[Finding]:

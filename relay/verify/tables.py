@@ -1,6 +1,6 @@
 """What ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
 
-Receives table names, gives counts and states by block id. Never writes.
+Receives table names, gives counts and histories by block id. Never writes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.catalogue import connect, translated
+from relay.verify.history import History
+from relay.verify.optional import Optional, allowed
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -19,9 +21,12 @@ STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
     argMax(state, (attempt, state != 'prepared', claim)))"""
 """A block's state, of its rows in the ledger; their rank is the loader's (loader.plan)."""
-_STATES = (
+_HISTORY = (
     f"SELECT block, {STATE}"  # noqa: S608 - a constant
-    """
+    """,
+    toUnixTimestamp64Milli(minIf(at, state = 'prepared')),
+    toUnixTimestamp64Milli(minIf(at, state = 'loaded')),
+    countIf(state = 'prepared'), countIf(state = 'parked') > 0
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
 GROUP BY block
@@ -70,9 +75,11 @@ class LandedRows:
         if not there[0][0]:
             return None
         rows = self._ask(
-            "SELECT {column:Identifier}, count() FROM {database:Identifier}.{name:Identifier} "
-            "WHERE startsWith({column:Identifier}, {prefix:String}) GROUP BY 1",
+            "SELECT toString({column:Identifier}), count() "
+            "FROM {database:Identifier}.{name:Identifier} WHERE "
+            "startsWith({column:Identifier}, {prefix:String}) GROUP BY 1",
             {**place, "column": column, "prefix": f"{self._settings.app}:{table}:"},
+            allowed(self._client),
         )
         return dict(rows)
 
@@ -81,9 +88,12 @@ class LandedRows:
         exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
         return bool(self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0])
 
-    def ledger(self, table: str) -> dict[str, str]:
-        """The state of each block that the loader has touched; nothing before its first run."""
-        return dict(self._ask(_STATES, self._ledger(table=table))) if self.has_ledger() else {}
+    def ledger(self, table: str) -> dict[str, History]:
+        """The way of each block that the loader has touched; nothing before its first run."""
+        if not self.has_ledger():
+            return {}
+        rows = self._ask(_HISTORY, self._ledger(table=table))
+        return {block: History(*history) for block, *history in rows}
 
     def discarded(self, table: str) -> dict[str, str]:
         """The reason of each block that a person gave up."""
@@ -101,8 +111,15 @@ class LandedRows:
     def _ledger(self, **more: Any) -> dict[str, Any]:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}
 
-    def _ask(self, sql: str, parameters: dict[str, Any]) -> Any:
+    def optional(self) -> Optional:
+        """Questions through the same client that may be refused."""
+        return Optional(self._client, self._settings.clickhouse.user)
+
+    def _ask(
+        self, sql: str, parameters: dict[str, Any], settings: dict[str, Any] | None = None
+    ) -> Any:
         try:
-            return self._client.query(sql, parameters=parameters).result_rows
+            answer = self._client.query(sql, parameters=parameters, settings=settings)
         except ClickHouseError as error:
             raise translated(error, self._settings.clickhouse, "look at the blocks") from error
+        return answer.result_rows

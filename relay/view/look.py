@@ -150,7 +150,9 @@ def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
         Unavailable, Refused: as ClickHouse answers.
     """
     landed = LandedBlocks(settings)
-    return {block: state for table in tables for block, state in landed.ledger(table).items()}
+    return {
+        block: history.state for table in tables for block, history in landed.ledger(table).items()
+    }
 
 
 def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:

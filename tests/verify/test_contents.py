@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from relay.records_pb2 import Block
 from relay.verify.anomaly import Kind
 from relay.verify.contents import BlockTopic, Sealed, given_up, landed, source_counts
+from relay.verify.history import History
 
 Chunk = tuple[int, str, int, bytes]
 
@@ -103,7 +104,6 @@ LOADED = dict.fromkeys(ROWS, "loaded")
         (None, LOADED, 10**9, []),
         ({**ROWS, BLOCKS[0].id: 40}, LOADED, 0, [Kind.OVERLAP]),
         ({**ROWS, BLOCKS[0].id: 19}, LOADED, 0, [Kind.GAP]),
-        ({**ROWS, "a:d.t:0:0:77": 5}, LOADED, 0, [Kind.FOREIGN]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.STUCK]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 60_000, []),
         (None, {**LOADED, BLOCKS[1].id: "parked"}, 10**9, []),
@@ -114,7 +114,8 @@ LOADED = dict.fromkeys(ROWS, "loaded")
 def test_what_landed(
     counted: dict[str, int] | None, ledger: dict[str, str], now_ms: int, kinds: list[Kind]
 ) -> None:
-    assert [f.kind for f in landed(BLOCKS, counted, ledger, now_ms, 60.0)] == kinds
+    histories = {block: History(state) for block, state in ledger.items()}
+    assert [f.kind for f in landed(BLOCKS, counted, histories, now_ms, 60.0)] == kinds
 
 
 def test_what_was_given_up_is_told_and_is_no_anomaly() -> None:

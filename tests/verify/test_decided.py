@@ -9,6 +9,7 @@ import pytest
 from relay.records_pb2 import Block, Commit
 from relay.rewind import accepting
 from relay.rewind.record import Author
+from relay.verify import history
 from relay.verify.anomaly import Kind
 from relay.verify.audit import Audit
 from relay.verify.decided import Superseded, replaced
@@ -237,13 +238,14 @@ def test_superseded_blocks_have_no_rows_and_are_settled() -> None:
     superseded = Superseded([commit for _, commit in world.journal])
     blocks = {b.id: b for b in world.blocks() if b.id in superseded.removed}
     assert blocks
+    ledger = {name: history.History(state) for name, state in world.ledger.items()}
 
-    assert list(replaced(blocks, superseded, world.rows, world.ledger)) == []
+    assert list(replaced(blocks, superseded, world.rows, ledger)) == []
 
     first = next(iter(blocks))
     still = {**world.rows, first: 1}
-    assert [f.kind for f in replaced(blocks, superseded, still, world.ledger)] == [Kind.OVERLAP]
-    forgotten = {name: state for name, state in world.ledger.items() if name != first}
+    assert [f.kind for f in replaced(blocks, superseded, still, ledger)] == [Kind.OVERLAP]
+    forgotten = {name: one for name, one in ledger.items() if name != first}
     found = list(replaced(blocks, superseded, world.rows, forgotten))
     assert [f.kind for f in found] == [Kind.OVERLAP]
     assert "may still be loaded" in found[0].text

@@ -45,7 +45,14 @@ def once(config: Path, *options: str) -> tuple[int, dict[str, Any], list[dict[st
     )
     assert "Traceback" not in done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return done.returncode, lines[-1], [line["anomaly"] for line in lines[:-1]]
+    return done.returncode, lines[-1], [line["anomaly"] for line in lines if "anomaly" in line]
+
+
+def spoken(config: Path, *options: str) -> tuple[int, str]:
+    """Exit status, and what people read."""
+    command = [RELAY, "verify", config, "--once", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    return done.returncode, " ".join((done.stderr + done.stdout).split())
 
 
 def ran(pipeline: Pipeline) -> Path:  # noqa: F811
@@ -223,8 +230,12 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
 
     assert once(config, "--deep")[::2] == (0, [])
 
-    first = blocks[0]
+    first, rows = blocks[0], {block.id: block.rows for block in blocks}
     client.command(f"ALTER TABLE {pipeline.table} DELETE WHERE id = 0 SETTINGS mutations_sync = 2")
+    status, said = spoken(config, "--deep")
+    assert status == 0, said
+    assert f"not judged: {pipeline.table}: rows were removed at" in said
+    assert "(DELETE WHERE id = 0)" in said
     columns = f"SELECT * FROM {pipeline.table} WHERE _block = '{blocks[-1].id}' LIMIT 1"
     client.command(f"INSERT INTO {pipeline.table} {columns}")
     producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
@@ -233,6 +244,17 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
     pipeline.send(range(300, 350))
     relay = pipeline.start("a", config)
     pipeline.exactly_once()
+    # A ledger that has a block as loaded, of which the table has nothing.
+    new = [b for found in pipeline.journal().values() for c in found for b in c.blocks]
+    forged = next(block for block in new if block.id not in rows)
+    client.insert(
+        f"{settings.loader.database}.ledger",
+        [
+            [pipeline.app, forged.table, forged.id, state, 1, "x"]
+            for state in ("prepared", "loaded")
+        ],
+        column_names=["app", "table", "block", "state", "attempt", "claim"],
+    )
     status, _, anomalies = once(config, "--deep")
     relay.send_signal(signal.SIGTERM)
     assert relay.wait(30) == 0

@@ -8,6 +8,7 @@ from relay.records_pb2 import Block, Commit, Mark, Rewind
 from relay.verify.anomaly import Kind
 from relay.verify.contents import landed
 from relay.verify.decided import Superseded, replaced
+from relay.verify.history import History
 
 BLOCK = Block(id="a:d.t:0:0:0", table="d.t", rows=10)
 
@@ -30,7 +31,7 @@ def test_the_ledgers_number_counts(
     rows: int, made: dict[str, int] | None, kinds: list[Kind]
 ) -> None:
     """More or fewer rows than the block has are right where the transform made as many."""
-    found = landed([BLOCK], {BLOCK.id: rows}, {BLOCK.id: "loaded"}, 0, 60.0, made)
+    found = landed([BLOCK], {BLOCK.id: rows}, {BLOCK.id: History("loaded")}, 0, 60.0, made)
     assert [finding.kind for finding in found] == kinds
 
 
@@ -42,7 +43,7 @@ def test_kept_rows_of_a_rewind_too() -> None:
 
     def judged(rows: int) -> list[Kind]:
         made = {BLOCK.id: 25}
-        found = replaced(*of, {BLOCK.id: rows}, {BLOCK.id: "discarded"}, made)
+        found = replaced(*of, {BLOCK.id: rows}, {BLOCK.id: History("discarded")}, made)
         return [finding.kind for finding in found]
 
     assert judged(25) == []

@@ -1,0 +1,211 @@
+"""A table, a ledger and a loader by hand: every state that a loader may leave, right or wrong."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from loader import ledger_table
+from relay import names
+from relay.records_pb2 import Block, Commit
+from relay.settings import Settings
+from relay.verify.anomaly import Kind
+from relay.verify.decided import Superseded
+from relay.verify.landing import Landing
+from tests.verify.realserver import OFFICE, client
+
+ROWS = 10
+"""Of every block."""
+DDL = "(id UInt64, day Date, sign Int8 DEFAULT 1, v UInt64 DEFAULT 1"
+STAMPED = f"{DDL}, _block LowCardinality(String))"
+BARE = f"{DDL})"
+AS_THE_LOADER = {
+    "insert_deduplicate": 1,
+    "deduplicate_insert_select": "enable_even_for_bad_queries",
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "async_insert": 0,
+}
+WINDOW = "non_replicated_deduplication_window = 100"
+
+
+class Shop:
+    """One app with tables in a database of its own.
+
+    Attributes:
+        database: of the tables.
+        client: with all rights.
+    """
+
+    def __init__(self, port: int, app: str) -> None:
+        self.app, self.port = app, port
+        self.database, self._ledger = f"d{app}", f"l{app}"
+        self.client = client(port)
+        for database in (self.database, self._ledger):
+            self.client.command(f"CREATE DATABASE {database}")
+        self.client.command(ledger_table.create(f"{self._ledger}.ledger"))
+        self._blocks = 0
+
+    def moved(self, port: int) -> Shop:
+        """The same after the server was started anew at another port."""
+        self.client.close()
+        self.port, self.client = port, client(port)
+        return self
+
+    def close(self) -> None:
+        for database in (self.database, self._ledger, OFFICE):
+            self.client.command(f"DROP DATABASE IF EXISTS {database} SYNC")
+        self.client.close()
+
+    def table(
+        self,
+        name: str = "t",
+        engine: str = "MergeTree",
+        columns: str = STAMPED,
+        more: str = "",
+        *,
+        window: bool = True,
+    ) -> str:
+        """Make a table; its whole name."""
+        table = f"{self.database}.{name}"
+        settings = f"SETTINGS {WINDOW}" if window else ""
+        self.client.command(
+            f"CREATE TABLE {table} {columns} ENGINE = {engine} ORDER BY id {more} {settings}"
+        )
+        return table
+
+    def in_office(self, name: str, columns: str = STAMPED) -> str:
+        """Make a table that users with few rights may read; its whole name."""
+        self.client.command(f"CREATE DATABASE IF NOT EXISTS {OFFICE}")
+        table = f"{OFFICE}.{name}"
+        self.client.command(f"CREATE TABLE {table} {columns} ENGINE = MergeTree ORDER BY id")
+        return table
+
+    def flushed(self, where: str) -> int:
+        """Rows of one of the server's logs, all that is to come now being there."""
+        self.client.command("SYSTEM FLUSH LOGS")
+        return self.count(where)
+
+    def view(self, table: str, columns: str = "n UInt64", *, window: bool = True) -> str:
+        """A view behind the table that counts rows; the table that it writes to."""
+        into = f"{table}_counts"
+        settings = f"SETTINGS {WINDOW}" if window else ""
+        self.client.command(
+            f"CREATE TABLE {into} ({columns}) ENGINE = SummingMergeTree ORDER BY tuple() {settings}"
+        )
+        self.client.command(
+            f"CREATE MATERIALIZED VIEW {table}_view TO {into} AS SELECT count() AS n FROM {table}"
+        )
+        return into
+
+    def block(self, table: str, *, sealed_ago: float = 0.0, partition: int = 0) -> Block:
+        """A block that was sealed just now."""
+        self._blocks += 1
+        return Block(
+            id=str(names.BlockId(self.app, table, partition, 0, self._blocks)),
+            table=table,
+            partition=partition,
+            rows=ROWS,
+            sealed_at_ms=time.time_ns() // 1_000_000 - int(sealed_ago * 1e3),
+        )
+
+    def insert(
+        self, *blocks: Block, age_days: int = 0, token: bool = True, holds: bool = True
+    ) -> None:
+        """The loader's INSERT of one block or of several together.
+
+        Args:
+            blocks: of one table.
+            age_days: of their rows.
+            token: the blocks' own; else one that nobody has used.
+            holds: whether the claim holds, which is the statement's condition.
+        """
+        table = blocks[0].table
+        stamped = "_block" in self._columns(table)
+        selects = " UNION ALL ".join(
+            f"SELECT {i * ROWS} + number AS id, today() - {age_days} AS day"
+            + (f", '{block.id}' AS _block" if stamped else "")
+            + f" FROM numbers({ROWS})"
+            for i, block in enumerate(blocks)
+        )
+        own = blocks[0].id if len(blocks) == 1 else uuid.uuid4().hex
+        wanted = {
+            **AS_THE_LOADER,
+            "insert_deduplication_token": own if token else uuid.uuid4().hex,
+            "log_comment": ",".join([*(block.id for block in blocks), "claim=c"]),
+        }
+        named = "(id, day, _block)" if stamped else "(id, day)"
+        order = "" if len(blocks) == 1 else " ORDER BY id"
+        self.client.command(
+            f"INSERT INTO {table} {named} SELECT * FROM ({selects}) WHERE {holds:d}{order}",
+            settings=wanted,
+        )
+
+    def load(self, *blocks: Block, age_days: int = 0) -> None:
+        """As the loader does it where nothing goes wrong."""
+        self.claim(*blocks)
+        self.insert(*blocks, age_days=age_days)
+        self.mark(*blocks)
+
+    def claim(self, *blocks: Block) -> None:
+        for block in blocks:
+            self._write(block, "prepared")
+
+    def mark(self, *blocks: Block, state: str = "loaded") -> None:
+        for block in blocks:
+            self._write(block, state)
+
+    def _write(self, block: Block, state: str) -> None:
+        self.client.insert(
+            f"{self._ledger}.ledger",
+            [[self.app, block.table, block.id, state, 1, "c", block.rows]],
+            column_names=["app", "table", "block", "state", "attempt", "claim", "rows"],
+        )
+
+    def forget(self) -> None:
+        """Empty the ledger."""
+        self.client.command(f"TRUNCATE TABLE {self._ledger}.ledger")
+
+    def sql(self, text: str, **settings: Any) -> None:
+        """A person's statement."""
+        self.client.command(text, settings=settings)
+
+    def count(self, table: str, column: str = "count()") -> int:
+        return int(self.client.query(f"SELECT {column} FROM {table}").result_rows[0][0])
+
+    def _columns(self, table: str) -> list[str]:
+        return [row[0] for row in self.client.query(f"DESCRIBE TABLE {table}").result_rows]
+
+    def judge(
+        self,
+        *blocks: Block,
+        user: str = "default",
+        superseded: Sequence[Sequence[Commit]] = (),
+        removed: Sequence[str] = (),
+    ) -> tuple[list[Kind], str]:
+        """Kinds of all anomalies, and all text: of anomalies and of what is not judged."""
+        self.client.command("SYSTEM FLUSH LOGS")
+        # The logs' newest records must be younger than what is judged.
+        self.client.command("SELECT 1 SETTINGS log_comment = 'later'")
+        self.client.command("SYSTEM FLUSH LOGS")
+        landing = Landing(
+            self.settings(user),
+            {i: Superseded(list(some)) for i, some in enumerate(superseded)},
+            removed,
+        )
+        found = list(landing.judge(blocks))
+        text = "\n".join([*map(str, found), *landing.not_judged])
+        return [one.kind for one in found], text
+
+    def settings(self, user: str = "default") -> Settings:
+        where = {"url": f"http://127.0.0.1:{self.port}", "user": user}
+        return Settings.model_validate(
+            {
+                "app": self.app,
+                "kafka": {"bootstrap": "127.0.0.1:1"},
+                "source": {"topic": "source"},
+                "clickhouse": where,
+                "loader": {"database": self._ledger, "checkpoint": "/nowhere"},
+            }
+        )
