@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ADMIN = User("admin", "of-tests")
 _SECONDS = 60.0
 
-_LOG = "<{0}><database>system</database><table>{0}</table><flush_interval_milliseconds>200</flush_interval_milliseconds></{0}>"
+_LOG = (
+    "<{0}><database>system</database><table>{0}</table>"
+    "<flush_interval_milliseconds>200</flush_interval_milliseconds></{0}>"
+)
 _CONFIG = """<clickhouse>
 <listen_host>127.0.0.1</listen_host><http_port>{http}</http_port><tcp_port>{tcp}</tcp_port>
 <logger><log>server.log</log><errorlog>err.log</errorlog><level>information</level></logger>
@@ -94,9 +97,7 @@ class Engine:
         (self._directory / "config.xml").write_text(config)
         listens = self.release.listens
         (self._directory / "users.xml").write_text(
-            user_files.of_server(self._users)
-            if listens
-            else user_files.of_engine(self._users)
+            user_files.of_server(self._users) if listens else user_files.of_engine(self._users)
         )
         known = {user.name: asdict(user) for user in self._users}
         (self._directory / "users.json").write_text(json.dumps(known))

@@ -69,7 +69,8 @@ def python_of(release: Release, cache: Path = CACHE) -> Path:
     """The interpreter of the release's environment, which is made where it is not there yet."""
     if release.installed:
         return Path(sys.executable)
-    place = cache / f"{release.package}-{release.version}-py{sys.version_info[0]}{sys.version_info[1]}"
+    mine = f"py{sys.version_info.major}{sys.version_info.minor}"
+    place = cache / f"{release.package}-{release.version}-{mine}"
     python = place / "bin" / "python"
     marker = place / "complete"
     behind = place / "behind"
@@ -79,7 +80,8 @@ def python_of(release: Release, cache: Path = CACHE) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     _run(sys.executable, "-m", "venv", str(place))
     wanted = f"{release.package}=={release.version}"
-    _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", wanted)
+    options = ("--quiet", "--no-deps", "--only-binary", ":all:")
+    _run(str(python), "-m", "pip", "install", *options, wanted)
     (within,) = (place / "lib").glob("python*/site-packages")
     (within / "zz-behind.pth").write_text(f"{packages}\n")
     behind.write_text(packages)
@@ -88,8 +90,6 @@ def python_of(release: Release, cache: Path = CACHE) -> Path:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")

@@ -12,6 +12,18 @@ from xml.sax.saxutils import escape
 
 ALL = ("GRANT ALL ON *.* WITH GRANT OPTION",)
 """What an administrator may."""
+STRICT = (
+    "<access_control_improvements>"
+    "<users_without_row_policies_can_read_rows>true</users_without_row_policies_can_read_rows>"
+    "<on_cluster_queries_require_cluster_grant>true</on_cluster_queries_require_cluster_grant>"
+    "<select_from_system_db_requires_grant>true</select_from_system_db_requires_grant>"
+    "<select_from_information_schema_requires_grant>true"
+    "</select_from_information_schema_requires_grant>"
+    "<settings_constraints_replace_previous>true</settings_constraints_replace_previous>"
+    "<table_engines_require_grant>true</table_engines_require_grant>"
+    "</access_control_improvements>"
+)
+"""Of config.xml: what ClickHouse's packages switch on, and that engines are granted, too."""
 SPOOL = "front_spool"
 """The role that may read the file in which data is sent to an engine behind the front."""
 
@@ -75,9 +87,7 @@ def _file(profiles: str, roles: str, users: str) -> str:
 
 def _rest(profile: str, networks: str) -> str:
     return (
-        _element("profile", profile)
-        + _element("quota", "default")
-        + _element("networks", networks)
+        _element("profile", profile) + _element("quota", "default") + _element("networks", networks)
     )
 
 
