@@ -31,8 +31,8 @@ def judge_tries(facts: ClickHouse, database: str) -> Iterator[Finding]:
             yield found(
                 "untried",
                 f"{tried.engine}: {tried.problem}",
-                "run it as a user who may: GRANT CREATE DATABASE, CREATE TABLE, CREATE VIEW, "
-                f"DROP TABLE, DROP VIEW, SELECT, INSERT ON {database}.* TO …",
+                "run it as a user who may: GRANT CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
+                f"SELECT, INSERT ON {database}.* TO …",
             )
         elif tried.copies > 1:
             yield _doubled("deduplication-ignored", tried, facts, "the table", tried.copies)

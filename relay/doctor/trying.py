@@ -13,6 +13,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import trial
 from relay.catalogue import connect, translated
+from relay.doctor.commands import quoted
 from relay.doctor.facts import Tried
 from relay.doctor.window import GOOD_WINDOW, Kept, window
 from relay.insert_settings import deduplicated, known
@@ -75,9 +76,22 @@ _ENGINES = {False: "MergeTree", True: "ReplicatedMergeTree('{path}', 'doctor')"}
 itself."""
 
 
+RIGHTS = ("CREATE TABLE", "CREATE VIEW", "DROP TABLE", "DROP VIEW", "SELECT", "INSERT")
+"""On the ledger's database; asked for first, so that nothing is left that may not be dropped."""
+
+
 def _tried(client: Client, settings: Settings, engine: str, within: str) -> Tried:
     name = engine.partition("(")[0]
+    place = f"{quoted(settings.loader.database)}.*"
     try:
+        lacking = [
+            right
+            for right in RIGHTS
+            if not int(str(client.command(f"CHECK GRANT {right} ON {place}")))
+        ]
+        if lacking:
+            problem = f"user {settings.clickhouse.user} has no {', '.join(lacking)} on {place}"
+            return Tried(name, problem=problem)
         with trial.passing(client, settings.loader.database, engine, within) as made:
             copies = trial.tried(client, made)
     except ClickHouseError as error:

@@ -110,14 +110,14 @@ def test_only_what_the_version_asks_for(tmp_path: Path) -> None:
     both = doctor(tmp_path, *given).output.splitlines()
     old = doctor(tmp_path, *given, "--clickhouse-version", "26.3").output.splitlines()
     new = doctor(tmp_path, *given, "--clickhouse-version", "v26.5.1.1").output.splitlines()
+    optional = "optional: tells what became of a block whose INSERT got no answer"
     needed = "GRANT CREATE TEMPORARY TABLE ON *.* TO default;"
     assert f"{needed} -- only before ClickHouse 26.5" in both
     assert needed in old
     assert set(old) - set(new) == {needed}
     assert len(both) == len(old)
     assert [line for line in new if "system.query_log" in line] == [
-        "GRANT SELECT ON system.query_log TO default; -- optional: tells what became of a block "
-        "whose INSERT got no answer"
+        f"GRANT SELECT ON system.query_log TO default; -- {optional}"
     ]
 
 

@@ -270,9 +270,7 @@ def test_a_right_that_is_missing_is_named(
     assert re.search(rf"{right.privileges}\b.* (ON|on) {place}", said, re.DOTALL), said
 
 
-def test_the_doctor_finds_each_of_the_loaders(
-    engine: Engine, admin: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_finds_each_of_the_loaders(engine: Engine, admin: Client) -> None:
     """Beforehand, with the GRANT; and finds none with the whole."""
     later = "ALTER ADD COLUMN"  # where the ledger is an earlier version's, only
     for case in [one for one in (*WHOLE, *NEEDED) if one.role == "loader"]:

@@ -157,13 +157,13 @@ class Engine:
 def running(
     release: Release, directory: Path, users: Sequence[User] = (), **more: Any
 ) -> Iterator[Engine]:
-    """A server, ended afterwards."""
+    """A server, killed afterwards: in good order it would wait for its clients."""
     engine = Engine(release, directory, users, **more)
     engine.start()
     try:
         yield engine
     finally:
-        engine.stop()
+        engine.kill()
 
 
 def _free_port() -> int:
