@@ -120,7 +120,9 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     )
 
 
-INPUT = ClickHouseRight("CREATE TEMPORARY TABLE", "*.*", before=FREE_INPUT)
+INPUT = ClickHouseRight(
+    "CREATE TEMPORARY TABLE", "*.*", FREE_INPUT, "once CREATE TABLE is revoked, which implies it"
+)
 """For input(), out of which the loader's INSERT selects."""
 
 

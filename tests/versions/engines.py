@@ -74,7 +74,8 @@ class Engine:
 
     def reached_as(self, user: User, **more: Any) -> ClickHouse:
         """Settings of the product that reach it."""
-        given = {"url": self.url, "user": user.name, "password": user.password, **more}
+        held = {"password_file": self._directory / f"password-{user.name}"}
+        given = {"url": self.url, "user": user.name, **held, **more}
         return ClickHouse.model_validate(given)
 
     def client(self, user: User = ADMIN, **options: Any) -> Client:
@@ -99,6 +100,8 @@ class Engine:
         (self._directory / "users.xml").write_text(
             user_files.of_server(self._users) if listens else user_files.of_engine(self._users)
         )
+        for user in self._users:
+            (self._directory / f"password-{user.name}").write_text(user.password)
         known = {user.name: asdict(user) for user in self._users}
         (self._directory / "users.json").write_text(json.dumps(known))
         program = (

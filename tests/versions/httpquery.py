@@ -1,8 +1,8 @@
 """What one HTTP request asks of ClickHouse: pure text, no engine, no socket.
 
 Receives: URL arguments, body and headers. Gives: a Query. The one thing done to
-SQL: the engine has no `input('…')` and no request body, so the data goes through
-its inserter or, for `INSERT … SELECT … FROM input('…')`, through `file()`.
+SQL: the engine has no `input('…')` and no request body, so the data is read from a
+file, of `INSERT … SELECT … FROM input('…')` through `file()`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Query:
         return found[1] if found else self.default_format
 
     def over_file(self, path: Path) -> str:
-        """The statement with `input('…')` reading the file."""
+        """The statement with its data, or what `input('…')` gives, in the file."""
+        if not self.spools:
+            return f"{self.sql} FROM INFILE {quote(str(path))} FORMAT {self.data_format}"
         source = f"file({quote(str(path))}, {quote(self.data_format)}, "
         return _INPUT.sub(lambda found: f"{source}{found[1]})", self.sql)
 
