@@ -28,7 +28,6 @@ from loader.clickhouse import (
 from loader.fitting import recorded_type
 from loader.tables import counter_sql, shape_sql
 from relay import names
-from relay.insert_settings import deduplicated, known
 from relay.types import parse_type
 
 if TYPE_CHECKING:
@@ -52,10 +51,26 @@ _TAKEN = "not all of these blocks are claimed by this loader any more"
 
 def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
     """Of the INSERT, each with its reason; those a server does not know are left out."""
+    whole = max(rows + 1, 1_048_449)
     first = blocks[0].id
-    # Several blocks are inserted together under one claim only: no other attempt repeats it.
-    token = first if len(blocks) == 1 else f"{first} {claim}"
-    return deduplicated(token, rows) | {
+    return {
+        # Several blocks are inserted together under one claim only: no other attempt repeats it.
+        "insert_deduplication_token": first if len(blocks) == 1 else f"{first} {claim}",
+        "insert_deduplicate": 1,
+        "deduplicate_insert": "enable",  # overrides insert_deduplicate from 26.2 on
+        # From 25.12 on; by default 26.1 ignores the token of an INSERT ... SELECT without ORDER BY.
+        # The condition asks the ledger and not the rows, so the rows are the same each time.
+        "deduplicate_insert_select": "enable_even_for_bad_queries",
+        "deduplicate_blocks_in_dependent_materialized_views": 1,
+        # An answer must mean that the rows are in the table; the default has become 1.
+        "async_insert": 0,
+        # A token covers one server block: split differently, a repeat would be appended.
+        "max_insert_block_size": whole,
+        "max_block_size": whole,
+        "min_insert_block_size_rows": whole,
+        "min_insert_block_size_bytes": 0,
+        "max_insert_threads": 1,
+        "input_format_parallel_parsing": 0,
         # A field that a message does not carry takes the column's DEFAULT.
         "insert_null_as_default": 1,
         # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
@@ -208,7 +223,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
                 "shape": target.shape,
             },
             data=arrow_file(batch),
-            settings=known(asked, client.server_settings),
+            settings={k: v for k, v in asked.items() if k in client.server_settings},
         )
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text

@@ -113,6 +113,7 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     yield ClickHouseRight(
         "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
     )
+    yield ClickHouseRight("SELECT", "system.replicas", note="optional: for Replicated tables")
     told = "optional: tells what became of a block whose INSERT got no answer"
     yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
     yield ClickHouseRight(

@@ -84,15 +84,16 @@ class Bench:
 
     def load(self, *blocks: Block, worker: Worker | None = None) -> list[Outcome]:
         """Until none is to be tried again; at most ten times."""
-        left, done = {block.id: block for block in blocks}, {}
+        left, done, why = {block.id: block for block in blocks}, {}, ""
         for _ in range(10):
             for one in (worker or self.worker).load(list(left.values())):
+                why = one.reason
                 if one.outcome != "retry":
                     done[one.block] = one
                     del left[one.block]
             if not left:
                 return [done[block.id] for block in blocks]
-        raise Red(f"not settled after ten attempts: {sorted(left)}")
+        raise Red(f"not settled after ten attempts: {sorted(left)}: {why}")
 
     def loaded(self, *blocks: Block) -> None:
         for one in self.load(*blocks):
