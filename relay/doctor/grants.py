@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from relay.settings import Brokers, Settings
 
 READ_BY_LOADER = (
-    "system.parts",
     "system.processes",
     "system.merge_tree_settings",
     "system.replicated_merge_tree_settings",
 )
-EVIDENCE = ("system.query_log", "system.part_log", "system.mutations", "system.row_policies")
+EVIDENCE = ("system.parts", "system.query_log", "system.part_log", "system.mutations")
 """What else the loader reads of what became of a block, where it may; it works without."""
 LOGS = ("part_log", "query_log")
 ANY_TABLE = "<database>.<table>"
@@ -114,11 +113,11 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
         "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
     )
     yield ClickHouseRight("SELECT", "system.replicas", note="optional: for Replicated tables")
-    told = "optional: tells what became of a block whose INSERT got no answer"
+    told = "optional: without it a block whose INSERT got no answer may be parked"
     yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
-    yield ClickHouseRight(
-        "SHOW ROW POLICIES", "*.*", note="optional: where system tables need no grant"
-    )
+    hides = "optional: relay doctor names the policies that hide rows"
+    yield ClickHouseRight("SELECT", "system.row_policies", note=hides)
+    yield ClickHouseRight("SHOW ROW POLICIES", "*.*", note=f"{hides}, where SELECT is not asked")
 
 
 INPUT = ClickHouseRight(

@@ -160,7 +160,7 @@ class Server:
         place = quoted(f"{self._settings.loader.database}.ledger")
         whole = f"{quoted(self._settings.loader.database)}.*"
         wanted = [(name, right, quoted(name)) for name in tables for right in ("INSERT", "SELECT")]
-        wanted += [("", "SELECT", table) for table in READ_BY_LOADER]
+        wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
         if ledger is None:
             wanted += [("", "CREATE DATABASE", whole), ("", "CREATE TABLE", whole)]
             wanted += [("", "TABLE ENGINE", "MergeTree")]

@@ -110,7 +110,7 @@ def test_only_what_the_version_asks_for(tmp_path: Path) -> None:
     both = doctor(tmp_path, *given).output.splitlines()
     old = doctor(tmp_path, *given, "--clickhouse-version", "26.3").output.splitlines()
     new = doctor(tmp_path, *given, "--clickhouse-version", "v26.5.1.1").output.splitlines()
-    optional = "optional: tells what became of a block whose INSERT got no answer"
+    optional = "optional: without it a block whose INSERT got no answer may be parked"
     revoked = "once CREATE TABLE is revoked, which implies it"
     grant = "GRANT CREATE TEMPORARY TABLE ON *.* TO default; --"
     needed = f"{grant} {revoked}"

@@ -256,7 +256,11 @@ def test_a_role_works_with_what_is_printed(
 def test_it_works_without_what_is_called_optional(
     engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert worked(engine, admin, case, monkeypatch) == ""
+    said = worked(engine, admin, case, monkeypatch)
+    if case.missing.place in grants.EVIDENCE:  # who knows less parks rather than guess
+        assert said == "" or said.startswith(f"{TABLE}: parked: an earlier attempt ended"), said
+    else:
+        assert said == ""
 
 
 @pytest.mark.parametrize("case", NEEDED, ids=name_of)
