@@ -11,7 +11,7 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from loader import begin
+from loader import begin, trial
 from loader.begin import ledger_of, waited
 from loader.job import Job
 from loader.making import transforms
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from loader.clioptions import Say
     from loader.journal_source import Start
+    from loader.ledger import Ledger
     from relay.settings import Settings
 
 _RAISED = re.compile(r"relay\.errors\.(\w+): (.*?)(?:\n  next: (.*?))?(?:\n|$)", re.DOTALL)
@@ -87,6 +88,7 @@ class Load:
                 self._rest,
                 self._say,
             )
+            self._try(ledger)
             start = begin.start(self._settings, ledger, self._rest, self._say)
             with self._watched(start) as observer:
                 spark = engine()
@@ -104,6 +106,18 @@ class Load:
             raise (_from_spark(error) or error) from error
         finally:
             self._job = None
+
+    def _try(self, ledger: Ledger) -> None:
+        """Whether this server drops repeated INSERTs, on which everything rests."""
+        database = self._settings.loader.database
+        untried = waited(
+            self._settings,
+            lambda: trial.check(ledger.client, database),
+            self._rest,
+            self._say,
+        )
+        if untried:
+            self._say(untried)
 
     def _rest(self, seconds: float) -> None:
         if self._stopping.wait(seconds):

@@ -18,11 +18,13 @@ from relay.doctor import grants as granting
 from relay.doctor import run
 from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status
 from relay.doctor.run import Wanted
+from relay.doctor.versions import Version, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relay.doctor.findings import Finding
+    from relay.doctor.grants import Role
     from relay.settings import Settings
 
 _HOUR = 3600.0
@@ -53,10 +55,23 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     help="Also read the brokers' clock: makes topic APP.doctor, writes to it, deletes it.",
 )
 @click.option(
+    "--try",
+    "tries",
+    is_flag=True,
+    help="Also insert twice under one token, into tables of its own in the ledger's database that "
+    "it drops afterwards: is a repeated INSERT dropped, in the table and behind a view?",
+)
+@click.option(
     "--grants",
     is_flag=True,
     help="Ask no server; print the least rights of each role: kafka-acls commands and GRANT "
     "statements, for the users in the configuration.",
+)
+@click.option(
+    "--clickhouse-version",
+    metavar="X.Y",
+    help="With --grants: only what this version asks for, as 26.3; without it, rights that not "
+    "all versions ask for say so.",
 )
 @click.option(
     "--role",
@@ -73,8 +88,10 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     outage_hours: float,
     tables: tuple[str, ...],
     only: tuple[str, ...],
+    clickhouse_version: str | None,
     *,
     probe: bool,
+    tries: bool,
     grants: bool,
     errors_only: bool,
     as_json: bool,
@@ -99,13 +116,14 @@ def doctor(  # noqa: PLR0913 - one argument for each option
         for name, settings in every:
             _head(name, as_json=as_json)
             wanted = {*tables, *settings.block.tables}
-            _print_grants(settings, wanted, only, name, as_json=as_json)
+            every_role = granting.roles(settings, wanted, _version(clickhouse_version))
+            _print_grants(settings, every_role, only, name, as_json=as_json)
         return 0
-    if only:
-        raise click.UsageError("--role goes with --grants")
+    if only or clickhouse_version is not None:
+        raise click.UsageError("--role and --clickhouse-version go with --grants")
     every_finding: list[Finding] = []
     for name, settings in every:
-        findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe))
+        findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe, tries))
         every_finding += findings
         _head(name, as_json=as_json)
         if as_json:
@@ -116,15 +134,28 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     return 0 if errors_only and status == EXIT_WARNINGS else status
 
 
+def _version(text: str | None) -> Version | None:
+    if text is None:
+        return None
+    found = parsed(text)
+    if found is None:
+        raise click.UsageError(f"--clickhouse-version {text!r}: give it as 26.3")
+    return found
+
+
 def _head(pipeline: str, *, as_json: bool) -> None:
     if pipeline and not as_json:
         click.echo(f"# ---- pipeline {pipeline}")
 
 
 def _print_grants(
-    settings: Settings, tables: set[str], only: tuple[str, ...], pipeline: str, *, as_json: bool
+    settings: Settings,
+    every: Sequence[Role],
+    only: tuple[str, ...],
+    pipeline: str,
+    *,
+    as_json: bool,
 ) -> None:
-    every = granting.roles(settings, tables)
     known = [role.name for role in every]
     if unknown := [name for name in only if name not in known]:
         raise click.UsageError(f"no role {unknown[0]!r}; there are {', '.join(known)}")

@@ -5,15 +5,18 @@ Receives the app's settings, the facts, and how long an outage may last; gives f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.doctor.commands import alter, quoted, span
+from relay.doctor.decided import judge_countable, judge_decided, uncountable
 from relay.doctor.findings import found
 from relay.doctor.replicas import judge_ledger, judge_quorum
+from relay.doctor.tries import judge_tries, judge_version
+from relay.doctor.versions import OLDEST, shown
 from relay.doctor.views import judge_views
 from relay.doctor.window import GOOD_WINDOW, Kept, merges_rows, window
+from relay.insert_settings import deduplicated
 
 if TYPE_CHECKING:
     from relay.doctor.facts import ClickHouse, Setting, Table
@@ -21,10 +24,7 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 INSERTED_WITH: Mapping[str, str] = {
-    "async_insert": "0",
-    "insert_deduplicate": "1",
-    "deduplicate_blocks_in_dependent_materialized_views": "1",
-    "input_format_parallel_parsing": "0",
+    **{name: str(value) for name, value in deduplicated("", 0).items() if value != ""},
     "insert_null_as_default": "1",
 }
 """What the loader sets for its INSERTs, where a server may have fixed something else."""
@@ -32,13 +32,14 @@ REQUIRED = ("insert_deduplication_token", "deduplicate_blocks_in_dependent_mater
 """Settings that a server must know."""
 
 CLOCK_SECONDS = 5.0
-_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
 _STRINGS = frozenset({"String", "LowCardinality(String)"})
 
 
 def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Iterator[Finding]:
     """Every finding about ClickHouse, rights aside."""
     yield from _server(facts)
+    yield from judge_version(facts)
+    yield from judge_tries(facts, quoted(settings.loader.database))
     if not facts.tables:
         yield found(
             "no-targets",
@@ -50,7 +51,7 @@ def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Itera
             yield found(
                 "table-missing",
                 f"there is no table {name}, or user {facts.user} may not see it",
-                f"CREATE TABLE {quoted(name)} …; or GRANT SHOW TABLES, SHOW COLUMNS ON "
+                f"CREATE TABLE {quoted(name)} …; or GRANT SHOW COLUMNS ON "
                 f"{quoted(name)} TO {facts.user}",
             )
             continue
@@ -76,7 +77,7 @@ def _server(facts: ClickHouse) -> Iterator[Finding]:
         yield found(
             "clickhouse-old",
             f"the server has no setting {', '.join(lacking)}",
-            "upgrade ClickHouse to 22.3 or later",
+            f"upgrade ClickHouse to {shown(OLDEST)} or later",
         )
     readonly = facts.settings.get("readonly")
     if readonly is not None and readonly.value == "1":
@@ -123,15 +124,11 @@ def _table(
             alter(name, kept.setting, GOOD_WINDOW) if kept.parts < GOOD_WINDOW else "",
         )
     column = settings.loader.block_column
-    stamped = column in table.columns and not merges
+    counted = not uncountable(table, column)
     yield from _block_column(name, table, column)
-    yield from _window(settings, name, kept, outage_seconds, stamped=stamped)
-    if column in table.columns and (expires := _expiry(table)):
-        yield found(
-            "ttl",
-            f"{name}: TTL {expires}, and blocks are counted by {column}",
-            "let rows expire no sooner than an outage lasts",
-        )
+    yield from _window(settings, name, kept, outage_seconds, counted=counted)
+    yield from judge_countable(name, table, facts, column)
+    yield from judge_decided(name, table, kept, column)
     yield from _partitions(name, table, facts)
     yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
 
@@ -155,15 +152,15 @@ def _block_column(name: str, table: Table, column: str) -> Iterator[Finding]:
 
 
 def _window(
-    settings: Settings, name: str, kept: Kept, outage_seconds: float, *, stamped: bool
+    settings: Settings, name: str, kept: Kept, outage_seconds: float, *, counted: bool
 ) -> Iterator[Finding]:
     if kept.parts == 0:
         yield found(
-            "window-zero-stamped" if stamped else "window-zero",
+            "window-zero-stamped" if counted else "window-zero",
             f"{name}: {kept.setting} = 0",
             alter(name, kept.setting, GOOD_WINDOW),
         )
-    elif stamped:
+    elif counted:
         return
     elif kept.parts < 2 * settings.loader.blocks_per_batch:
         yield found(
@@ -179,12 +176,6 @@ def _window(
             f"twice an outage of {span(outage_seconds)}",
             alter(name, f"{kept.setting}_seconds", round(2 * outage_seconds)),
         )
-
-
-def _expiry(table: Table) -> str:
-    """The table's TTL as far as it deletes rows; moved and recompressed ones are still there."""
-    clause = table.engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
-    return _STAYS.sub("", clause).strip(", ")
 
 
 def _partitions(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding]:

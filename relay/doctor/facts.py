@@ -114,6 +114,25 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """What two INSERTs under one token left in tables of the doctor's own.
+
+    Attributes:
+        engine: of these tables.
+        copies: of each row in the table; 1 is right, 0: they are not to be seen.
+        behind: the same in a materialized view's table.
+        values: settings in force for this user that decide, as the loader does not send them.
+        problem: why it could not be tried; the rest means nothing then.
+    """
+
+    engine: str
+    copies: float = 1.0
+    behind: float = 1.0
+    values: Settings = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A materialized view behind a table.
 
@@ -141,6 +160,7 @@ class Table:
         replica: None where it is not replicated, or could not be asked.
         views: every view that an INSERT reaches, through views too.
         missing: rights that this user lacks on it.
+        policies: row policies that hide rows from this user.
     """
 
     engine: str
@@ -151,6 +171,7 @@ class Table:
     replica: Replica | None = None
     views: tuple[View, ...] = ()
     missing: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +203,7 @@ class ClickHouse:
     """Rights beyond those on tables that the user lacks: (right, on what)."""
     clock: Clock | None = None
     unasked: tuple[Unasked, ...] = ()
+    version: str = ""
+    """As the server gives it; empty: not asked."""
+    tries: tuple[Tried, ...] = ()
+    """Only where somebody wanted them."""

@@ -1,29 +1,31 @@
 """The least rights of each role, in Kafka and in ClickHouse, and the commands that grant them.
 
-Receives the app's settings and the names of its tables, gives rights as values and as text;
-pure. `relay doctor --grants` prints them; relay.doctor.rights judges what is missing.
+Receives the app's settings, the names of its tables and the server's version, gives rights as
+values and as text; pure. `relay doctor --grants` prints them; relay.doctor.rights judges what is
+missing. On a server with users each is taken away in turn, and missed (tests/doctor).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
 from relay.doctor.commands import grant, principal, quoted
+from relay.doctor.versions import FREE_INPUT, Version, shown
 
 if TYPE_CHECKING:
     from relay.settings import Brokers, Settings
 
 READ_BY_LOADER = (
-    "system.tables",
-    "system.columns",
-    "system.parts",
     "system.processes",
     "system.merge_tree_settings",
     "system.replicated_merge_tree_settings",
 )
+EVIDENCE = ("system.parts", "system.query_log", "system.part_log", "system.mutations")
+"""What else the loader reads of what became of a block, where it may; it works without."""
+LOGS = ("part_log", "query_log")
 ANY_TABLE = "<database>.<table>"
 """Stands for the target tables where none was named."""
 
@@ -49,10 +51,19 @@ class KafkaRight:
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseRight:
-    """Privileges, as GRANT writes them, on a table or a whole database."""
+    """Privileges, as GRANT writes them, on a table or a whole database.
+
+    Attributes:
+        privileges: as GRANT writes them.
+        place: on what.
+        before: the first version of ClickHouse that does not ask for it; None: all do.
+        note: when it is needed, for people; empty: always.
+    """
 
     privileges: str
     place: str
+    before: Version | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +81,57 @@ class Role:
     clickhouse: tuple[ClickHouseRight, ...]
 
 
-def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
+def roles(
+    settings: Settings, tables: Collection[str] = (), version: Version | None = None
+) -> list[Role]:
     """All roles, each with exactly what it needs.
 
     Args:
         settings: of the app.
         tables: targets, as database.table.
+        version: of ClickHouse; None: not known, so that what only some need is there too.
     """
+    every = _roles(settings, tables)
+    return every if version is None else [_for(version, role) for role in every]
+
+
+def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHouseRight]:
+    """What the loader's user needs in ClickHouse.
+
+    Args:
+        settings: of the app.
+        targets: as SQL.
+    """
+    ledger = f"{quoted(settings.loader.database)}.*"
+    yield from (ClickHouseRight("SELECT, INSERT", target) for target in targets)
+    removing = "optional: for loader supersede, which relay rewind starts"
+    yield from (ClickHouseRight("ALTER DELETE", target, note=removing) for target in targets)
+    yield ClickHouseRight("CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN, SELECT, INSERT", ledger)
+    yield from (ClickHouseRight("SELECT", relation) for relation in READ_BY_LOADER)
+    yield INPUT
+    yield ClickHouseRight(
+        "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
+    )
+    yield ClickHouseRight("SELECT", "system.replicas", note="optional: for Replicated tables")
+    told = "optional: without it a block whose INSERT got no answer may be parked"
+    yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
+    hides = "optional: relay doctor names the policies that hide rows"
+    yield ClickHouseRight("SELECT", "system.row_policies", note=hides)
+    yield ClickHouseRight("SHOW ROW POLICIES", "*.*", note=f"{hides}, where SELECT is not asked")
+
+
+INPUT = ClickHouseRight(
+    "CREATE TEMPORARY TABLE", "*.*", FREE_INPUT, "once CREATE TABLE is revoked, which implies it"
+)
+"""For input(), out of which the loader's INSERT selects."""
+
+
+def _for(version: Version, role: Role) -> Role:
+    needed = (one for one in role.clickhouse if one.before is None or version < one.before)
+    return replace(role, clickhouse=tuple(replace(one, before=None) for one in needed))
+
+
+def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [quoted(table) for table in sorted(tables)] or [ANY_TABLE]
     databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
@@ -85,13 +140,15 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
     read_source = KafkaRight("Read", "topic", source, "rows")
     write_source = KafkaRight("Write", "topic", source, "rows")
+    told = "optional: which INSERT wrote a block, and when"
+    logs = [ClickHouseRight("SELECT", f"system.{log}", note=told) for log in LOGS]
     rows_of = [ClickHouseRight("SELECT", target) for target in targets]
     return [
         Role(
             "relay",
             "relay run",
             tuple(_of_relay(settings)),
-            tuple(ClickHouseRight("SHOW TABLES, SHOW COLUMNS", place) for place in databases),
+            tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
         ),
         Role(
             "loader",
@@ -100,11 +157,7 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
                 KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed"),
                 KafkaRight("Read", "topic", blocks, "their rows", prefixed=True),
             ),
-            (
-                *(ClickHouseRight("SELECT, INSERT", target) for target in targets),
-                ClickHouseRight("CREATE DATABASE, CREATE TABLE, SELECT, INSERT", ledger),
-                *(ClickHouseRight("SELECT", relation) for relation in READ_BY_LOADER),
-            ),
+            tuple(of_loader(settings, targets)),
         ),
         Role(
             "verifier",
@@ -116,7 +169,7 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
             "operator",
             "relay status, blocks, journal, dead ls, dead show, schema",
             (read_own, look, read_source),
-            (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts"))),
+            (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts")), *logs),
         ),
         Role("retirer", "relay retire", (look, _identities(settings)), ()),
         Role(
@@ -130,7 +183,7 @@ def roles(settings: Settings, tables: Collection[str] = ()) -> list[Role]:
             "feeder",
             "relay produce, relay.producer: these register tables as the relay does",
             (write_source, *(r for r in _of_relay(settings) if r.kind == "topic")),
-            tuple(ClickHouseRight("SHOW TABLES, SHOW COLUMNS", place) for place in databases),
+            tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
         ),
     ]
 
@@ -170,7 +223,15 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
         brokers = _brokers(settings, right)
         yield grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
     user = settings.clickhouse.user
-    yield from (f"GRANT {r.privileges} ON {r.place} TO {user};" for r in role.clickhouse)
+    for one in role.clickhouse:
+        note = f" -- {said}" if (said := _when(one)) else ""
+        yield f"GRANT {one.privileges} ON {one.place} TO {user};{note}"
+
+
+def _when(right: ClickHouseRight) -> str:
+    """When a right is needed, for people; empty: always."""
+    before = "" if right.before is None else f"only before ClickHouse {shown(right.before)}"
+    return "; ".join(filter(None, (before, right.note)))
 
 
 def as_json(settings: Settings, role: Role) -> dict[str, object]:
@@ -191,7 +252,12 @@ def as_json(settings: Settings, role: Role) -> dict[str, object]:
             for right in role.kafka
         ],
         "clickhouse": [
-            {"privileges": right.privileges, "on": right.place, "to": settings.clickhouse.user}
+            {
+                "privileges": right.privileges,
+                "on": right.place,
+                "to": settings.clickhouse.user,
+                "when": _when(right),
+            }
             for right in role.clickhouse
         ],
     }

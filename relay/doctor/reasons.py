@@ -58,6 +58,13 @@ ERRORS: Mapping[str, str] = {
     "block-column-type": "the loader cannot write block ids into it: every block would be parked",
     "replica-readonly": "it takes no INSERT",
     "quorum-unreachable": "every INSERT would wait for replicas that are not there",
+    "window-zero-stamped": "the table remembers no deduplication tokens: an INSERT that was "
+    "interrupted cannot be completed nor what is behind a view repaired, and where its rows cannot "
+    "be counted the block is parked",
+    "deduplication-ignored": "deduplication does not work on this server for this user: every "
+    "INSERT that is repeated doubles its rows",
+    "deduplication-ignored-views": "deduplication does not work behind views on this server: an "
+    "INSERT that is repeated doubles what they write",
     "view-window": "what a materialized view writes is doubled when a block's INSERT is repeated",
     "right-table": "the loader ends with status 5, or the relay sees no such table",
 }
@@ -76,11 +83,12 @@ WARNINGS: Mapping[str, str] = {
     "clickhouse-clock": "ages of blocks and lags are shown wrongly",
     "engine-merges": "rows once inserted are merged away, so counting a block's rows proves "
     "nothing: as without a block column, the window alone decides",
-    "window-zero-stamped": "the rows of a block can be counted, but a block that was inserted "
-    "into some of its partitions only cannot be completed, and is parked",
-    "window-short": "a block whose INSERT was interrupted longer ago than half the window is "
-    "parked",
-    "ttl": "a block's rows that have expired look like rows that are missing: it is parked",
+    "window-short": "a block whose INSERT was interrupted longer ago than half the window cannot "
+    "be repeated: it is decided by the server's logs or a count, or parked",
+    "ttl": "rows that have expired cannot be counted: what became of a block is decided without a "
+    "count, or it is parked",
+    "row-policy": "rows that are hidden look like rows that are missing: a count proves nothing",
+    "version-untested": "nobody has tried whether this version drops what is repeated",
     "partitions-per-block": "an INSERT into more partitions is refused, and its block is parked",
     "quorum-one": "an INSERT is acknowledged by one replica; if it is lost, so are rows that the "
     "ledger calls loaded",
@@ -98,6 +106,9 @@ NOTES: Mapping[str, str] = {
     "no-targets": "tables are known when their first message arrived",
     "block-column-missing": "with it every interrupted block can be decided for ever, whatever "
     "the window",
+    "decided-by": "where an INSERT got no answer, these are asked one after the other; a block "
+    "that none of them decides is parked",
+    "untried": "whether a repeated INSERT is dropped is known by trying only",
     "async-insert": "the loader's own INSERTs turn it off; those of others are acknowledged "
     "before they can be read, and may share its blocks",
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor import clickhouse, kafka, probe, rights, topics
+from relay.doctor import clickhouse, kafka, probe, rights, topics, trying
 from relay.doctor.asking import Asker
 from relay.doctor.findings import found, worst_first
 from relay.doctor.reading import Brokers
@@ -33,11 +33,13 @@ class Wanted:
         outage_seconds: how long an outage of relay or loader may last.
         tables: target tables beside those of the app's block topics.
         probe: whether a record may be written, in a topic of its own, to read a clock.
+        tries: whether tables of its own may be made, to try deduplication.
     """
 
     outage_seconds: float
     tables: Collection[str] = ()
     probe: bool = False
+    tries: bool = False
 
 
 def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
@@ -54,6 +56,8 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
     try:
         with contextlib.closing(Server(settings)) as server:
             seen = server.look(sorted(targets))
+        if wanted.tries:
+            seen = replace(seen, tries=trying.tries(settings, seen))
     except (Unavailable, Refused) as error:
         findings.append(no_answer("clickhouse", error))
     else:

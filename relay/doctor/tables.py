@@ -20,7 +20,8 @@ from relay.doctor.clickhouse import INSERTED_WITH, REQUIRED
 from relay.doctor.commands import quoted
 from relay.doctor.dependents import Row
 from relay.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
-from relay.doctor.grants import READ_BY_LOADER
+from relay.doctor.grants import INPUT, READ_BY_LOADER
+from relay.doctor.versions import parsed
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -56,6 +57,13 @@ WHERE database || '.' || table IN {tables:Array(String)}
 _WINDOWS = """
 SELECT name, value FROM system.{relation:Identifier}
 WHERE name LIKE '%replicated_deduplication_window%'
+"""
+# Whom a policy is for may be a role of the user's; of a whole database, the table is `*` or empty.
+_POLICIES = """
+SELECT database, table, name FROM system.row_policies
+WHERE has(apply_to_list, currentUser()) OR hasAny(apply_to_list, enabledRoles())
+   OR (apply_to_all AND NOT has(apply_to_except, currentUser())
+       AND NOT hasAny(apply_to_except, enabledRoles()))
 """
 _SETTINGS = "SELECT name, value, readonly FROM system.settings WHERE name IN {names:Array(String)}"
 
@@ -99,6 +107,7 @@ class Server:
             missing=tuple(rights.get("", ())),
             clock=self._clock(),
             unasked=tuple(self._unasked),
+            version=self._client.server_version or "",
         )
 
     def close(self) -> None:
@@ -115,6 +124,7 @@ class Server:
         asked = sorted(tables)
         columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
         parts = self._by_table("partitions of the tables", _PARTITIONS, "system.parts", asked)
+        policies = self._policies() if asked else []
         replicated = [n for n in asked if tables[n].engine.startswith(("Replicated", "Shared"))]
         replicas: dict[str, Sequence[Any]] = {}
         if replicated:
@@ -125,7 +135,8 @@ class Server:
                 columns={column: tuple(kind) for column, kind in columns.get(name, [[]])[0]},
                 partitions=parts[name][0] if name in parts else None,
                 replica=Replica(bool(r[0]), r[1], r[2]) if (r := replicas.get(name)) else None,
-                missing=tuple(rights.get(name, ())),
+                missing=(*rights.get(name, ()), *([] if columns.get(name) else ["SHOW COLUMNS"])),
+                policies=tuple(policy for on, policy in policies if on in _places(name)),
             )
             for name, table in tables.items()
         }
@@ -134,6 +145,11 @@ class Server:
         self, what: str, sql: str, source: str, tables: list[str]
     ) -> dict[str, Sequence[Any]]:
         return {row[0]: row[1:] for row in self._try(what, sql, source, tables=tables)}
+
+    def _policies(self) -> list[tuple[tuple[str, str], str]]:
+        """Row policies for this user: on which (database, table), and its name."""
+        rows = self._try("row policies of this user", _POLICIES, "system.row_policies")
+        return [((database, table), str(name)) for database, table, name in rows]
 
     def _window_defaults(self, source: str) -> dict[str, str]:
         what = "default deduplication windows"
@@ -144,9 +160,13 @@ class Server:
         place = quoted(f"{self._settings.loader.database}.ledger")
         whole = f"{quoted(self._settings.loader.database)}.*"
         wanted = [(name, right, quoted(name)) for name in tables for right in ("INSERT", "SELECT")]
-        wanted += [("", "SELECT", table) for table in READ_BY_LOADER]
+        wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
         if ledger is None:
             wanted += [("", "CREATE DATABASE", whole), ("", "CREATE TABLE", whole)]
+            wanted += [("", "TABLE ENGINE", "MergeTree")]
+        version = parsed(self._client.server_version or "")
+        if version is not None and INPUT.before is not None and version < INPUT.before:
+            wanted += [("", INPUT.privileges, INPUT.place)]
         wanted += [
             ("", right, whole if ledger is None else place) for right in ("INSERT", "SELECT")
         ]
@@ -181,3 +201,9 @@ class Server:
 
     def _cannot(self, what: str, error: Exception, mend: str) -> None:
         self._unasked.append(Unasked(what, " ".join(str(error).split())[:300], mend))
+
+
+def _places(table: str) -> set[tuple[str, str]]:
+    """Where a row policy may be that is for this table."""
+    database, name = names.split_table(table)
+    return {(database, name), (database, ""), (database, "*")}

@@ -36,6 +36,9 @@ _DISCARDED = """
 SELECT block, argMax(reason, at) FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROUP BY block
 """
+_READ = "SELECT 1 FROM {database:Identifier}.{name:Identifier} LIMIT 0"
+_NOT_THERE = frozenset({60, 81})
+"""UNKNOWN_TABLE, UNKNOWN_DATABASE: a user who may not know hears 497 instead."""
 _HAS_TRANSFORMS = """
 SELECT count() FROM system.columns
 WHERE database = {ledger:String} AND table = 'ledger' AND name = 'transform'
@@ -73,6 +76,7 @@ class LandedRows:
             {**place, "column": column},
         )
         if not there[0][0]:
+            self._look_into(place)
             return None
         rows = self._ask(
             "SELECT toString({column:Identifier}), count() "
@@ -86,7 +90,10 @@ class LandedRows:
     def has_ledger(self) -> bool:
         """Whether a loader has ever run here."""
         exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
-        return bool(self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0])
+        if self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0]:
+            return True
+        self._look_into({"database": self._settings.loader.database, "name": "ledger"})
+        return False
 
     def ledger(self, table: str) -> dict[str, History]:
         """The way of each block that the loader has touched; nothing before its first run."""
@@ -107,6 +114,18 @@ class LandedRows:
         if not self._ask(_HAS_TRANSFORMS, self._ledger())[0][0]:
             return {}  # a ledger of an earlier version of the program, or none
         return dict(self._ask(_MADE, self._ledger(table=table)))
+
+    def _look_into(self, place: dict[str, Any]) -> None:
+        """A table that this user may not read is as if it were not there, in system tables.
+
+        Raises:
+            Refused: it is one of those; ClickHouse's error names the GRANT.
+        """
+        try:
+            self._client.query(_READ, parameters=place)
+        except ClickHouseError as error:
+            if getattr(error, "code", None) not in _NOT_THERE:
+                raise translated(error, self._settings.clickhouse, "look at the blocks") from error
 
     def _ledger(self, **more: Any) -> dict[str, Any]:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}

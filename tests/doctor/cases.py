@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relay.doctor import run
-from relay.doctor.facts import Clock, Head, Replica, Setting, Topic, Trial, Unasked, View
+from relay.doctor.facts import Clock, Head, Replica, Setting, Topic, Trial, Tried, Unasked, View
 from relay.doctor.findings import Finding
 from relay.errors import Refused, Unavailable
 from tests.doctor.healthy import (
@@ -249,7 +249,7 @@ CLICKHOUSE: dict[str, Case] = {
     ),
     "clickhouse-old": a_server(
         "insert_deduplication_token",
-        "22.3",
+        "25.8",
         settings={
             name: value
             for name, value in clickhouse().settings.items()
@@ -293,6 +293,35 @@ CLICKHOUSE: dict[str, Case] = {
         "_block is UInt64",
         "MODIFY COLUMN _block String",
         columns={**NO_COLUMN, "_block": ("UInt64", "")},
+    ),
+    "decided-by": Case(
+        lambda: of_clickhouse(clickhouse(), decided=True),
+        "shop.orders: decided by the server's answer to the INSERT, then its token, inside the "
+        "window of 10,000 parts, then what the server's logs say of the statement, where it keeps "
+        "them; then a count by _block",
+        "",
+    ),
+    "row-policy": a_table(
+        "mine ON shop.orders hides rows from user loader",
+        "TO ALL EXCEPT loader",
+        policies=("mine ON shop.orders",),
+    ),
+    "version-untested": a_server("ClickHouse 24.3.1.2", "--try", version="24.3.1.2"),
+    "deduplication-ignored": a_server(
+        "MergeTree on ClickHouse 26.9.2.1: two INSERTs under one token left each row 2 times in "
+        "the table (user loader: deduplicate_insert_select = disable, sent nothing)",
+        "ALTER USER loader SETTINGS",
+        tries=(
+            Tried("MergeTree", 2.0, 2.0, {"deduplicate_insert_select": "disable, sent nothing"}),
+        ),
+    ),
+    "deduplication-ignored-views": a_server(
+        "1.5 times in a view's table",
+        "deduplicate_blocks_in_dependent_materialized_views = 1",
+        tries=(Tried("MergeTree", 1.0, 1.5), Tried("ReplicatedMergeTree")),
+    ),
+    "untried": a_server(
+        "MergeTree: no right", "CREATE VIEW", tries=(Tried("MergeTree", problem="no right"),)
     ),
     "ttl": a_table(
         "TTL d + toIntervalYear(1)",

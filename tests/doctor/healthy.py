@@ -117,6 +117,7 @@ def clickhouse(of_table: Table | None = None, **changed: Any) -> ClickHouse:
         tables={TABLE: of_table or table()},
         ledger=table(),
         clock=Clock(-0.2, 0.01),
+        version="26.9.2.1",
     )
     return replace(facts, **changed)
 
@@ -125,12 +126,16 @@ def of_kafka(facts: Kafka, given: Settings | None = None) -> list[Finding]:
     return list(run.judge_kafka(given or settings(), facts, OUTAGE))
 
 
-def of_clickhouse(facts: ClickHouse, given: Settings | None = None) -> list[Finding]:
-    return [
+def of_clickhouse(
+    facts: ClickHouse, given: Settings | None = None, *, decided: bool = False
+) -> list[Finding]:
+    """Every finding; of how blocks are decided, which is said of each table, only if wanted."""
+    every = [
         *tables.judge(given or settings(), facts, OUTAGE),
         *rights.judge_clickhouse(facts),
         *run.unasked(facts.unasked),
     ]
+    return [finding for finding in every if decided or finding.code != "decided-by"]
 
 
 def codes(findings: Iterable[Finding]) -> set[str]:

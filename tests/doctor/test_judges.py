@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from loader import insert
+from loader.window import nature
 from loader.window import window as loaders_window
-from relay.doctor import run
+from relay.doctor import run, trying
 from relay.doctor.clickhouse import INSERTED_WITH
 from relay.doctor.commands import grant, principal, quoted, set_topic, span
 from relay.doctor.facts import Clock, Replica, Setting, Topic, Trial
@@ -132,11 +134,12 @@ def test_windows_as_the_loader_sees_them(
     loaders = loaders_window(engine, full, defaults)
     assert loaders.parts == (kept[1] if kept else 0)
     assert loaders.seconds == (kept[2] if kept else None)
-    assert merges_rows(table(engine=engine)) == (kept is not None and not loaders.countable)
+    vanish = nature(engine, full, defaults).vanish
+    assert merges_rows(table(engine=engine)) == (kept is not None and vanish != "")
 
 
 def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
-    used = insert.settings([Block(id="b")], "claim", 1)
+    used = insert.settings([Block(id="b")], "claim", 1, alone=True)
     assert {name: str(used[name]) for name in INSERTED_WITH} == INSERTED_WITH
 
 
@@ -153,7 +156,7 @@ def test_a_readonly_user_cannot_insert() -> None:
 
 
 def test_a_window_that_ends_by_time_is_held_against_the_outage() -> None:
-    """With a block column, no window is needed to decide about an interrupted block."""
+    """Where a block's rows can be counted, none has to last: that decides later on."""
     seconds = (
         "ReplicatedMergeTree ORDER BY id SETTINGS replicated_deduplication_window_seconds = 3600"
     )
@@ -161,6 +164,9 @@ def test_a_window_that_ends_by_time_is_held_against_the_outage() -> None:
     facts = clickhouse(table(**one, columns=NO_COLUMN), ledger=table(**REPLICATED))
     assert codes(of_clickhouse(facts)) == {"window-short", "block-column-missing"}
     assert of_clickhouse(clickhouse(table(**one), ledger=table(**REPLICATED))) == []
+    behind = {**one, "views": (view(),)}
+    facts = clickhouse(table(**behind), ledger=table(**REPLICATED))
+    assert codes(of_clickhouse(facts)) == {"window-short"}
 
 
 @pytest.mark.parametrize("does", ["TO DISK 'cold'", "TO VOLUME 'v'", "RECOMPRESS CODEC(ZSTD(9))"])
@@ -200,3 +206,59 @@ def test_commands_are_what_a_shell_takes() -> None:
     secure = Kafka(bootstrap="b:1", client={"security.protocol": "ssl"})
     assert principal(secure) == "User:<this client's>"
     assert quoted(f"shop.inner`{TABLE}") == f"shop.`inner``{TABLE}`"
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "why"),
+    [
+        ({"columns": NO_COLUMN}, "no column _block"),
+        ({"engine": "SummingMergeTree"}, "SummingMergeTree merges rows away"),
+        (
+            {
+                "engine_full": "MergeTree ORDER BY id TTL d SETTINGS "
+                "non_replicated_deduplication_window = 10000"
+            },
+            "TTL d deletes them",
+        ),
+        ({"views": (view(),)}, "it says nothing of what is behind view shop.v"),
+        ({"policies": ("p ON shop.orders",)}, "p ON shop.orders hides them"),
+    ],
+)
+def test_it_is_said_why_a_count_proves_nothing(spoilt: dict[str, Any], why: str) -> None:
+    findings = of_clickhouse(clickhouse(table(**spoilt)), decided=True)
+    (said,) = [one for one in findings if one.code == "decided-by"]
+    assert said.what.endswith(f"a count proves nothing: {why}")
+    assert "inside the window of 10,000 parts" in said.what
+
+
+def test_without_a_window_no_token_is_said_to_decide() -> None:
+    findings = of_clickhouse(clickhouse(table(engine_full=NO_WINDOW)), decided=True)
+    (said,) = [one for one in findings if one.code == "decided-by"]
+    assert "token" not in said.what
+    assert said.what.endswith("then a count by _block")
+
+
+def test_what_an_old_server_lacks_is_no_reason_where_its_version_is_unknown() -> None:
+    """Negative control of `version-untested`."""
+    for version in ("", "25.8.2.1", "26.10.1.1", "27.1"):
+        assert of_clickhouse(clickhouse(version=version)) == []
+
+
+def test_the_doctor_tries_each_kind_of_engine_with_the_smallest_window() -> None:
+    """A window of 0 is a finding of its own, and would double what is tried."""
+    defaults = clickhouse().windows
+    plain = "MergeTree ORDER BY id SETTINGS non_replicated_deduplication_window = "
+    tables = [
+        table(),
+        table(engine_full=f"{plain}7"),
+        table(engine="ReplacingMergeTree", engine_full=f"{plain}0"),
+        table(**REPLICATED),
+        table(engine="Distributed", engine_full="Distributed"),
+        None,
+    ]
+    assert list(trying.engines(tables, defaults)) == [
+        ("MergeTree", "non_replicated_deduplication_window = 7"),
+        ("ReplicatedMergeTree('{path}', 'doctor')", "replicated_deduplication_window = 10000"),
+    ]
+    only_zero = [table(engine_full=f"{plain}0")]
+    assert list(trying.engines(only_zero, defaults)) == list(trying.engines([], defaults))
