@@ -96,13 +96,15 @@ class Facts:
         newest: the table's part counter now; -1 where the engine has none.
         margin: parts that may come after an insert while its token surely stays in the
             table's deduplication window; -1 where nothing is sure.
-        running: an INSERT of this block runs on the server.
+        running: an INSERT of this block runs on a server, or may.
+        where: and on which, for people.
     """
 
     counted: int | None
     newest: int
     margin: int
     running: bool
+    where: str = ""
 
 
 # Effects: what the adapter is to do next.
@@ -308,7 +310,7 @@ def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
     inserting = replace(run, at="insert")
     marking = replace(run, at="mark")
     if facts.running:
-        return run, Done("retry", "an INSERT of this block still runs on the server")
+        return run, Done("retry", facts.where or "an INSERT of this block still runs")
     if run.human == "absent":
         return inserting, Insert(None)
     if run.human in {"loaded", "discard"}:

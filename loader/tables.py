@@ -12,6 +12,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import failure, literal, quoted, quoted_table
 from loader.plan import Facts
+from loader.running import Running
 from loader.window import Window, window
 from relay import names
 from relay.errors import Refused
@@ -120,12 +121,21 @@ class Tables:
         block_column: that holds block ids, in tables that have it.
         several: replicas stand behind the client. A table that is not replicated is refused
             then: what an INSERT left on one would be looked for on another.
+        running: asks all of them what runs; else the client's server is the only one.
 
     Raises (every method): Unavailable, Refused.
     """
 
-    def __init__(self, client: HttpClient, block_column: str, *, several: bool = False) -> None:
+    def __init__(
+        self,
+        client: HttpClient,
+        block_column: str,
+        *,
+        several: bool = False,
+        running: Running | None = None,
+    ) -> None:
         self._client, self._several = client, several
+        self._running = running or Running(client)
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
 
@@ -174,12 +184,8 @@ class Tables:
             claim_seconds: age of the oldest claim.
         """
         table = quoted_table(block.table)
-        running = self._ask(
-            "SELECT count() FROM system.processes "  # noqa: S608 - constants
-            "WHERE " + names.is_of_block("Settings['log_comment']"),
-            block=block.id,
-        )[0][0]
-        if running or not run.all_stamped:
+        still = self._running.of(block)
+        if still.running or not run.all_stamped:
             counted = None
         else:
             stamp = quoted(self._block_column)
@@ -189,7 +195,7 @@ class Tables:
             )[0][0]
         margin = target.window.margin(claim_seconds)
         newest = _counter(self._counters({block.table}), block.table, target.window)
-        return Facts(counted, newest, margin, running=bool(running))
+        return Facts(counted, newest, margin, still.running, still.reason)
 
     def _counters(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
         """By table and kind, of those that have parts."""

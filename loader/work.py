@@ -19,6 +19,7 @@ from loader.inserting import Inserter
 from loader.ledger import Ledger
 from loader.looks import Looks
 from loader.making import Maker
+from loader.running import Running
 from loader.selection import near
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
@@ -48,7 +49,11 @@ class Worker:
         self._stamp = settings.loader.block_column
         self._client = clickhouse.connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
-        self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
+        self._running = Running(self._client, settings.clickhouse)
+        several = settings.clickhouse.insert_quorum is not None
+        self._tables = Tables(
+            self._client, self._stamp, several=several, running=self._running
+        )
         self._looks = Looks(self._tables, self._stamp)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
@@ -59,6 +64,7 @@ class Worker:
     def close(self) -> None:
         """Ends consumer and client."""
         self._fetcher.close()
+        self._running.close()
         self._client.close()
 
     def load(

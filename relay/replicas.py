@@ -18,7 +18,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
-from relay.httppool import Trust, pool
+from relay.httppool import Trust, new_pool, pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,11 @@ class Address(NamedTuple):
 
 
 class InTurn(PoolManager):
-    """A pool of each replica; what is asked of any address goes to the one in use."""
+    """A pool of each replica; what is asked of any address goes to the one in use.
+
+    A single address is a balancer's: a replica that does not answer is left by leaving its
+    connections.
+    """
 
     def __init__(self, urls: tuple[str, ...], trust: Trust) -> None:
         super().__init__()
@@ -79,6 +83,9 @@ class InTurn(PoolManager):
 
     def _leave(self, at: int) -> None:
         """On to the next, unless another thread has gone there already."""
+        if len(self._pools) == 1:  # a balancer, that chooses for each connection: so make new ones
+            self._pools[at].clear()
+            return
         with self._moving:
             if self._at == at:
                 self._at = (at + 1) % len(self._pools)
@@ -87,15 +94,22 @@ class InTurn(PoolManager):
 def pool_of(clickhouse: ClickHouse) -> PoolManager:
     """The process's connections to the server, or to the replicas of a shard."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
-    if len(clickhouse.urls) == 1:
+    if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
         return pool(*Address.of(clickhouse.urls[0]), trust)
     return _in_turn(os.getpid(), clickhouse.urls, trust)
+
+
+def own_pool(clickhouse: ClickHouse) -> PoolManager:
+    """Connections to the one server that is named, shared with nobody."""
+    trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
+    return new_pool(*Address.of(clickhouse.url), trust)
 
 
 def connected(
     clickhouse: ClickHouse,
     password: str,
     is_answer: Callable[[ClickHouseError], bool],
+    own: PoolManager | None = None,
     **options: Any,
 ) -> Client:
     """A client of the server; of several replicas, of the first that lets it in.
@@ -104,6 +118,7 @@ def connected(
         clickhouse: addresses, user and pool.
         password: as `clickhouse.secret` gives it.
         is_answer: whether an error is a server's own, which no other is asked to repeat.
+        own: connections for this client alone; else those of the process.
         options: of clickhouse_connect.get_client, beside these.
 
     Raises:
@@ -117,7 +132,7 @@ def connected(
                 host=first.host,
                 port=first.port,
                 # Else a lost connection could read as no rows, or as "all tables were dropped".
-                pool_mgr=pool_of(clickhouse),
+                pool_mgr=own or pool_of(clickhouse),
                 username=clickhouse.user,
                 password=password,
                 # Statements of one process may overlap, which a session would not let them.
