@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 START_SECONDS = 90.0
 """For a replica on a crowded machine; two on an idle one."""
 SESSION_MS = 5_000
-ACTIVE_SECONDS = 90.0
+ACTIVE_SECONDS = 60.0
 _SOURCE = str(Path(__file__).resolve().parents[2])
 
 
@@ -223,13 +223,14 @@ class Rig:
             TimeoutError: they are not.
         """
         asked = (
-            "SELECT count() FROM system.replicas WHERE is_readonly OR is_session_expired "
-            f"OR active_replicas < {len(self.replicas)}"
+            "SELECT database || '.' || table, is_readonly, is_session_expired, replica_is_active, "
+            "zookeeper_exception FROM system.replicas WHERE is_readonly OR is_session_expired "
+            f"OR active_replicas < {len(self.replicas)} ORDER BY 1 LIMIT 3"
         )
         deadline = time.monotonic() + seconds
-        while waiting := [one.name for one in self.replicas if one.rows(asked) != [(0,)]]:
+        while waiting := {one.name: rows for one in self.replicas if (rows := one.rows(asked))}:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not active after {seconds:g} s: {', '.join(waiting)}")
+                raise TimeoutError(f"not active after {seconds:g} s: {waiting}")
             time.sleep(0.05)  # the condition is above
 
     def everywhere(self, sql: str) -> None:

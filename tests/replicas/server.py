@@ -73,7 +73,8 @@ def configuration(one: Settings, directory: Path) -> str:
     """config.xml, which local mode reads from the working directory.
 
     Each has a `sessions_path` of its own: local mode has no server UUID, and replicas of one UUID
-    would end each other's sessions.
+    would end each other's sessions. A replica that is killed with a part on disk that it had not
+    committed yet stays read-only if that is most of the table: here tables are almost empty.
     """
     logs = "".join(
         f"<{name}><database>system</database><table>{name}</table>"
@@ -93,6 +94,7 @@ def configuration(one: Settings, directory: Path) -> str:
 <session_timeout_ms>{one.session_ms}</session_timeout_ms>
 <operation_timeout_ms>{one.session_ms}</operation_timeout_ms>
 <sessions_path>/clickhouse/sessions/{one.name}</sessions_path></zookeeper>
+<merge_tree><replicated_max_ratio_of_wrong_parts>1</replicated_max_ratio_of_wrong_parts></merge_tree>
 {logs}
 </clickhouse>"""
 

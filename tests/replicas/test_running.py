@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -44,9 +43,11 @@ def others_first(rig: Rig) -> str:
 
 
 @contextlib.contextmanager
-def hanging(rig: Rig, journal: Replicated, block: Block) -> Iterator[Held]:
-    """An INSERT of the block that runs on r1 and waits for its last bytes."""
-    first = Worker(journal.settings(insert_timeout_seconds=600))
+def hanging(
+    rig: Rig, journal: Replicated, block: Block, seconds: float = 600
+) -> Iterator[Held]:
+    """An INSERT of the block that runs on r1 and waits for its last bytes, at most so long."""
+    first = Worker(journal.settings(insert_timeout_seconds=seconds))
     held = rig.replicas[0].front.hold("ARROW1")
     loading = threading.Thread(target=first.load, args=([block],))
     loading.start()
@@ -136,6 +137,7 @@ def test_a_restarted_replica_runs_nothing_of_before(
     wait_until(lambda: second._running.of(block) == running.Still(running=False), "it answers")
 
 
+@pytest.mark.long
 def test_one_that_was_dropped_is_waited_for_no_longer(
     rig: Rig, journal: Replicated, table: str, workers: contextlib.ExitStack
 ) -> None:
@@ -143,7 +145,7 @@ def test_one_that_was_dropped_is_waited_for_no_longer(
     (block,) = journal.seal(table, batch(0, ROWS))
     second = worker(journal, workers, others_first(rig))
     gone, other, _ = rig.replicas
-    with hanging(rig, journal, block) as held:
+    with hanging(rig, journal, block, 40) as held:
         gone.pause()
         assert second._running.of(block).silent
         wait_until(lambda: dropped(rig, table), "the coordinator forgets r1")
@@ -151,8 +153,7 @@ def test_one_that_was_dropped_is_waited_for_no_longer(
         gone.resume()
         held.release()
         asked = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT INTO%input(%'"
-        wait_until(lambda: gone.rows(asked) == [(0,)], "its statement ends")
-    time.sleep(1)
+        wait_until(lambda: gone.rows(asked) == [(0,)], "its statement ends", 280)
     assert other.rows(f"SELECT count() FROM {table}") == [(0,)]
     assert gone.rows(f"SELECT count() FROM {table}") == [(0,)]
 
