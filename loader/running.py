@@ -137,8 +137,8 @@ class Running:
             found = balancer.ask(_BOTH, about, afresh=True)
             if isinstance(found, str):
                 why = f" ({found})"
-            elif not found:
-                return _unknown(f"a server behind {balancer.url} has no such table")
+            elif not found:  # the table is on this server alone, or refused (loader.tables)
+                return self._on_the_only_one(about)
             else:
                 name, names_of_all, running = found[0]
                 if running:

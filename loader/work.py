@@ -21,6 +21,7 @@ from loader.looks import Looks
 from loader.making import Maker
 from loader.running import Running
 from loader.selection import near
+from loader.servers import several
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
 from relay.failpoints import reached
@@ -50,10 +51,8 @@ class Worker:
         self._client = clickhouse.connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._running = Running(self._client, settings.clickhouse)
-        several = settings.clickhouse.insert_quorum is not None
-        self._tables = Tables(
-            self._client, self._stamp, several=several, running=self._running
-        )
+        many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
+        self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
         self._looks = Looks(self._tables, self._stamp)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from relay.server_settings import ClickHouse
 
 _CODE = "X-ClickHouse-Exception-Code"
+_SERVER = "X-ClickHouse-Server-Display-Name"
 _NOT_HERE = frozenset({
     "225",  # NO_ZOOKEEPER
     "242",  # TABLE_IS_READ_ONLY: this replica has lost its Keeper
@@ -91,12 +92,51 @@ class InTurn(PoolManager):
                 self._at = (at + 1) % len(self._pools)
 
 
+class OneServer(PoolManager):
+    """A pool that notices when another server answers than before, as behind a balancer.
+
+    Attributes:
+        pinned: whether that is an error: where what one server was told another may not know yet.
+    """
+
+    def __init__(self, url: str, trust: Trust) -> None:
+        super().__init__()
+        self._pool = pool(*Address.of(url), trust)
+        self._server = ""
+        self.pinned = False
+
+    def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
+        """As PoolManager's.
+
+        Raises:
+            HTTPError: as the pool; or another server answered.
+        """
+        answer = self._pool.urlopen(method, url, *more, **named)
+        server = answer.headers.get(_SERVER, "")
+        if not self._server or not self.pinned:
+            self._server = server
+        elif server != self._server:
+            answer.close()
+            raise HTTPError(
+                f"clickhouse.url is several servers: {self._server} answered until now, and now "
+                f'{server}. Set clickhouse.insert_quorum = "auto"'
+            )
+        return answer
+
+
 def pool_of(clickhouse: ClickHouse) -> PoolManager:
     """The process's connections to the server, or to the replicas of a shard."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
     if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
-        return pool(*Address.of(clickhouse.urls[0]), trust)
+        return _one_server(os.getpid(), clickhouse.urls[0], trust)
     return _in_turn(os.getpid(), clickhouse.urls, trust)
+
+
+def pin(clickhouse: ClickHouse) -> None:
+    """From now on an answer of another server than the one of now is an error."""
+    found = pool_of(clickhouse)
+    if isinstance(found, OneServer):
+        found.pinned = True
 
 
 def own_pool(clickhouse: ClickHouse) -> PoolManager:
@@ -143,6 +183,12 @@ def connected(
             if is_answer(error) or not left:  # else the pool asks the next replica now
                 raise
     raise AssertionError("a configuration names at least one server")
+
+
+@cache
+def _one_server(_: int, url: str, trust: Trust) -> OneServer:
+    """One for each process, as in relay.httppool."""
+    return OneServer(url, trust)
 
 
 @cache

@@ -182,3 +182,5 @@ class ClickHouse:
     """Rights beyond those on tables that the user lacks: (right, on what)."""
     clock: Clock | None = None
     unasked: tuple[Unasked, ...] = ()
+    servers: tuple[str, ...] = ()
+    """That answered at one URL over several connections, at most two; more than one: a balancer."""

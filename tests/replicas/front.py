@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 HOST = "127.0.0.1"
 HELD_BYTES = 16
@@ -22,6 +23,7 @@ HELD_BYTES = 16
 CONNECT_SECONDS = 2.0
 _PIECE = 1 << 16
 _END_OF_HEAD = b"\r\n\r\n"
+_CONNECTION = b"connection:"
 
 Address = tuple[str, int]
 
@@ -60,12 +62,17 @@ class Held:
 class Front:
     """Before `servers`; `close` ends it.
 
+    Args:
+        servers: behind it.
+        each_request: goes over a connection of its own, as behind a balancer that knows HTTP.
+
     Attributes:
         address: where clients connect, host:port.
         url: the same for HTTP.
     """
 
-    def __init__(self, servers: Sequence[Address]) -> None:
+    def __init__(self, servers: Sequence[Address], *, each_request: bool = False) -> None:
+        self.each_request = each_request
         self._servers, self._turn = list(servers), itertools.count()
         self._lock = threading.Lock()
         self._awaited: list[Held] = []
@@ -96,6 +103,17 @@ class Front:
         for one in cut:
             with contextlib.suppress(OSError):  # its other side may have ended it
                 one.shutdown(socket.SHUT_RDWR)
+
+    def move(self, *servers: Address) -> None:
+        """Lead to these from now on; connections of now are cut."""
+        self._servers = list(servers)
+        self.cut()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End all connections, and what is held."""
@@ -158,6 +176,9 @@ class Front:
 
     def _request(self, stream: _Stream, server: socket.socket) -> None:
         head = stream.until(_END_OF_HEAD)
+        if self.each_request:
+            lines = [one for one in head.split(b"\r\n") if not one.lower().startswith(_CONNECTION)]
+            head = b"\r\n".join([*lines[:-2], _CONNECTION + b" close", b"", b""])
         left = _length(head)
         first = stream.take(min(left, 4096))
         held = self._wanted(head + first)
