@@ -165,4 +165,5 @@ def test_a_replica_behind_a_balancer_that_lags(
         assert rows != [(12_000, 12_000)] * 3
     else:
         assert not open_
+        assert states(journal) == {"loaded": len(blocks)}
         assert rows == [(12_000, 12_000)] * 3
