@@ -7,14 +7,14 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
-import clickhouse_connect
 import pytest
 from clickhouse_connect.driver.client import Client
 
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
+from relay.server_settings import ClickHouse
+from tests import reach
 from tests.jvms import live_shortly
 
 
@@ -50,7 +50,7 @@ def _signals_as_they_were() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One broker and the ClickHouse endpoint, ended with the test run."""
+    """One broker and a ClickHouse server, ended with the test run."""
     directory = tmp_path_factory.mktemp("stack")
     try:
         yield dev_stack.up(directory, progress=print)
@@ -64,8 +64,9 @@ def bootstrap(stack: Stack) -> str:
 
 
 @pytest.fixture(scope="session")
-def clickhouse_url(stack: Stack) -> str:
-    return stack.clickhouse_url
+def clickhouse(stack: Stack) -> ClickHouse:
+    """The settings that reach the server: address, user, file of the password."""
+    return stack.clickhouse
 
 
 @pytest.fixture
@@ -75,14 +76,11 @@ def app() -> str:
 
 
 @pytest.fixture(scope="session")
-def connect(clickhouse_url: str) -> Callable[..., Client]:
+def connect(clickhouse: ClickHouse) -> Callable[..., Client]:
     """Makes clients; one per thread, as clickhouse-connect wants it."""
-    url = urlsplit(clickhouse_url)
 
     def make(**options: Any) -> Client:
-        return clickhouse_connect.get_client(
-            host=url.hostname or "", port=url.port or 0, autogenerate_session_id=False, **options
-        )
+        return reach.client(clickhouse, autogenerate_session_id=False, **options)
 
     return make
 

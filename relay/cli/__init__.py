@@ -13,7 +13,7 @@ from relay.version import __version__
 
 COMMANDS = {
     "demo": Lazy("relay.cli.demo:demo", "Show the whole way on this machine, with real data."),
-    "dev": Lazy("relay.cli.dev:dev", "A Kafka broker and a ClickHouse engine for development."),
+    "dev": Lazy("relay.cli.dev:dev", "A Kafka broker and a ClickHouse server for development."),
     "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
     "doctor": Lazy("relay.cli.doctor:doctor", "What about the servers would lose or hold up rows."),
     "schema": Lazy("relay.cli.schema:schema", "Row messages of the tables, for producers."),

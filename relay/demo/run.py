@@ -27,6 +27,7 @@ from relay.demo.moving import STOP_SECONDS, Demo, differences
 from relay.demo.programs import Program
 from relay.demo.show import Bars
 from relay.demo.watch import JournalWatch, Warehouse
+from relay.dev import clickhouse
 from relay.dev import stack as servers
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
 from relay.producer import RowProducer
@@ -56,8 +57,7 @@ topic = "nycflights13"
 start = "earliest"
 
 [clickhouse]
-url = "{clickhouse_url}"
-
+{clickhouse}
 [loader]
 checkpoint = "{checkpoint}"
 master = "local[2]"
@@ -137,7 +137,7 @@ def _configure(stack: Stack, directory: Path) -> Path:
     file.write_text(
         CONFIGURATION.format(
             bootstrap=stack.bootstrap,
-            clickhouse_url=stack.clickhouse_url,
+            clickhouse=clickhouse.toml(stack.clickhouse),
             checkpoint=directory / "checkpoint",
         ),
         encoding="utf-8",
@@ -195,9 +195,11 @@ def _create_source(settings: Settings) -> None:
 
 def _how_to_reach(stack: Stack, file: Path, console: Console) -> None:
     console.print(
-        f"Kafka is at {stack.bootstrap}, ClickHouse at {stack.clickhouse_url} "
-        f"(user default, no password), configuration and logs in {file.parent}.\n"
+        f"Kafka is at {stack.bootstrap}, ClickHouse at {stack.clickhouse.url} "
+        f"(user {stack.clickhouse.user}, password in {stack.clickhouse.password_file}), "
+        f"configuration and logs in {file.parent}.\n"
         f"  relay run {file}        moves on\n"
+        f"  relay dev sql --directory {file.parent}    looks at the rows\n"
         f"  relay dev down --directory {file.parent}   ends both",
         soft_wrap=True,
     )

@@ -32,6 +32,8 @@ class Layout:
     kafka_ports: list[int]
     controller_ports: list[int]
     clickhouse_port: int
+    clickhouse_tcp_port: int = 0
+    """Of the native protocol; 0: of a directory that knew none, until the next `up`."""
 
     @property
     def bootstrap(self) -> str:
@@ -40,7 +42,7 @@ class Layout:
 
     @property
     def clickhouse_url(self) -> str:
-        """The endpoint's address."""
+        """The server's address over HTTP."""
         return f"http://{HOST}:{self.clickhouse_port}"
 
 
@@ -62,7 +64,11 @@ def read(directory: Path) -> Layout | None:
 
 
 def decide(
-    directory: Path, brokers: int | None, kafka_port: int, clickhouse_port: int
+    directory: Path,
+    brokers: int | None,
+    kafka_port: int,
+    clickhouse_port: int,
+    clickhouse_tcp_port: int = 0,
 ) -> tuple[Layout, bool]:
     """The remembered layout with what is asked for now; and whether it changed.
 
@@ -70,14 +76,15 @@ def decide(
         directory: of the stack.
         brokers: how many; None: as remembered, else 1.
         kafka_port: of the first broker, the others follow; 0: as remembered, else a free one.
-        clickhouse_port: 0: as remembered, else a free one.
+        clickhouse_port: of HTTP; 0: as remembered, else a free one.
+        clickhouse_tcp_port: of the native protocol; 0: as remembered, else a free one.
 
     Raises:
         ConfigError: another number of brokers than the data is for.
     """
     known = read(directory)
     if known is None:
-        return _choose(brokers or 1, kafka_port, clickhouse_port), True
+        return _choose(brokers or 1, kafka_port, clickhouse_port, clickhouse_tcp_port), True
     count = len(known.kafka_ports)
     if brokers is not None and brokers != count:
         raise ConfigError(
@@ -88,6 +95,9 @@ def decide(
         known,
         kafka_ports=[*range(kafka_port, kafka_port + count)] if kafka_port else known.kafka_ports,
         clickhouse_port=clickhouse_port or known.clickhouse_port,
+        clickhouse_tcp_port=clickhouse_tcp_port
+        or known.clickhouse_tcp_port
+        or _free_ports(1, {*known.kafka_ports, *known.controller_ports, known.clickhouse_port})[0],
     )
     return wanted, wanted != known
 
@@ -100,18 +110,22 @@ def write(directory: Path, layout: Layout) -> None:
     partial.rename(directory / _FILE)
 
 
-def _choose(brokers: int, kafka_port: int, clickhouse_port: int) -> Layout:
+def _choose(
+    brokers: int, kafka_port: int, clickhouse_port: int, clickhouse_tcp_port: int
+) -> Layout:
     if not 1 <= brokers <= 9:
         raise ConfigError(f"{brokers} brokers asked for", "ask for 1 to 9; 3 tolerate a failure")
     given = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
-    taken = {*given, clickhouse_port}
-    chosen = _free_ports(2 * brokers - len(given) + (not clickhouse_port), taken)
+    taken = {*given, clickhouse_port, clickhouse_tcp_port}
+    missing = 2 * brokers - len(given) + (not clickhouse_port) + (not clickhouse_tcp_port)
+    chosen = _free_ports(missing, taken)
     kafka = given or [chosen.pop() for _ in range(brokers)]
     return Layout(
         cluster_id=urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
         kafka_ports=kafka,
         controller_ports=[chosen.pop() for _ in range(brokers)],
         clickhouse_port=clickhouse_port or chosen.pop(),
+        clickhouse_tcp_port=clickhouse_tcp_port or chosen.pop(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Brokers and the ClickHouse endpoint of one directory, as one thing.
+"""Brokers and the ClickHouse server of one directory, as one thing.
 
 Receives: a directory and, at the first time, sizes and ports. Gives: servers
 that have answered. Ends only what it started itself (process.py). The data
@@ -8,20 +8,17 @@ stays in the directory until somebody removes it.
 from __future__ import annotations
 
 import fcntl
-import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from relay.dev import broker, jars, java, layout, process
+from relay.dev import broker, clickhouse, jars, java, layout, process
 from relay.dev.layout import Layout
-from relay.errors import ConfigError, MissingTool, Unavailable
+from relay.errors import ConfigError
+from relay.server_settings import ClickHouse
 
-ENDPOINT = "clickhouse"
-_ENDPOINT_SECONDS = 60.0
+CLICKHOUSE = clickhouse.NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +27,17 @@ class Stack:
 
     directory: Path
     bootstrap: str
-    clickhouse_url: str
+    clickhouse: ClickHouse
+    """The settings that reach it; its secret stands in a file of the directory."""
+    clickhouse_tcp_port: int
+    """Of the native protocol, which clickhouse-client speaks."""
     broker_pids: tuple[int | None, ...]
-    endpoint_pid: int | None
+    clickhouse_pid: int | None
 
     @property
     def complete(self) -> bool:
         """Whether every server runs."""
-        return None not in (*self.broker_pids, self.endpoint_pid)
+        return None not in (*self.broker_pids, self.clickhouse_pid)
 
     @property
     def config_hint(self) -> str:
@@ -45,7 +45,7 @@ class Stack:
         copies = min(3, len(self.broker_pids))
         return (
             f'[kafka]\nbootstrap = "{self.bootstrap}"\nreplication = {copies}\n\n'
-            f'[clickhouse]\nurl = "{self.clickhouse_url}"\n'
+            f"[clickhouse]\n{clickhouse.toml(self.clickhouse)}"
         )
 
 
@@ -55,6 +55,7 @@ def up(
     brokers: int | None = None,
     kafka_port: int = 0,
     clickhouse_port: int = 0,
+    clickhouse_tcp_port: int = 0,
     progress: Callable[[str], None],
 ) -> Stack:
     """Start what does not run yet, and wait until all of it answers.
@@ -63,22 +64,24 @@ def up(
         directory: data, logs and pids go there; made if missing, reused if not.
         brokers: how many; None: as the directory remembers, else 1.
         kafka_port: of the first broker, the others follow; 0: as remembered, else a free one.
-        clickhouse_port: 0: as remembered, else a free one.
+        clickhouse_port: of HTTP; 0: as remembered, else a free one.
+        clickhouse_tcp_port: of the native protocol; 0: as remembered, else a free one.
         progress: told what is done, in short lines.
 
     Raises:
-        MissingTool: no Java, no chdb, or jars that cannot be fetched.
+        MissingTool: no Java, no ClickHouse, or jars that cannot be fetched.
         ConfigError: the directory holds another kind of stack.
         Unavailable: a server ended at start or does not answer; with its log's tail.
     """
     directory = directory.resolve()
     java.require()
-    if find_spec("chdb") is None:
-        raise MissingTool("chdb is not installed", "pip install 'block-relay[demo]'")
+    clickhouse.require()
     jars.classpath(progress)
     directory.mkdir(parents=True, exist_ok=True)
     with _alone(directory):
-        plan, changed = layout.decide(directory, brokers, kafka_port, clickhouse_port)
+        plan, changed = layout.decide(
+            directory, brokers, kafka_port, clickhouse_port, clickhouse_tcp_port
+        )
         if changed:
             _refuse_if_running(directory, plan)
             layout.write(directory, plan)
@@ -111,7 +114,7 @@ def down(directory: Path) -> list[str]:
 
 
 def _names(plan: Layout) -> list[str]:
-    return [*(broker.name(index) for index in range(len(plan.kafka_ports))), ENDPOINT]
+    return [*(broker.name(index) for index in range(len(plan.kafka_ports))), CLICKHOUSE]
 
 
 def _start(directory: Path, plan: Layout, progress: Callable[[str], None]) -> None:
@@ -122,45 +125,30 @@ def _start(directory: Path, plan: Layout, progress: Callable[[str], None]) -> No
                 progress(f"starting {broker.name(index)} on port {plan.kafka_ports[index]}")
                 broker.launch(directory, index, plan)
                 launched.append(broker.name(index))
-        if process.find(directory, ENDPOINT) is None:
-            progress(f"starting {ENDPOINT} on port {plan.clickhouse_port}")
-            launch_endpoint(directory, plan)
-            launched.append(ENDPOINT)
+        if process.find(directory, CLICKHOUSE) is None:
+            progress(f"starting {CLICKHOUSE} on port {plan.clickhouse_port}")
+            clickhouse.launch(directory, plan)
+            launched.append(CLICKHOUSE)
         for index in range(len(plan.kafka_ports)):
             broker.await_ready(directory, index, plan)
-        process.await_ready(
-            directory, ENDPOINT, lambda: _pings(plan.clickhouse_url), _ENDPOINT_SECONDS
-        )
+        clickhouse.await_ready(directory, plan)
     except BaseException:  # also Ctrl-C: a start that failed leaves nothing of its own behind
         for name in launched:
             process.end(directory, name, kill=True)
         raise
 
 
-def launch_endpoint(directory: Path, plan: Layout) -> int:
-    """Start the ClickHouse endpoint without waiting for it; its pid."""
-    if not layout.is_free(plan.clickhouse_port):
-        raise Unavailable(
-            f"port {plan.clickhouse_port} of {ENDPOINT} is in use by another process",
-            "end that process, or choose another with --clickhouse-port",
-        )
-    data = directory / ENDPOINT
-    command = [sys.executable, "-m", "relay.dev.endpoint", "--path", str(data)]
-    return process.spawn(directory, ENDPOINT, [*command, "--port", str(plan.clickhouse_port)])
-
-
-def _pings(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/ping", timeout=2) as answer:  # noqa: S310 - our own http address
-            return bool(answer.status == 200)
-    except OSError:
-        return False  # not yet; await_ready has the deadline
-
-
 def _look(directory: Path, plan: Layout) -> Stack:
     found = [process.find(directory, name) for name in _names(plan)]
     pids = [None if server is None else server.pid for server in found]
-    return Stack(directory, plan.bootstrap, plan.clickhouse_url, tuple(pids[:-1]), pids[-1])
+    return Stack(
+        directory=directory,
+        bootstrap=plan.bootstrap,
+        clickhouse=clickhouse.reach(directory, plan),
+        clickhouse_tcp_port=plan.clickhouse_tcp_port,
+        broker_pids=tuple(pids[:-1]),
+        clickhouse_pid=pids[-1],
+    )
 
 
 def _refuse_if_running(directory: Path, plan: Layout) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from relay.dev.clickhouse import toml
 from relay.dev.stack import Stack
 
 
@@ -30,7 +31,7 @@ def write(
         f'topic = "{topic}"',
         'start = "earliest"',
         "[clickhouse]",
-        f'url = "{stack.clickhouse_url}"',
+        toml(stack.clickhouse),
         "[relay]",
         'member = "bench"',
         *(f"{key} = {value}" for key, value in (relay or {}).items()),

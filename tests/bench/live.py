@@ -106,7 +106,7 @@ class Live:
 
     def meter(self) -> Meter:
         """Of everything that runs, but for the feed: that tells what it used itself."""
-        endpoint, broker = self.stack.endpoint_pid, self.stack.broker_pids[0]
+        endpoint, broker = self.stack.clickhouse_pid, self.stack.broker_pids[0]
         assert endpoint is not None and broker is not None, "servers.started gives running ones"  # noqa: PT018
         return Meter({
             "relay": self._relay.pid,

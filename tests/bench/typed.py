@@ -14,9 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import clickhouse_connect
 import pyarrow as pa
 from clickhouse_connect.driver.client import Client
 from pyspark.sql import Row, SparkSession
@@ -26,6 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from loader.fetch import Fetcher
 from relay import config, names
 from relay.records_pb2 import Block
+from relay.server_settings import ClickHouse
+from tests import reach
 from tests.bench import journal, rows
 
 _COLUMNS = (
@@ -107,8 +107,8 @@ def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class Sink:
     """One table, as a worker reaches it."""
 
-    def __init__(self, url: str, table: str) -> None:
-        self._server, self._name = urlsplit(url), names.split_table(table)
+    def __init__(self, server: ClickHouse, table: str) -> None:
+        self._server, self._name = server, names.split_table(table)
 
     def columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For mapInArrow; gives how many rows were inserted."""
@@ -135,11 +135,7 @@ class Sink:
             )
 
     def _client(self) -> Client:
-        return clickhouse_connect.get_client(
-            host=self._server.hostname or "127.0.0.1",
-            port=self._server.port or 8123,
-            compress=False,
-        )
+        return reach.client(self._server, compress=False)
 
 
 def main(file: str, way: str) -> None:
@@ -154,10 +150,10 @@ def main(file: str, way: str) -> None:
         .getOrCreate()
     )
     spark.dataSource.register(BlockSource)
-    url = config.load(Path(file)).clickhouse.url
+    server = config.load(Path(file)).clickhouse
     for table in rows.TABLES:
         read = spark.read.format("blocks").option("config", file).option("table", table).load()
-        sink = Sink(url, table)
+        sink = Sink(server, table)
         if way == "rows":
             read.foreachPartition(sink.rows)
         else:

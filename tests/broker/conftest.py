@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from relay.server_settings import ClickHouse
 from tests.broker.pipeline import Pipeline
 from tests.broker.proxied_pipeline import ProxiedPipeline
 from tests.chaos.proxied import Proxied, proxied
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def pipeline(
     bootstrap: str,
-    clickhouse_url: str,
+    clickhouse: ClickHouse,
     app: str,
     client: Client,
     database: str,
@@ -26,7 +27,7 @@ def pipeline(
 ) -> Iterator[Pipeline]:
     """A source topic and a table; relays that a scenario starts are ended with it."""
     client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
-    made = Pipeline(bootstrap, clickhouse_url, app, database, tmp_path)
+    made = Pipeline(bootstrap, clickhouse, app, database, tmp_path)
     made.create_source()
     yield made
     made.stop_all()
@@ -42,7 +43,7 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
 @pytest.fixture
 def proxied_pipeline(
     behind_proxy: Proxied,
-    clickhouse_url: str,
+    clickhouse: ClickHouse,
     app: str,
     client: Client,
     database: str,
@@ -52,7 +53,7 @@ def proxied_pipeline(
     client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
     made = ProxiedPipeline(
         behind_proxy.stack.bootstrap,
-        clickhouse_url,
+        clickhouse,
         app,
         database,
         tmp_path,

@@ -19,7 +19,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import chunks
+from relay.dev.clickhouse import toml
 from relay.records_pb2 import Block, Commit
+from relay.server_settings import ClickHouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +36,7 @@ class Pipeline:
     """An app with a source topic of two partitions and the table `t (id Int64, v String)`."""
 
     bootstrap: str
-    clickhouse_url: str
+    clickhouse: ClickHouse
     app: str
     database: str
     directory: Path
@@ -89,8 +91,7 @@ bootstrap = "{self.bootstrap}"
 topic = "{self.source}"
 start = "earliest"
 [clickhouse]
-url = "{self.clickhouse_url}"
-[block]
+{toml(self.clickhouse)}[block]
 max_age_seconds = 0.2
 [loader]
 checkpoint = "{self.directory}/checkpoint"

@@ -13,13 +13,14 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from loader import clickhouse
+from loader.clickhouse import connect
 from relay import config as settings_file
 from relay.cli import cli
 from relay.cli_support import run_main
+from relay.dev.clickhouse import toml
 from relay.doctor import grants
 from relay.errors import Unavailable
-from relay.settings import ClickHouse
+from tests import reach
 from tests.broker.authorized import Authorized, rights
 from tests.broker.pipeline import Pipeline, wait_until
 from tests.broker.secured import Certificates, over_tls, printed_rights, secured
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from clickhouse_connect.driver.client import Client
+
+    from relay.server_settings import ClickHouse
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -54,8 +57,8 @@ def bootstrap(server: tuple[Authorized, Certificates]) -> str:
 
 
 @pytest.fixture
-def https(clickhouse_url: str, server: tuple[Authorized, Certificates]) -> Iterator[str]:
-    with over_tls(clickhouse_url, server[1]) as address:
+def https(clickhouse: ClickHouse, server: tuple[Authorized, Certificates]) -> Iterator[str]:
+    with over_tls(clickhouse.url, server[1]) as address:
         yield address
 
 
@@ -78,9 +81,10 @@ def config(
         f'[kafka.client]\n{lines}\n[kafka.client_files]\n"sasl.password" = "{held}"\n'
     )
     tls = f'ca_file = "{made.ca}"\ncertificate_file = "{made.certificate}"\n'
-    tls += f'key_file = "{made.key}"\npassword_file = "{held}"\n'
+    tls += f'key_file = "{made.key}"\n'
     text = path.read_text(encoding="utf-8").replace(broker.bootstrap, broker.sasl)
-    text = text.replace(f'url = "{pipeline.clickhouse_url}"\n', f'url = "{https}"\n{tls}')
+    over = toml(reach.elsewhere(pipeline.clickhouse, https))
+    text = text.replace(toml(pipeline.clickhouse), over + tls)
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -171,6 +175,7 @@ def test_the_whole_path_with_exactly_the_printed_rights(
     for shown in ("SCRAM-SHA-512", "sasl_ssl", https):
         assert shown in heard.text, f"negative control: {shown} is no secret"
     assert SENTINEL not in heard.text
+    assert pipeline.clickhouse.secret() not in heard.text
     assert SENTINEL in Path(pipeline.directory / "relay.password").read_text("utf-8")
 
 
@@ -200,16 +205,19 @@ def test_one_role_may_not_do_the_work_of_another(
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(
-    server: tuple[Authorized, Certificates], https: str
+    server: tuple[Authorized, Certificates], https: str, clickhouse: ClickHouse
 ) -> None:
     """By either side: without the authority's file, and without a certificate of one's own."""
     made = server[1]
-    whole = ClickHouse(
-        url=https, ca_file=made.ca, certificate_file=made.certificate, key_file=made.key
-    )
-    clickhouse.connect(whole, 10).close()
+    files = {
+        "ca_file": made.ca,
+        "certificate_file": made.certificate,
+        "key_file": made.key,
+    }
+    whole = reach.elsewhere(clickhouse, https).model_copy(update=files)
+    connect(whole, 10).close()
     with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        clickhouse.connect(whole.model_copy(update={"ca_file": None}), 10)
+        connect(whole.model_copy(update={"ca_file": None}), 10)
     nameless = whole.model_copy(update={"certificate_file": None, "key_file": None})
     with pytest.raises(Unavailable):  # the front cuts the connection, at a moment of its own
-        clickhouse.connect(nameless, 10)
+        connect(nameless, 10)

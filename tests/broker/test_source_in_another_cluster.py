@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from relay.errors import ContractBroken, Fenced
+from relay.server_settings import ClickHouse
 from tests.broker.cross_pipeline import CrossPipeline
 from tests.broker.pipeline import is_stopped, wait_until
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pipeline(
-    bootstrap: str, clickhouse_url: str, app: str, client: Client, database: str, tmp_path: Path
+    bootstrap: str, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
 ) -> Iterator[CrossPipeline]:
     client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
-    made = CrossPipeline(bootstrap, clickhouse_url, app, database, tmp_path)
+    made = CrossPipeline(bootstrap, clickhouse, app, database, tmp_path)
     made.create_source()
     yield made
     made.stop_all()

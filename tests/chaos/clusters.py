@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import clickhouse_connect
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay.dev import broker, layout, stack
+from relay.server_settings import ClickHouse
+from tests import reach
 from tests.broker.pipeline import row_batch, wait_until
 from tests.chaos.programs import Program
 
@@ -46,7 +47,7 @@ class Setup:
         made: of it all.
     """
 
-    text: Callable[[Mapping[str, str], Mapping[str, str]], str]
+    text: Callable[[Mapping[str, str], Mapping[str, ClickHouse]], str]
     commands: Mapping[str, Sequence[str]]
     lands: Mapping[str, str]
     topics: Mapping[str, str]
@@ -120,7 +121,7 @@ def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
         for side, place in places.items():
             brokers[side] = _broker(place)
             if side in setup.lands.values():
-                engines[side] = stack.up(place, progress=lambda _: None).clickhouse_url
+                engines[side] = stack.up(place, progress=lambda _: None).clickhouse
                 _make_table(engines[side])
             admin = AdminClient({"bootstrap.servers": brokers[side]})
             topic = setup.topics[side]
@@ -133,7 +134,7 @@ def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
                 places[side],
                 setup.topics[side],
                 producer(brokers[side]),
-                clickhouse_connect.get_client(dsn=engines[lands]),
+                reach.client(engines[lands]),
             )
             for side, lands in setup.lands.items()
         }
@@ -160,8 +161,8 @@ def _broker(place: Path) -> str:
     return plan.bootstrap
 
 
-def _make_table(url: str) -> None:
-    client = clickhouse_connect.get_client(dsn=url)
+def _make_table(clickhouse: ClickHouse) -> None:
+    client = reach.client(clickhouse)
     client.command("CREATE DATABASE chaos")
     client.command(
         f"CREATE TABLE {TABLE} (id Int64, v String, _block String) ENGINE MergeTree ORDER BY id"

@@ -19,6 +19,8 @@ import click
 import psutil
 
 from relay.dev import broker, process, stack
+from relay.dev.clickhouse import toml
+from relay.server_settings import ClickHouse
 from tests.chaos.clusters import CONFIG, SIDES, Clusters, Setup, started
 from tests.chaos.sides import carry_out, side_options
 
@@ -47,7 +49,7 @@ def shards(**options: Any) -> None:
     carry_out(lambda place: started(place, setup), _inflict(SHARDS), options)
 
 
-def text(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
+def text(brokers: Mapping[str, str], engines: Mapping[str, ClickHouse]) -> str:
     """The configuration file of both, into one table."""
     return f"""
 app = "chaos"
@@ -56,8 +58,7 @@ app = "chaos"
 topic = "{TOPICS["west"]}"
 start = "earliest"
 [clickhouse]
-url = "{engines["west"]}"
-[block]
+{toml(engines["west"])}[block]
 max_age_seconds = 0.5
 [relay]
 member = "m"
@@ -73,10 +74,11 @@ west.kafka.bootstrap = "{brokers["west"]}"
 """
 
 
-def text_of_shards(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
+def text_of_shards(brokers: Mapping[str, str], engines: Mapping[str, ClickHouse]) -> str:
     """The same, each with a topic and a ClickHouse of its own."""
     return text(brokers, engines) + "".join(
-        f'{side}.source.topic = "{SHARD_TOPICS[side]}"\n{side}.clickhouse.url = "{engines[side]}"\n'
+        f'{side}.source.topic = "{SHARD_TOPICS[side]}"\n'
+        + "".join(f"{side}.clickhouse.{line}\n" for line in toml(engines[side]).splitlines())
         for side in SIDES
     )
 
@@ -102,7 +104,7 @@ def _kill_broker(clusters: Clusters, side: str) -> None:
 
 def _kill_clickhouse(clusters: Clusters, side: str) -> None:
     place = clusters.sides[side].directory
-    process.end(place, stack.ENDPOINT, kill=True)
+    process.end(place, stack.CLICKHOUSE, kill=True)
     _goes_on_without(clusters, side)
     stack.up(place, progress=lambda _: None)
 

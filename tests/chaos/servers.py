@@ -1,4 +1,4 @@
-"""Brokers, endpoint, topics and tables of one campaign, and the configuration that its
+"""Brokers, ClickHouse, topics and tables of one campaign, and the configuration that its
 programs get.
 
 Receives a directory and sizes, gives servers that answer. With a proxy, every broker has a
@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-import clickhouse_connect
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay.dev import broker, layout, process, stack
+from tests import reach
 from tests.broker.pipeline import wait_until
 from tests.chaos.proxied import proxied
 from tests.chaos.rows import COLUMNS, TABLES
@@ -98,15 +97,9 @@ class Servers:
         client.close()
 
     def clickhouse(self) -> Client:
-        """A client of the endpoint, that does not wait for it for long."""
+        """A client of the server, that does not wait for it for long."""
         assert self.stack is not None, "not started"
-        url = urlsplit(self.stack.clickhouse_url)
-        return clickhouse_connect.get_client(
-            host=url.hostname or "",
-            port=url.port or 0,
-            compress=False,
-            autogenerate_session_id=False,
-        )
+        return reach.client(self.stack.clickhouse, compress=False, autogenerate_session_id=False)
 
     def config(self, **relay: float | str) -> Path:
         """The configuration file of all programs; sessions are short, so that faults are dense."""
@@ -118,8 +111,12 @@ class Servers:
                 "replication": min(3, self.brokers),
             },
             "source": {"topic": self.source, "start": "earliest"},
-            "clickhouse": {"url": self.stack.clickhouse_url},
-            # The endpoint takes some ten blocks a second beside everything else on the machine.
+            "clickhouse": {
+                "url": self.stack.clickhouse.url,
+                "user": self.stack.clickhouse.user,
+                "password_file": str(self.stack.clickhouse.password_file),
+            },
+            # ClickHouse takes some ten blocks a second beside everything else on the machine.
             "block": {"max_age_seconds": 0.5, "max_per_second": 5.0},
             # The quiet tables' buffers outlive many transactions: marks are needed for them.
             "block.tables.'chaos.people'": {"max_age_seconds": 2.0},
@@ -160,11 +157,11 @@ class Servers:
         self.start_endpoint()
 
     def start_endpoint(self) -> None:
-        """Start the endpoint if it does not run, and wait until it answers."""
+        """Start ClickHouse if it does not run, and wait until it answers."""
         stack.up(self.place, progress=lambda _: None)
 
     def end_endpoint(self, *, kill: bool) -> bool:
-        return process.end(self.place, stack.ENDPOINT, kill=kill)
+        return process.end(self.place, stack.CLICKHOUSE, kill=kill)
 
     def down(self) -> None:
         """End everything."""

@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import signal
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import clickhouse_connect
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay.dev import broker
 from relay.dev import stack as dev_stack
+from tests import reach
 from tests.broker.pipeline import Pipeline, wait_until
 
 if TYPE_CHECKING:
@@ -97,14 +96,13 @@ def _pipeline(directory: Path, say: Callable[[str], None]) -> Iterator[Pipeline]
     """An app on three brokers, whose source lies on LEADER and FOLLOWER."""
     try:
         stack = dev_stack.up(directory / "stack", brokers=3, progress=say)
-        made = Pipeline(stack.bootstrap, stack.clickhouse_url, "unclean", "unclean", directory)
+        made = Pipeline(stack.bootstrap, stack.clickhouse, "unclean", "unclean", directory)
         admin = AdminClient({"bootstrap.servers": stack.bootstrap})
         replicas = [[LEADER, FOLLOWER]] * 2
         topic = NewTopic(made.source, 2, replica_assignment=replicas, config=ALLOWED)
         admin.create_topics([topic])[made.source].result(30)
         wait_until(lambda: made.source in admin.list_topics(timeout=10).topics, "source topic")
-        url = urlsplit(stack.clickhouse_url)
-        client = clickhouse_connect.get_client(host=url.hostname or "", port=url.port or 0)
+        client = reach.client(stack.clickhouse)
         client.command("CREATE DATABASE unclean")
         client.command("CREATE TABLE unclean.t (id Int64, v String) ENGINE = Memory")
         client.close()

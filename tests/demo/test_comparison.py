@@ -19,12 +19,12 @@ SENT = {table.full_name: data.read(table) for table in data.TABLES if table.name
 
 
 @pytest.fixture
-def warehouse(clickhouse_url: str, client: Client) -> Iterator[Warehouse]:
+def warehouse(clickhouse: ClickHouse, client: Client) -> Iterator[Warehouse]:
     settings = Settings(
         app="demo",
         kafka=Kafka(bootstrap="127.0.0.1:9"),
         source=Source(topic="t"),
-        clickhouse=ClickHouse(url=clickhouse_url),
+        clickhouse=clickhouse,
         loader=Loader(checkpoint=Path("unused")),
     )
     made = Warehouse(settings)

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
+from dataclasses import asdict, replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from urllib.error import HTTPError
 
 import psutil
 import pytest
@@ -18,11 +20,14 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from relay import catalogue, config
 from relay.cli.dev import dev
-from relay.dev import broker, layout, process
+from relay.dev import broker, clickhouse, layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
-from relay.errors import ConfigError, Unavailable
+from relay.errors import ConfigError, MissingTool, Unavailable
+from tests import reach
+from tests.broker.pipeline import wait_until
 
 
 def _quietly(_line: str) -> None:
@@ -69,11 +74,6 @@ def test_extra_properties_win_over_our_own(tmp_path: Path) -> None:
     assert written[-3:] == ["num.io.threads=3", "broker.rack=all", "broker.rack=one"]
 
 
-def _sql(url: str, sql: str) -> str:
-    with urllib.request.urlopen(urllib.request.Request(url, sql.encode()), timeout=30) as answer:
-        return str(answer.read().decode().strip())
-
-
 def _make_topic(bootstrap: str, topic: str, copies: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, copies)], operation_timeout=30)[topic].result(30)
@@ -104,31 +104,31 @@ def test_data_and_ports_outlive_a_crash(own: Stack) -> None:
     """After SIGKILL of all servers `up` gives the same addresses and the same data."""
     _make_topic(own.bootstrap, "kept", 1)
     assert _produce(own.bootstrap, "kept") == 0
-    _sql(own.clickhouse_url, "CREATE DATABASE kept")
-    _sql(own.clickhouse_url, "CREATE TABLE kept.t (a UInt8) ENGINE MergeTree ORDER BY a")
-    _sql(own.clickhouse_url, "INSERT INTO kept.t VALUES (7)")
+    reach.sql(own.clickhouse, "CREATE DATABASE kept")
+    reach.sql(own.clickhouse, "CREATE TABLE kept.t (a UInt8) ENGINE MergeTree ORDER BY a")
+    reach.sql(own.clickhouse, "INSERT INTO kept.t VALUES (7)")
     assert broker.kill(own.directory, 0)
-    assert process.end(own.directory, dev_stack.ENDPOINT, kill=True)
+    assert process.end(own.directory, dev_stack.CLICKHOUSE, kill=True)
     found = dev_stack.status(own.directory)
     assert found is not None
-    assert (found.broker_pids, found.endpoint_pid) == ((None,), None)
+    assert (found.broker_pids, found.clickhouse_pid) == ((None,), None)
     again = dev_stack.up(own.directory, progress=_quietly)
-    assert (again.bootstrap, again.clickhouse_url) == (own.bootstrap, own.clickhouse_url)
+    assert (again.bootstrap, again.clickhouse) == (own.bootstrap, own.clickhouse)
     assert again.complete
     assert _produce(own.bootstrap, "kept") == 1
-    assert _sql(own.clickhouse_url, "SELECT a FROM kept.t") == "7"
+    assert reach.sql(own.clickhouse, "SELECT a FROM kept.t") == "7"
 
 
 def test_down_ends_what_up_started_and_nothing_else(
     own: Stack, bystander: subprocess.Popen[bytes]
 ) -> None:
     """`down` ends both servers, leaves another process alone, and a second `down` finds nothing."""
-    pids = [*own.broker_pids, own.endpoint_pid]
+    pids = [*own.broker_pids, own.clickhouse_pid]
     assert len(dev_stack.down(own.directory)) == 2
     assert not any(pid is not None and psutil.pid_exists(pid) for pid in pids)
     assert bystander.poll() is None
     assert dev_stack.down(own.directory) == []
-    addresses = [*own.bootstrap.split(","), own.clickhouse_url]
+    addresses = [*own.bootstrap.split(","), own.clickhouse.url, f":{own.clickhouse_tcp_port}"]
     assert all(layout.is_free(int(address.rpartition(":")[2])) for address in addresses)
 
 
@@ -178,25 +178,23 @@ def test_two_ups_at_once_start_one_stack(tmp_path: Path) -> None:
         dev_stack.down(tmp_path)
 
 
-def test_endpoint_answers_before_it_ends(own: Stack) -> None:
+def test_clickhouse_answers_before_it_ends(own: Stack) -> None:
     """SIGTERM lets a running INSERT end and answer; its rows are there at the next start."""
-    url = own.clickhouse_url
-    _sql(url, "CREATE DATABASE d")
-    _sql(url, "CREATE TABLE d.t (a UInt8) ENGINE MergeTree ORDER BY a")
+    server = own.clickhouse
+    reach.sql(server, "CREATE DATABASE d")
+    reach.sql(server, "CREATE TABLE d.t (a UInt8) ENGINE MergeTree ORDER BY a")
     answers: list[str] = []
     slow = "INSERT INTO d.t SELECT sleepEachRow(0.5) FROM numbers(4) SETTINGS max_block_size = 1"
-    thread = threading.Thread(target=lambda: answers.append(_sql(url, slow)))
+    thread = threading.Thread(target=lambda: answers.append(reach.sql(server, slow)))
     thread.start()
-    deadline = time.monotonic() + 20
     running = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'"
-    while _sql(url, running) != "1":
-        assert time.monotonic() < deadline, "the INSERT never ran"
-    assert process.end(own.directory, dev_stack.ENDPOINT)
+    wait_until(lambda: reach.sql(server, running) == "1", "the INSERT")
+    assert process.end(own.directory, dev_stack.CLICKHOUSE)
     thread.join(20)
     assert answers == [""]
-    assert "ended" in process.tail(own.directory, dev_stack.ENDPOINT).splitlines()[-1]
+    assert "ended" in process.tail(own.directory, dev_stack.CLICKHOUSE).splitlines()[-1]
     dev_stack.up(own.directory, progress=_quietly)
-    assert _sql(url, "SELECT count() FROM d.t") == "4"
+    assert reach.sql(server, "SELECT count() FROM d.t") == "4"
 
 
 def test_port_in_use_is_named(tmp_path: Path) -> None:
@@ -269,3 +267,111 @@ def test_command_line(tmp_path: Path) -> None:
         ended = run(dev, ["down", *at])
     assert "clickhouse" in ended.output
     assert run(dev, ["down", *at]).output == "nothing was running\n"
+
+
+def test_a_statement_that_does_not_end_holds_up_nobody(
+    own: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`down` waits for it 20 s, kills it, and its client is told; no row of it is there."""
+    reach.sql(own.clickhouse, "CREATE DATABASE d")
+    reach.sql(own.clickhouse, "CREATE TABLE d.t (a UInt8) ENGINE MergeTree ORDER BY a")
+    ended: list[str] = []
+
+    def insert() -> None:
+        endless = "INSERT INTO d.t SELECT sleepEachRow(1) FROM numbers(600) SETTINGS "
+        endless += "max_block_size = 1, function_sleep_max_microseconds_per_block = 0"
+        try:
+            reach.sql(own.clickhouse, endless)
+        except HTTPError as error:
+            ended.append(error.read().decode())
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    running = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT INTO d.t%'"
+    wait_until(lambda: reach.sql(own.clickhouse, running) == "1", "the INSERT")
+    killed: list[int] = []
+    monkeypatch.setattr(psutil.Process, "kill", lambda process: killed.append(process.pid))
+    started = time.monotonic()
+    assert process.end(own.directory, dev_stack.CLICKHOUSE)
+    assert time.monotonic() - started < 30
+    assert killed == [], "it ended by itself"
+    thread.join(20)
+    assert [said.startswith("Code: 394.") for said in ended] == [True]
+    dev_stack.up(own.directory, progress=_quietly)
+    assert reach.sql(own.clickhouse, "SELECT count() FROM d.t") == "0"
+
+
+def test_a_password_outlives_restarts_and_is_random(own: Stack, stack: Stack) -> None:
+    """So that a configuration stays right; and no two stacks have the same."""
+    before = own.clickhouse.secret()
+    dev_stack.down(own.directory)
+    again = dev_stack.up(own.directory, progress=_quietly)
+    assert again.clickhouse.secret() == before != stack.clickhouse.secret()
+    assert len(before) >= 32
+
+
+def test_what_up_prints_can_be_pasted(stack: Stack, tmp_path: Path) -> None:
+    """Its lines are part of a configuration, which reaches both servers from any directory."""
+    file = tmp_path / "relay.toml"
+    rest = 'app = "a"\n[source]\ntopic = "s"\n[loader]\ncheckpoint = "c"\n'
+    file.write_text(rest + stack.config_hint, encoding="utf-8")
+    settings = config.load(file)
+    client = catalogue.connect(settings.clickhouse)
+    assert client.command("SELECT currentUser()") == clickhouse.USER
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ({"chdb-core": "26.3.0"}, "chdb-core 26.3.0 is installed, which has no ClickHouse server"),
+        ({"chdb-core": "26.1.0"}, "26.7 and later have one"),
+        ({}, "chdb-core, which holds ClickHouse, is not installed"),
+        ({"chdb-core": "26.10.1"}, ""),
+        ({"chdb-core": "27.1.0"}, ""),
+    ],
+)
+def test_an_engine_without_a_server_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, versions: dict[str, str], said: str
+) -> None:
+    """With what to install, before anything is started; later versions are let through."""
+
+    def version(package: str) -> str:
+        try:
+            return versions[package]
+        except KeyError as error:
+            raise PackageNotFoundError(package) from error
+
+    monkeypatch.setattr(clickhouse, "version", version)
+    if not said:
+        clickhouse.require()
+        return
+    with pytest.raises(MissingTool, match=said) as caught:
+        dev_stack.up(tmp_path, progress=_quietly)
+    assert "pip install" in caught.value.next_step
+    assert dev_stack.status(tmp_path) is None
+
+
+def test_a_library_that_does_not_listen_shows_what_it_said(own: Stack) -> None:
+    """As one whose statement is not there: the server ends at once, and its words are shown."""
+    dev_stack.down(own.directory)
+    status = own.directory / "clickhouse" / "status"
+    status.unlink(missing_ok=True)
+    status.mkdir()
+    with pytest.raises(Unavailable, match="clickhouse ended at start") as caught:
+        dev_stack.up(own.directory, progress=_quietly)
+    assert "ended by itself" in str(caught.value)
+    assert "status" in str(caught.value)
+
+
+def test_a_directory_of_an_earlier_version_gets_a_port_more(tmp_path: Path) -> None:
+    """It knew none for the native protocol; all else stays as it is."""
+    known = layout.Layout("A" * 22, [1], [2], 3)
+    written = asdict(known)
+    del written["clickhouse_tcp_port"]
+    (tmp_path / "stack.json").write_text(json.dumps(written))
+    assert layout.read(tmp_path) == known
+    plan, changed = layout.decide(tmp_path, None, 0, 0)
+    assert changed
+    assert plan.clickhouse_tcp_port
+    assert replace(plan, clickhouse_tcp_port=0) == known

@@ -202,7 +202,7 @@ def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
     assert status == 4
     assert {"kafka-away", "window-zero"} <= found.keys()
 
-    config.write_text(text.replace(pipeline.clickhouse_url, "http://127.0.0.1:1"), encoding="utf-8")
+    config.write_text(text.replace(pipeline.clickhouse.url, "http://127.0.0.1:1"), encoding="utf-8")
     status, found = examined(config)
     assert status == 4
     assert {"clickhouse-away", "replication-low"} <= found.keys()
@@ -250,9 +250,9 @@ def test_missing_rights_in_clickhouse(
     answering(server, monkeypatch, answers)
     found = list(rights.judge_clickhouse(server.look([pipeline.table])))
     assert [finding.mend for finding in found] == [
-        f"GRANT INSERT ON {pipeline.table} TO default",
-        "GRANT SELECT ON system.parts TO default",
-        f"GRANT CREATE TABLE ON {pipeline.app}.* TO default",
+        f"GRANT INSERT ON {pipeline.table} TO dev",
+        "GRANT SELECT ON system.parts TO dev",
+        f"GRANT CREATE TABLE ON {pipeline.app}.* TO dev",
     ]
 
 
@@ -288,8 +288,8 @@ def test_system_tables_that_may_not_be_read(
     facts = server.look([pipeline.table])
     notes = list(run.unasked(facts.unasked))
     assert [note.mend for note in notes] == [
-        "GRANT SELECT ON system.settings TO default",
-        "GRANT SELECT ON system.parts TO default",
+        "GRANT SELECT ON system.settings TO dev",
+        "GRANT SELECT ON system.parts TO dev",
     ]
     assert all("Not enough privileges" in note.what for note in notes)
     table = facts.tables[pipeline.table]

@@ -16,7 +16,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import chunks, names, settings
+from relay.dev.clickhouse import toml
 from relay.records_pb2 import Block, Commit
+from relay.server_settings import ClickHouse
 
 DEADLINE = 240.0
 """Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""
@@ -40,9 +42,9 @@ def batch(first: int, rows: int) -> pa.RecordBatch:
 class Journal:
     """One app's topics, of one partition each, and a transactional producer."""
 
-    def __init__(self, bootstrap: str, clickhouse_url: str, app: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, clickhouse: ClickHouse, app: str, directory: Path) -> None:
         self.app, self.directory = app, directory
-        self._bootstrap, self._url = bootstrap, clickhouse_url
+        self._bootstrap, self._clickhouse = bootstrap, clickhouse
         self.patience = 0.0
         self._topics: set[str] = set()
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -112,14 +114,14 @@ class Journal:
                 "app": self.app,
                 "kafka": {"bootstrap": self._bootstrap},
                 "source": {"topic": "source"},
-                "clickhouse": {"url": self._url},
+                "clickhouse": self._clickhouse,
                 "loader": {"database": f"ledger_{self.app}".replace("-", "_"), **loader},
             }
         )
 
     def without_clickhouse(self) -> None:
         """From now on the configuration names a port where nobody listens."""
-        self._url = "http://127.0.0.1:1"
+        self._clickhouse = self._clickhouse.model_copy(update={"url": "http://127.0.0.1:1"})
 
     def start(
         self, *arguments: str, failpoint: str = "", environment: Mapping[str, str] | None = None
@@ -129,7 +131,7 @@ class Journal:
         path = self.directory / "relay.toml"
         path.write_text(
             f'app = "{now.app}"\n[kafka]\nbootstrap = "{now.kafka.bootstrap}"\n'
-            f'[source]\ntopic = "source"\n[clickhouse]\nurl = "{now.clickhouse.url}"\n'
+            f'[source]\ntopic = "source"\n[clickhouse]\n{toml(now.clickhouse)}'
             f'[loader]\ndatabase = "{now.loader.database}"\nmaster = "{now.loader.master}"\n'
             f'checkpoint = "{now.loader.checkpoint}"\n'
             f"wait_for_servers_seconds = {self.patience}\n"

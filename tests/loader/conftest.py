@@ -9,12 +9,13 @@ from clickhouse_connect.driver.client import Client
 from loader import clickhouse
 from loader.ledger import Ledger
 from loader.work import Worker
+from relay.server_settings import ClickHouse
 from tests.loader.blocks import Journal
 
 
 @pytest.fixture
-def journal(bootstrap: str, clickhouse_url: str, app: str, tmp_path: Path) -> Journal:
-    return Journal(bootstrap, clickhouse_url, app, tmp_path)
+def journal(bootstrap: str, clickhouse: ClickHouse, app: str, tmp_path: Path) -> Journal:
+    return Journal(bootstrap, clickhouse, app, tmp_path)
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from relay.dev import broker, layout
+from relay.dev.clickhouse import toml
+from relay.server_settings import ClickHouse
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE
 from tests.loader.test_two_clusters import TOPIC, program, send
@@ -26,7 +28,7 @@ def relay(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_rows_go_across_though_each_broker_is_away_for_a_time(
     bootstrap: str,
-    clickhouse_url: str,
+    clickhouse: ClickHouse,
     app: str,
     database: str,
     client: Client,
@@ -52,8 +54,7 @@ start = "earliest"
 [source.kafka]
 bootstrap = "{plan.bootstrap}"
 [clickhouse]
-url = "{clickhouse_url}"
-[block]
+{toml(clickhouse)}[block]
 max_age_seconds = 0.2
 [relay]
 member = "m"

@@ -18,7 +18,7 @@ from loader.tables import Tables
 from relay import catalogue
 from relay.errors import ConfigError, Refused
 from relay.server_settings import ClickHouse
-from relay.settings import Settings
+from tests import reach
 from tests.loader.blocks import Journal
 
 NOBODY = "http://127.0.0.1:1"
@@ -33,7 +33,7 @@ QUORUM = {
 class Recorded:
     """Hands on to the endpoint what comes, and notes each statement's settings."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, server: ClickHouse) -> None:
         self.statements: list[tuple[str, dict[str, str]]] = []
         outer, behind = self, urllib3.PoolManager()
 
@@ -44,7 +44,7 @@ class Recorded:
                 outer.statements.append((given.pop("query", body.decode("latin-1")), given))
                 headers = {k: v for k, v in self.headers.items() if k != "Host"}
                 answer = behind.request(
-                    self.command, endpoint + self.path, body=body, headers=headers, timeout=60
+                    self.command, server.url + self.path, body=body, headers=headers, timeout=60
                 )
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
@@ -61,7 +61,7 @@ class Recorded:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.reached = reach.elsewhere(server, f"http://127.0.0.1:{self._server.server_address[1]}")
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
 
@@ -76,8 +76,8 @@ class Recorded:
 
 
 @pytest.fixture
-def second(clickhouse_url: str) -> Iterator[Recorded]:
-    made = Recorded(clickhouse_url)
+def second(clickhouse: ClickHouse) -> Iterator[Recorded]:
+    made = Recorded(clickhouse)
     yield made
     made.stop()
 
@@ -86,7 +86,9 @@ def test_the_next_replica_gets_the_quorum_with_every_statement(
     second: Recorded, database: str
 ) -> None:
     """Inserts and questions, from the first contact on, though the first replica is away."""
-    replicas = ClickHouse(url=f"{NOBODY},{second.url}", insert_quorum="auto")
+    replicas = second.reached.model_copy(
+        update={"url": f"{NOBODY},{second.reached.url}", "insert_quorum": "auto"}
+    )
     client = clickhouse.connect(replicas, 60)
     client.command(f"CREATE TABLE {database}.t (id Int64) ENGINE MergeTree ORDER BY id")
     client.command(f"INSERT INTO {database}.t VALUES (1)", settings={"async_insert": 0})
@@ -105,7 +107,7 @@ def test_the_next_replica_gets_the_quorum_with_every_statement(
 
 def test_one_server_is_told_of_no_quorum(second: Recorded) -> None:
     """Negative control: without the setting nothing is sent."""
-    client = clickhouse.connect(ClickHouse(url=second.url), 60)
+    client = clickhouse.connect(second.reached, 60)
     client.query("SELECT 40 + 2")
     assert not second.settings_of("SELECT 40").keys() & QUORUM.keys()
     client.close()
@@ -125,14 +127,10 @@ def test_what_is_on_one_replica_alone_is_refused(
     """Else what an INSERT left on one would be looked for, in vain, on another."""
     client.command(f"CREATE TABLE {database}.t (id Int64) ENGINE MergeTree ORDER BY id")
     table = f"{database}.t"
-    assert table in Tables(clickhouse.connect(ClickHouse(url=second.url), 60), "_block").look(
-        {table}
-    )
+    assert table in Tables(clickhouse.connect(second.reached, 60), "_block").look({table})
     alone = journal.settings()
-    values = alone.model_dump() | {
-        "clickhouse": {"url": f"{second.url},{NOBODY}", "insert_quorum": 2}
-    }
-    several = Settings.model_validate(values)
+    replicas = {"url": f"{second.reached.url},{NOBODY}", "insert_quorum": 2}
+    several = alone.model_copy(update={"clickhouse": second.reached.model_copy(update=replicas)})
     connected = clickhouse.connect(several.clickhouse, 60)
     with pytest.raises(Refused, match="is not replicated: it is a MergeTree"):
         Tables(connected, "_block", several=True).look({table})

@@ -15,6 +15,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay.dev import broker, layout
+from relay.dev.clickhouse import toml
+from relay.server_settings import ClickHouse
 from tests.broker.pipeline import row_batch, wait_until
 from tests.loader.blocks import DEADLINE
 
@@ -71,7 +73,7 @@ def program(name: str, log: Path, *arguments: object) -> Iterator[subprocess.Pop
 
 def test_one_cluster_is_away_while_the_other_flows(
     bootstrap: str,
-    clickhouse_url: str,
+    clickhouse: ClickHouse,
     app: str,
     database: str,
     client: Client,
@@ -97,8 +99,7 @@ bootstrap = "{bootstrap}"
 topic = "{topic}"
 start = "earliest"
 [clickhouse]
-url = "{clickhouse_url}"
-[block]
+{toml(clickhouse)}[block]
 max_age_seconds = 0.2
 [relay]
 member = "m"

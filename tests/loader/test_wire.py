@@ -12,6 +12,7 @@ from clickhouse_connect.driver.client import Client
 from loader.ledger import Ledger
 from loader.work import Worker
 from relay.records_pb2 import Block
+from relay.server_settings import ClickHouse
 from tests.chaos.proxy import Proxy
 from tests.chaos.proxy_wire import HTTP
 from tests.loader.blocks import Journal, batch
@@ -27,8 +28,8 @@ ONE_COPY, NONE, TWO_COPIES = (1000, 1000), (0, 0), (2000, 1000)
 
 
 @pytest.fixture
-def proxy(clickhouse_url: str) -> Iterator[Proxy]:
-    url = urlsplit(clickhouse_url)
+def proxy(clickhouse: ClickHouse) -> Iterator[Proxy]:
+    url = urlsplit(clickhouse.url)
     made = Proxy.start((url.hostname or "", url.port or 0), wire=HTTP)
     yield made
     made.stop()

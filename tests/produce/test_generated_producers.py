@@ -21,6 +21,8 @@ from relay.codecs import table_codecs
 from relay.dead.wire import fields
 from relay.decode import decode
 from relay.dev import java
+from relay.dev.clickhouse import toml
+from relay.server_settings import ClickHouse
 from tests.produce import protoc
 
 if TYPE_CHECKING:
@@ -95,13 +97,13 @@ def run(command: list[str]) -> bytes:
 
 
 @pytest.fixture
-def config_file(tmp_path: Path, bootstrap: str, clickhouse_url: str, app: str) -> Path:
+def config_file(tmp_path: Path, bootstrap: str, clickhouse: ClickHouse, app: str) -> Path:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(f"{app}-rows", 1, 1)])[f"{app}-rows"].result(30)
     path = tmp_path / "relay.toml"
     path.write_text(
         f'app = "{app}"\n[kafka]\nbootstrap = "{bootstrap}"\n[source]\ntopic = "{app}-rows"\n'
-        f'[clickhouse]\nurl = "{clickhouse_url}"\n[loader]\ncheckpoint = "{tmp_path}/c"\n'
+        f'[clickhouse]\n{toml(clickhouse)}[loader]\ncheckpoint = "{tmp_path}/c"\n'
     )
     return path
 

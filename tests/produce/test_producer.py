@@ -23,12 +23,14 @@ from relay.cli_support import run_main
 from relay.codecs import table_codecs
 from relay.columns import BadValue
 from relay.config import load
+from relay.dev.clickhouse import toml
 from relay.envelope import open_messages
 from relay.errors import ConfigError, Fenced, Refused, Unavailable
 from relay.producer import Batching, RowProducer
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import ColumnDef
+from relay.server_settings import ClickHouse
 from relay.settings import Kafka, Settings
 from tests.produce.codecs import codec
 
@@ -224,15 +226,16 @@ def test_a_second_producer_fences_the_first(bootstrap: str, topic: str) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path, bootstrap: str, clickhouse_url: str, app: str, topic: str) -> Path:
+def file(tmp_path: Path, bootstrap: str, clickhouse: ClickHouse, app: str, topic: str) -> Path:
     path = tmp_path / "relay.toml"
     path.write_text(
         f"""
         app = "{app}"
         kafka.bootstrap = "{bootstrap}"
         source = {{ topic = "{topic}", start = "earliest" }}
-        clickhouse.url = "{clickhouse_url}"
         loader.checkpoint = "{tmp_path / "checkpoint"}"
+        [clickhouse]
+        {toml(clickhouse)}
         """
     )
     return path

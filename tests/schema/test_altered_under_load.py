@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from relay.server_settings import ClickHouse
 from tests.broker.pipeline import Pipeline
 from tests.chaos.programs import Program
 from tests.schema.alterations import COUNT, LABEL, ORDERS, PLAIN, Column, Kind, allowed, plan
@@ -38,9 +39,9 @@ DEAD = {
 
 @pytest.fixture
 def underway(
-    bootstrap: str, clickhouse_url: str, app: str, client: Client, database: str, tmp_path: Path
+    bootstrap: str, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
 ) -> Iterator[Underway]:
-    pipeline = Pipeline(bootstrap, clickhouse_url, app, database, tmp_path)
+    pipeline = Pipeline(bootstrap, clickhouse, app, database, tmp_path)
     pipeline.create_source()
     file = pipeline.config(schema_refresh_seconds=0.3)
     programs = {

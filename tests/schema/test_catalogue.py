@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def catalogue(clickhouse_url: str) -> Iterator[Catalogue]:
-    catalogue = Catalogue(ClickHouse(url=clickhouse_url))
+def catalogue(clickhouse: ClickHouse) -> Iterator[Catalogue]:
+    catalogue = Catalogue(clickhouse)
     yield catalogue
     catalogue.close()
 

@@ -10,6 +10,7 @@ from clickhouse_connect.driver.client import Client
 from relay.catalogue import Catalogue
 from relay.errors import Unavailable
 from relay.settings import ClickHouse
+from tests import reach
 from tests.chaos.proxy import Proxy
 from tests.chaos.proxy_wire import HTTP
 
@@ -18,14 +19,14 @@ WITHIN_HEAD = 60
 
 
 def test_an_answer_cut_within_its_head_is_not_that_all_tables_are_gone(
-    clickhouse_url: str, client: Client, database: str
+    clickhouse: ClickHouse, client: Client, database: str
 ) -> None:
     """Taken for an empty one it would make dead letters of every row."""
     table = f"{database}.t"
     client.command(f"CREATE TABLE {table} (id Int64) ENGINE = MergeTree ORDER BY id")
-    url = urlsplit(clickhouse_url)
+    url = urlsplit(clickhouse.url)
     proxy = Proxy.start((url.hostname or "", url.port or 0), wire=HTTP)
-    catalogue = Catalogue(ClickHouse(url=f"http://{proxy.address}"))
+    catalogue = Catalogue(reach.elsewhere(clickhouse, f"http://{proxy.address}"))
     assert catalogue.read([table]).keys() == {table}
     proxy.drop_answers("FROM system.columns", n=10, heard=WITHIN_HEAD)
     with pytest.raises(Unavailable):

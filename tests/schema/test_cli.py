@@ -10,13 +10,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay.cli import cli
 from relay.cli_support import run_main
+from relay.dev.clickhouse import toml
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from relay.server_settings import ClickHouse
+
 
 @pytest.fixture
-def config_file(tmp_path: Path, bootstrap: str, clickhouse_url: str, app: str) -> str:
+def config_file(tmp_path: Path, bootstrap: str, clickhouse: ClickHouse, app: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(f"{app}-rows", 1, 1)])[f"{app}-rows"].result(30)
     path = tmp_path / "relay.toml"
@@ -24,7 +27,7 @@ def config_file(tmp_path: Path, bootstrap: str, clickhouse_url: str, app: str) -
         f'app = "{app}"\n'
         f'[kafka]\nbootstrap = "{bootstrap}"\n'
         f'[source]\ntopic = "{app}-rows"\nstart = "earliest"\n'
-        f'[clickhouse]\nurl = "{clickhouse_url}"\n'
+        f"[clickhouse]\n{toml(clickhouse)}"
         f'[loader]\ncheckpoint = "{tmp_path}/checkpoint"\n'
     )
     return str(path)

@@ -26,8 +26,10 @@ from relay import journal, names
 from relay.cli_support import run_main
 from relay.core.records import CommittedOffset
 from relay.dev import stack as dev
+from relay.dev.clickhouse import toml
 from relay.errors import NotExactlyOnce, Unavailable
 from relay.records_pb2 import Commit
+from relay.server_settings import ClickHouse
 from tests.verify import deepscale
 from tests.verify.histories import APP, SOURCE, clean
 from tests.verify.laps import laps
@@ -73,7 +75,7 @@ def scale(records: int, partitions: int, runs: int, rows: int | None, per_messag
             return
         try:
             stack = dev.up(directory / "servers", progress=_progress)
-            config = _config(directory, stack.bootstrap, stack.clickhouse_url)
+            config = _config(directory, stack.bootstrap, stack.clickhouse)
             began = time.monotonic()
             _write(stack.bootstrap, records, partitions)
             _progress(f"{records:,} records written in {time.monotonic() - began:.0f} s")
@@ -90,7 +92,7 @@ def _progress(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _config(directory: Path, bootstrap: str, clickhouse_url: str) -> Path:
+def _config(directory: Path, bootstrap: str, clickhouse: ClickHouse) -> Path:
     path = directory / "relay.toml"
     path.write_text(
         f"""
@@ -101,8 +103,7 @@ bootstrap = "{bootstrap}"
 topic = "{SOURCE}"
 start = "earliest"
 [clickhouse]
-url = "{clickhouse_url}"
-[loader]
+{toml(clickhouse)}[loader]
 checkpoint = "{directory}/checkpoint"
 """,
         encoding="utf-8",

@@ -1,19 +1,31 @@
-"""The endpoint serves clickhouse-connect as a server does, as far as relay and loader ask."""
+"""ClickHouse out of chdb's library: what relay and loader need of a server, and who gets in."""
 
 from __future__ import annotations
 
+import socket
+import stat
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 from clickhouse_connect.driver.summary import QuerySummary
+
+from relay.dev.layout import HOST
+from relay.dev.stack import Stack
+from relay.server_settings import ClickHouse
+from tests import reach
+from tests.broker.pipeline import wait_until
 
 SINGLE_BLOCK = {
     "max_insert_block_size": "10000000",
@@ -166,11 +178,11 @@ def test_settings_are_of_one_query(client: Client) -> None:
         ("SELECT throwIf(1)", 395, 500),
     ],
 )
-def test_errors_as_a_server(
-    client: Client, clickhouse_url: str, sql: str, code: int, status: int
+def test_errors_have_code_and_status(
+    client: Client, clickhouse: ClickHouse, sql: str, code: int, status: int
 ) -> None:
-    """An error carries ClickHouse's code in header and text, and the status of a server."""
-    request = urllib.request.Request(clickhouse_url, sql.encode())
+    """An error carries ClickHouse's code in header and text."""
+    request = urllib.request.Request(clickhouse.url, sql.encode(), reach.headers(clickhouse))
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request, timeout=10)
     assert (caught.value.code, caught.value.headers["X-ClickHouse-Exception-Code"]) == (
@@ -277,7 +289,127 @@ def test_concurrent_inserts_keep_every_row(connect: Callable[..., Client], table
 
 
 def test_merges_give_way(client: Client) -> None:
-    """The engine has read the endpoint's configuration: it says so itself."""
+    """The server has read its configuration: it says so itself."""
     asked = "SELECT toInt8(value) FROM system.server_settings WHERE name = {name:String}"
     name = {"name": "os_threads_nice_value_merge_mutate"}
     assert client.query(asked, parameters=name).result_rows == [(10,)]
+
+
+def _asked(clickhouse: ClickHouse, path: str, body: bytes | None, **headers: str) -> int:
+    """The status of one request, sent to the letter as a page in a browser would send it."""
+    url = urlsplit(clickhouse.url)
+    connection = HTTPConnection(url.hostname or "", url.port, timeout=30)
+    try:
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        connection.request("GET" if body is None else "POST", path, body, named)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
+DROP = "DROP TABLE {table}"
+WRITE = "INSERT INTO FUNCTION file('{file}', 'LineAsString', 's String') SELECT 'from a page'"
+READ = "SELECT * FROM file('/etc/passwd', 'LineAsString')"
+STOP = "SYSTEM STOP LISTEN HTTP"
+KILL = "KILL QUERY WHERE 1"
+PAGE = {"Origin": "http://page.example"}
+REBOUND = {"Host": "page.example", "Origin": "http://page.example"}
+FORM = {**PAGE, "Content_Type": "text/plain"}
+"""What a browser sends to a foreign address without asking it first."""
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1", DROP, WRITE, READ, STOP, KILL])
+@pytest.mark.parametrize("headers", [PAGE, REBOUND, FORM], ids=["page", "rebound", "form"])
+@pytest.mark.parametrize("who", ["", "user=default", "user=dev", "user=dev&password=guessed"])
+def test_a_page_in_a_browser_gets_nowhere(
+    client: Client,
+    clickhouse: ClickHouse,
+    database: str,
+    tmp_path: Path,
+    who: str,
+    headers: dict[str, str],
+    statement: str,
+) -> None:
+    """Without the password each request is refused, by GET and by POST, and changes nothing.
+
+    The name `default`, which the engine's own session has, is refused too: no setting in the
+    address raises its number of sessions.
+    """
+    client.command(f"CREATE TABLE {database}.t (a UInt8) ENGINE Memory")
+    written = tmp_path / "written"
+    sql = statement.format(table=f"{database}.t", file=written)
+    query = urlencode({"query": sql, "max_sessions_for_user": "9"})
+    for path, body in ((f"/?{who}&{query}", None), (f"/?{who}", sql.encode())):
+        assert _asked(clickhouse, path, body, **headers) in {403, 500}
+    assert not written.exists()
+    assert client.command(f"EXISTS {database}.t") == 1
+
+
+def test_the_password_opens(clickhouse: ClickHouse, tmp_path: Path) -> None:
+    """Negative control of the test above: the same requests with the password do what they say."""
+    written = tmp_path / "written"
+    query = urlencode({"query": READ, "user": clickhouse.user, "password": clickhouse.secret()})
+    assert _asked(clickhouse, f"/?{query}", None, **REBOUND) == 200
+    reach.sql(clickhouse, WRITE.format(file=written))
+    assert written.read_text() == "from a page\n"
+
+
+def test_the_native_protocol_wants_the_password_too(stack: Stack) -> None:
+    """A hello as `default`, and as the user with a wrong password, is answered by an exception;
+    with the right one by the server's name."""
+
+    def hello(user: str, password: str) -> bytes:
+        texts = (b"test", b"", user.encode(), password.encode())
+        name, *rest = (bytes([len(text)]) + text for text in texts)
+        with socket.create_connection((HOST, stack.clickhouse_tcp_port), timeout=30) as peer:
+            # Client hello, version 1.1, revision 54058.
+            peer.sendall(b"\0" + name + b"\1\1" + b"\xaa\xa6\3" + b"".join(rest))
+            return peer.recv(4096)
+
+    exception, server = 2, 0
+    assert hello("default", "")[0] == exception
+    assert hello(stack.clickhouse.user, "guessed")[0] == exception
+    right = hello(stack.clickhouse.user, stack.clickhouse.secret())
+    assert (right[0], b"ClickHouse" in right) == (server, True)
+
+
+def test_it_listens_on_loopback_alone(stack: Stack) -> None:
+    """Both ports, and no other one of its process."""
+    server = psutil.Process(stack.clickhouse_pid)
+    listening = {c.laddr for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    port = urlsplit(stack.clickhouse.url).port
+    assert listening == {(HOST, port), (HOST, stack.clickhouse_tcp_port)}
+
+
+def test_secrets_are_for_their_owner_alone(stack: Stack) -> None:
+    """The files that hold the password or its digest have mode 0600."""
+    place = stack.directory / "clickhouse-server"
+    files = [stack.clickhouse.password_file, place / "users.xml", place / "config.xml"]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files if file] == [0o600] * 3
+    assert stack.clickhouse.secret() not in (place / "users.xml").read_text()
+
+
+def test_it_records_statements_and_parts(client: Client, table: str) -> None:
+    """query_log and part_log name an INSERT by its comment within seconds: evidence for the
+    loader. Rows of both end after days, so that neither grows without bound."""
+    comment = f"comment of {table}"
+    client.command(f"INSERT INTO {table} (a) VALUES (1), (2)", settings={"log_comment": comment})
+    asked = (
+        "SELECT q.written_rows, p.rows FROM system.query_log q JOIN system.part_log p "
+        "ON p.query_id = q.query_id WHERE q.type = 'QueryFinish' AND p.event_type = 'NewPart' "
+        "AND q.log_comment = {comment:String}"
+    )
+    rows: list[tuple[int, int]] = []
+
+    def recorded() -> bool:
+        rows[:] = client.query(asked, parameters={"comment": comment}).result_rows
+        return bool(rows)
+
+    wait_until(recorded, "query_log and part_log", 20)
+    assert rows == [(2, 2)]
+    kept = "SELECT name, engine_full FROM system.tables WHERE database = 'system' AND name IN "
+    logs = dict(client.query(f"{kept} ('query_log', 'part_log')").result_rows)
+    assert len(logs) == 2
+    assert all("TTL event_date + toIntervalDay(3)" in engine for engine in logs.values())

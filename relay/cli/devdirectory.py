@@ -1,0 +1,15 @@
+"""The option of all `relay dev` commands that says where the stack is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+directory_option = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".relay-dev"),
+    show_default=True,
+    help="Data, logs and pid files.",
+)
