@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from loader import ledger_table
+from relay.dev.clickhouse import toml
+from relay.server_settings import ClickHouse
 from relay.settings import Settings
 from tests.loader.blocks import SCHEMA, Journal
 from tests.replicas.rig import Rig
@@ -35,11 +37,20 @@ class Replicated(Journal):
     """
 
     def __init__(self, bootstrap: str, rig: Rig, app: str, directory: Path) -> None:
-        super().__init__(bootstrap, "", app, directory)
-        self.rig, self.url = rig, rig.urls()
-        self.quorum: int | str | None = "auto"
         self._secret = directory / "clickhouse-password"
         self._secret.write_text(rig.password, encoding="utf-8")
+        self.rig, self.url = rig, rig.urls()
+        self.quorum: str | None = "auto"
+        super().__init__(bootstrap, self.reached(), app, directory)
+
+    def reached(self, url: str = "") -> ClickHouse:
+        """How the loader reaches the replicas."""
+        return ClickHouse(
+            url=url or self.url,
+            insert_quorum=self.quorum,  # type: ignore[arg-type] # "auto"
+            user=USER,
+            password_file=self._secret,
+        )
 
     def make_ledger(self) -> None:
         """On each replica."""
@@ -49,49 +60,21 @@ class Replicated(Journal):
 
     def settings(self, *, url: str = "", **loader: Any) -> Settings:
         """Of the loader; `url`: another than the journal's."""
-        clickhouse: dict[str, Any] = {
-            "url": url or self.url,
-            "user": USER,
-            "password_file": str(self._secret),
-            "insert_quorum": self.quorum,
-        }
-        given = {"checkpoint": str(self.directory / "checkpoint"), "master": "local[4]"}
-        return Settings.model_validate(
-            {
-                "app": self.app,
-                "kafka": {"bootstrap": self._bootstrap},
-                "source": {"topic": "source"},
-                "clickhouse": clickhouse,
-                "loader": {
-                    "database": f"ledger_{self.app}".replace("-", "_"),
-                    **given,
-                    **loader,
-                },
-            }
-        )
+        self._clickhouse = self.reached(url)
+        return super().settings(**{"master": "local[4]"} | loader)
 
     def configuration(self, name: str = "relay", **loader: Any) -> Path:
         """A file of these settings, for `loader` as a process."""
-        now = self.settings(**loader)
-        lines = [
-            f'app = "{now.app}"',
-            "[kafka]",
-            f'bootstrap = "{now.kafka.bootstrap}"',
-            "[source]",
-            'topic = "source"',
-            "[clickhouse]",
-            f'url = "{now.clickhouse.url}"',
-            f'user = "{USER}"',
-            f'password_file = "{self._secret}"',
-            *([f'insert_quorum = "{self.quorum}"'] if self.quorum == "auto" else []),
-            *([f"insert_quorum = {self.quorum}"] if isinstance(self.quorum, int) else []),
-            "[loader]",
-            f'database = "{now.loader.database}"',
-            f'master = "{now.loader.master}"',
-            f'checkpoint = "{now.loader.checkpoint}"',
-            f"wait_for_servers_seconds = {self.patience}",
-            f"insert_timeout_seconds = {now.loader.insert_timeout_seconds}",
-        ]
+        now = self.settings(checkpoint=str(self.directory / f"checkpoint-{name}"), **loader)
+        quorum = f'insert_quorum = "{self.quorum}"\n' if self.quorum else ""
         path = self.directory / f"{name}.toml"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        path.write_text(
+            f'app = "{now.app}"\n[kafka]\nbootstrap = "{now.kafka.bootstrap}"\n'
+            f'[source]\ntopic = "source"\n[clickhouse]\n{toml(now.clickhouse)}{quorum}'
+            f'[loader]\ndatabase = "{now.loader.database}"\nmaster = "{now.loader.master}"\n'
+            f'checkpoint = "{now.loader.checkpoint}"\n'
+            f"wait_for_servers_seconds = {self.patience}\n"
+            f"insert_timeout_seconds = {now.loader.insert_timeout_seconds}\n",
+            encoding="utf-8",
+        )
         return path

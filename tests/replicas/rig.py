@@ -104,6 +104,7 @@ class Replica:
 
     def client(self, **options: Any) -> Client:
         """A client of just this one, without the proxy."""
+        options.setdefault("query_retries", 0)
         return clickhouse_connect.get_client(
             host=HOST,
             port=self.settings.http,
@@ -113,9 +114,9 @@ class Replica:
             **options,
         )
 
-    def command(self, sql: str, **settings: Any) -> Any:
-        """One statement's answer, over a connection of its own."""
-        client = self.client(settings=settings)
+    def command(self, sql: str, *, seconds: float = 300, **settings: Any) -> Any:
+        """One statement's answer, over a connection of its own, within so many seconds."""
+        client = self.client(settings=settings, send_receive_timeout=seconds)
         try:
             return client.command(sql)
         finally:
@@ -191,6 +192,10 @@ class Rig:
         """SIGKILL for ZooKeeper."""
         coordinator.end(self.directory)
 
+    def coordinated(self) -> bool:
+        """Whether ZooKeeper runs."""
+        return process.find(self.directory, coordinator.NAME) is not None
+
     def return_coordinator(self) -> None:
         """Start it again, with all that it knew."""
         coordinator.start(self.directory, self.port)
@@ -200,7 +205,7 @@ class Rig:
         for one in self.replicas:
             one.resume()
             one.front.refuse(False)
-        if process.find(self.directory, coordinator.NAME) is None:
+        if not self.coordinated():
             self.return_coordinator()
         for one in self.replicas:
             if one.runs() is None:
