@@ -23,15 +23,15 @@ from relay import names
 from relay.replicas import connected, own_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from clickhouse_connect.driver.client import Client
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from relay.records_pb2 import Block
-    from relay.server_settings import ClickHouse
+    from relay.settings import ClickHouse
 
-    About = Mapping[str, str]
+    About = dict[str, str]
     Rows = Sequence[Sequence[Any]]
 
 ANSWER_SECONDS = 5
@@ -42,9 +42,8 @@ TURNS = 4
 """Connections through a balancer, for each replica that is to be met behind it."""
 BALANCER_SECONDS = 15.0
 """For all of them together."""
-_RUNNING = "SELECT count() FROM system.processes WHERE " + names.is_of_block(
-    "Settings['log_comment']"
-)
+_INSERTS = names.is_of_block("Settings['log_comment']")
+_RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants
 _OF_TABLE = "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
 _REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
 _BOTH = f"SELECT replica_name, mapKeys(replica_is_active), ({_RUNNING}) {_OF_TABLE}"
@@ -140,12 +139,12 @@ class Running:
             elif not found:  # the table is on this server alone, or refused (loader.tables)
                 return self._on_the_only_one(about)
             else:
-                name, names_of_all, running = found[0]
-                if running:
-                    return _runs(f"{name}, behind {balancer.url}")
-                turns = turns if known else TURNS * len(names_of_all)
-                met.add(name)
-                known |= set(names_of_all)
+                row = tuple(found[0])  # name, names of all, statements that run
+                if row[2]:
+                    return _runs(f"{row[0]}, behind {balancer.url}")
+                turns = turns if known else TURNS * len(row[1])
+                met.add(row[0])
+                known |= set(row[1])
         if known and known <= met:
             return Still(running=False)
         missing = ", ".join(sorted(known - met)) or "of the table"

@@ -15,7 +15,7 @@ from relay.errors import Refused
 from relay.replicas import is_shared, pin
 
 if TYPE_CHECKING:
-    from relay.server_settings import ClickHouse
+    from relay.settings import ClickHouse
 
 MEND = 'set clickhouse.insert_quorum = "auto", or name one replica itself in clickhouse.url'
 

@@ -32,9 +32,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def perform(
-    fault: Fault, rig: Rig, fronts: Sequence[Front], loaders: Sequence[Program]
-) -> Undo:
+def perform(fault: Fault, rig: Rig, fronts: Sequence[Front], loaders: Sequence[Program]) -> Undo:
     """Do it; gives what undoes it."""
     one = rig.replicas[fault.target % len(rig.replicas)]
     loader = loaders[fault.target % len(loaders)]

@@ -58,8 +58,8 @@ def judge(
         for one in rig.replicas:
             one.command(f"SYSTEM SYNC REPLICA {table.name}")
             rows = one.rows(
-                "SELECT first, sum(n), count() FROM (SELECT intDiv(id, {}) * {} AS first, id, "
-                "count() AS n FROM {} GROUP BY ALL) GROUP BY first".format(ROWS, ROWS, table.name)
+                f"SELECT first, sum(n), count() FROM (SELECT intDiv(id, {ROWS}) * {ROWS} AS first, "
+                f"id, count() AS n FROM {table.name} GROUP BY ALL) GROUP BY first"
             )
             there = {int(first): (int(n), int(ids)) for first, n, ids in rows}
             yield from _compared(f"{table.name} on {one.name}", known.keys(), loaded, there)

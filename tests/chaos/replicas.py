@@ -26,6 +26,7 @@ from tests.replicas.journal import COLUMNS, STAMPED, Replicated, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
     from relay.records_pb2 import Block
     from tests.chaos.history import History
     from tests.chaos.schedule import Fault
@@ -149,7 +150,9 @@ class Campaign:
         config = self.journal.configuration(
             name, master="local[2]", insert_timeout_seconds=INSERT_SECONDS
         )
-        command = ["loader", "run", str(config)] if spark else ["tests.chaos.bareloader", str(config)]
+        command = (
+            ["loader", "run", str(config)] if spark else ["tests.chaos.bareloader", str(config)]
+        )
         if self.options["without"]:
             command = ["tests.replicas.unguarded", self.options["without"], *command]
         return Program(f"loader-{name}", command, self.journal.directory)
@@ -249,4 +252,3 @@ def run(campaign: Campaign, seconds: float) -> None:
         under_fault += length
         number += 1
     campaign.say(f"{number} rounds in {time.monotonic() - begun:.0f} s")
-

@@ -90,7 +90,7 @@ class Front:
             self._awaited.append(held)
         return held
 
-    def refuse(self, refusing: bool = True) -> None:  # noqa: FBT001, FBT002 - as a switch reads
+    def refuse(self, refusing: bool = True) -> None:  # noqa: FBT002 - as a switch reads
         """Cut all connections, and new ones from now on; or no longer."""
         self._refusing = refusing
         if refusing:

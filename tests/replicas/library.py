@@ -154,9 +154,7 @@ class Library:
             )
         page = at & -_PAGE
         size = ((at + len(data) + _PAGE - 1) & -_PAGE) - page
-        if self._libc.mprotect(
-            ctypes.c_void_p(page), ctypes.c_size_t(size), _READ_WRITE_EXECUTE
-        ):
+        if self._libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(size), _READ_WRITE_EXECUTE):
             raise OSError(ctypes.get_errno(), "mprotect")
         ctypes.memmove(at, data, len(data))
 

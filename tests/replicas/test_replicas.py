@@ -110,9 +110,7 @@ def test_one_replica_alone_is_right_without_a_quorum(
     assert copies(rig, table) == [(200, 200)] * 3
 
 
-def test_another_server_in_its_place_is_noticed(
-    rig: Rig, journal: Replicated, table: str
-) -> None:
+def test_another_server_in_its_place_is_noticed(rig: Rig, journal: Replicated, table: str) -> None:
     """A balancer that keeps to one server and moves to the next when it is lost: at start it looks
     like one. The answer of another is an error, and not what the ledger says."""
     first, second, _ = rig.replicas
