@@ -40,7 +40,7 @@ SILENT_SECONDS = 5.0
 """That one without an answer is not asked again: blocks of one table ask one after the other."""
 TURNS = 4
 """Connections through a balancer, for each replica that is to be met behind it."""
-BALANCER_SECONDS = 15.0
+BALANCER_SECONDS = 30.0
 """For all of them together."""
 _INSERTS = names.is_of_block("Settings['log_comment']")
 _RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants

@@ -77,7 +77,9 @@ def _compared(
     strange = sorted(first for first in there if first not in known)  # type: ignore[operator]
     for what, blocks in (("lacks rows of", missing), ("doubles", doubled), ("invents", strange)):
         if blocks:
-            yield f"{where} {what} {len(blocks)} blocks, the first has id {blocks[0]}"
+            rows, ids = there.get(blocks[0], (0, 0))
+            first = f"the first has id {blocks[0]}: {rows} rows, {ids} of its {ROWS} ids"
+            yield f"{where} {what} {len(blocks)} blocks, {first}"
 
 
 def unexplained(

@@ -1,8 +1,9 @@
 """`python -m tests.chaos replicas`: three real replicas, two loaders, and faults of either.
 
 Blocks are sealed all the time into three tables: one plain, one of three partitions, one without
-the block column. Rounds take turns at how the loaders reach the replicas: all of them by name, one
-URL behind a balancer, one replica alone without a quorum. Each begins without a fault; after each
+the block column. Rounds take turns at how the loaders reach the replicas: all of them by name; one
+URL behind a balancer that chooses for each connection, or for each request; one replica alone
+without a quorum. Each begins without a fault; after each
 everything is healed, every block has to be settled, and every id has to be there once on all
 three replicas. A balancer without a quorum has to be refused.
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tests.replicas.front import Front
     from tests.replicas.rig import Rig
 
-MODES = ("replicas", "balancer", "alone")
+MODES = ("replicas", "balancer", "alone", "requests")
 TABLES = (
     Table("chaos.plain", STAMPED, "ORDER BY id"),
     Table("chaos.parts", STAMPED, "PARTITION BY name ORDER BY id"),
@@ -130,8 +131,9 @@ class Campaign:
         if mode == "replicas":
             fronts = [one.front for one in rig.replicas]
             journal.url = rig.urls()
-        elif mode == "balancer":
+        elif mode in {"balancer", "requests"}:
             fronts = [rig.balancer]
+            rig.balancer.each_request = mode == "requests"
             journal.url = rig.balancer.url
             journal.quorum = None if guard == "quorum" else "auto"
         else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader import running
+from loader import running, work
 from loader.begin import ledger_of
 from loader.supersede import supersede
 from loader.work import Worker
@@ -88,6 +88,19 @@ def test_supersede_waits_for_an_insert_on_another_replica(
     done = supersede(settings, ledger, [block], keep=False, why="a rewind")
     assert done.blocks == 1
     assert copies(rig, table) == [(0, 0)] * 3
+
+
+def test_asked_of_one_replica_alone_the_rows_appear_afterwards(
+    rig: Rig, journal: Replicated, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control of the test above."""
+    monkeypatch.setattr(work, "Running", lambda client, _: running.Running(client))
+    (block,) = journal.seal(table, batch(0, ROWS))
+    settings = journal.settings(url=others_first(rig), insert_timeout_seconds=2)
+    with hanging(rig, journal, block) as held:
+        assert supersede(settings, ledger_of(settings), [block], keep=False, why="").rows == 0
+        held.release()
+    wait_until(lambda: copies(rig, table) == [(ROWS, ROWS)] * 3, "superseded rows")
 
 
 def test_a_loader_waits_and_names_the_replica(

@@ -6,22 +6,11 @@ python -m tests.replicas.unguarded GUARD tests.chaos.bareloader CONFIG
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-from loader import begin, running, work
+from loader import begin, work
 from tests.chaos import bareloader
 
-GUARDS = ("asked-everywhere", "quorum")
-
-
-def asked_everywhere() -> None:
-    """What runs is asked of the replica in use alone."""
-    made = work.Running
-
-    def of_one(client: Any, *_: Any) -> running.Running:
-        return made(client)
-
-    work.Running = of_one  # type: ignore[misc,assignment]
+GUARDS = ("quorum",)
 
 
 def quorum() -> None:
@@ -31,7 +20,6 @@ def quorum() -> None:
 
 
 if __name__ == "__main__":
-    guard = sys.argv.pop(1)
-    {"asked-everywhere": asked_everywhere, "quorum": quorum}[guard]()
+    {"quorum": quorum}[sys.argv.pop(1)]()
     sys.argv.pop(1)
     sys.exit(bareloader.main())
