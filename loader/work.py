@@ -6,7 +6,9 @@ at once, which the plan is made for: claims are written here, not by the driver.
 
 from __future__ import annotations
 
+import math
 import uuid
+from collections import Counter
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -16,13 +18,13 @@ from loader.attempt import Attempt, Outcome, alike, guarded, outcome
 from loader.entries import Row
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
-from loader.ledger import Ledger
+from loader.ledger import Claimed, Ledger
 from loader.looks import Looks
 from loader.making import Maker
 from loader.running import Running
 from loader.selection import near
 from loader.servers import several
-from loader.tables import Tables, Target, arrived
+from loader.tables import Tables, Target
 from relay.errors import Unavailable
 from relay.failpoints import reached
 
@@ -40,6 +42,10 @@ AT_RISK_TOGETHER = 4
 parked when a loader dies in the middle."""
 _ROOMY = 8 * TOGETHER
 """Parts that a table's window must have room for, so that its blocks are not at risk."""
+
+
+_CLOCKS_MS = 600_000
+"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
 
 
 class Worker:
@@ -72,6 +78,7 @@ class Worker:
         new: Collection[str] = (),
         human: plan.Human = "nothing",
         why: str = "",
+        forgotten: Collection[str] = (),
     ) -> list[Outcome]:
         """One attempt at each block.
 
@@ -81,6 +88,7 @@ class Worker:
                 for again before the claim. What came since is seen behind it, by all of them.
             human: what a person says of all blocks.
             why: in the person's own words.
+            forgotten: ids of those that the ledger may have known and lost.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
@@ -92,7 +100,7 @@ class Worker:
                 few = self._next(left)
                 left = left[len(few) :]
                 begun = partial(plan.start, human=human, why=why)
-                outcomes += self._few(few, new, begun, left[:TOGETHER])
+                outcomes += self._few(few, new, begun, left[:TOGETHER], forgotten)
         finally:
             self._fetcher.rest()
         return outcomes
@@ -112,9 +120,11 @@ class Worker:
         new: Collection[str],
         begin: Callable[..., tuple[plan.Run, plan.Effect]],
         after: Sequence[Block],
+        forgotten: Collection[str],
     ) -> list[Outcome]:
         try:
             targets = self._look(blocks, new)
+            doubtful = self._doubtful(blocks, targets, forgotten)
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
         claim = uuid.uuid4().hex
@@ -122,7 +132,7 @@ class Worker:
         for at, block in enumerate(blocks, 1):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
-            begun = begin(claim, block.rows, stamped=stamped)
+            begun = begin(claim, block.rows, stamped=stamped, forgotten=block.id in doubtful)
             attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
                 attempts[-1].answer(())
@@ -136,9 +146,23 @@ class Worker:
         self._decidable |= {
             table
             for table, target in targets.items()
-            if target.stamped(self._stamp) or target.window.margin(0) >= _ROOMY
+            if target.counts(self._stamp) or target.nature.window.margin(0) >= _ROOMY
         }
         return targets
+
+    def _doubtful(
+        self, blocks: Sequence[Block], targets: dict[str, Target], forgotten: Collection[str]
+    ) -> set[str]:
+        """Of blocks that the ledger may have forgotten, those that their tables do not rule out.
+
+        One question for all blocks of a table: at a first start the journal may hold many.
+        """
+        doubtful = {block.id for block in blocks if block.id in forgotten}
+        for table, target in targets.items():
+            of_table = {b.id for b in blocks if b.id in doubtful and b.table == table}
+            if of_table and target.counts(self._stamp):
+                doubtful -= of_table - self._tables.counted(table, of_table).keys()
+        return doubtful
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
         """The next effect of each: all but questions and parking for several at once."""
@@ -154,7 +178,7 @@ class Worker:
         # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
         self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
-            while isinstance(attempt.effect, plan.Ask | plan.Insert | plan.Park):
+            while isinstance(attempt.effect, plan.Ask | plan.AskRecord | plan.Insert | plan.Park):
                 guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
@@ -174,6 +198,7 @@ class Worker:
                 claimed.append((attempt, made))
             else:
                 attempt.answer(made)
+        self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
             self._ledger.write([Row(one.block, _claim_of(one, made)) for one, made in claimed])
@@ -181,16 +206,20 @@ class Worker:
         for attempt, made in claimed:
             attempt.answer(made)
 
+    def _part_ways(self, attempts: Sequence[Attempt]) -> None:
+        """Which of them may go together: the claim says so, before anything is inserted."""
+        blocks_of = Counter(attempt.block.table for attempt in attempts)
+        for one in attempts:
+            assert isinstance(one.effect, plan.Claim)
+            first = one.effect.attempt == 1 and not one.run.forgotten
+            counts = one.target is not None and one.target.counts(self._stamp)
+            one.alone = not (first and counts and blocks_of[one.block.table] > 1)
+
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
-        check = "1"
-        if first.inserted:
-            targets = {one.block.table: one.target for one in attempts if one.target is not None}
-            told = targets.keys() - {one.block.table for one in attempts if not one.told}
-            check = arrived(targets, self._stamp, told)
         assert isinstance(first.effect, plan.Mark)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
-        self._ledger.mark(blocks, first.run.claim, check, said, made_by)
+        self._ledger.mark(blocks, first.run.claim, said, made_by)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
@@ -200,17 +229,28 @@ class Worker:
         attempt.asked |= isinstance(effect, plan.Ask)
         match effect:
             case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
-                attempt.answer(plan.Facts(None, -1, -1, running=False))
+                attempt.answer(plan.Facts())
             case plan.Ask():
                 assert attempt.target is not None
-                age = self._ledger.oldest_claim(block)
-                attempt.answer(self._tables.facts(block, run, attempt.target, age))
+                claimed = self._claimed(attempt)
+                attempt.answer(self._tables.facts(block, run, attempt.target, claimed))
+            case plan.AskRecord():
+                rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
+                since_ms = self._claimed(attempt).at_ms
+                attempt.answer(self._tables.evidence.record(block.id, rows, since_ms))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Park(number, reason):
                 entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
                 self._ledger.write([Row(block, entry)])
                 attempt.answer(plan.Ok())
+
+    def _claimed(self, attempt: Attempt) -> Claimed:
+        """When a statement of the block can first have been sent."""
+        claimed = self._ledger.oldest_claim(attempt.block)
+        if not attempt.run.forgotten:
+            return claimed
+        return Claimed(math.inf, min(claimed.at_ms, attempt.block.sealed_at_ms - _CLOCKS_MS))
 
 
 def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
@@ -224,4 +264,5 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         run.stamped,
         rows=made.rows,
         transform=made.transform,
+        sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )
