@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from loader import clickhouse
 from loader.clioptions import say
 from loader.ledger import Ledger
+from loader.servers import several
 from relay import names
 from relay.errors import ConfigError, ContractBroken, Unavailable
 from relay.replicas import is_shared
@@ -36,11 +37,13 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     Raises:
         Unavailable, Refused, ContractBroken: as loader.ledger.
         ConfigError: several replicas are named, and the ledger is not replicated.
+        Refused: one address is several servers, and there is no quorum.
     """
     client = clickhouse.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
-    engine = ledger.engine(settings.loader.database) if len(settings.clickhouse.urls) > 1 else None
-    if engine is not None and (engine or make) and not is_shared(engine):
+    engine = ledger.engine(settings.loader.database)
+    many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
+    if many and (engine or make) and not is_shared(engine):
         raise ConfigError(
             f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
             "Make it on all of them as ReplicatedMergeTree (loader/ledger_table.py has the "

@@ -20,6 +20,7 @@ from loader.clickhouse import (
 )
 from loader.evidence import Evidence, Parts, why_fewer
 from loader.plan import Facts
+from loader.running import Running
 from loader.window import Nature, nature
 from relay import names
 from relay.replicas import is_shared
@@ -96,12 +97,21 @@ class Tables:
         block_column: that holds block ids, in tables that have it.
         several: replicas stand behind the client. A table that is not replicated is refused
             then: what an INSERT left on one would be looked for on another.
+        running: asks all of them what runs; else the client's server is the only one.
 
     Raises (every method): Unavailable, Refused; TableRefused where it is about one table.
     """
 
-    def __init__(self, client: HttpClient, block_column: str, *, several: bool = False) -> None:
+    def __init__(
+        self,
+        client: HttpClient,
+        block_column: str,
+        *,
+        several: bool = False,
+        running: Running | None = None,
+    ) -> None:
         self._client, self._several = client, several
+        self._running = running or Running(client)
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
         self.evidence = Evidence(client, several=several)
@@ -154,8 +164,8 @@ class Tables:
             target: its table.
             claimed: when the oldest claim was made.
         """
-        if running := self._running(block):
-            return Facts(running=running)
+        if (still := self._running.of(block)).running:
+            return Facts(running=still.reason)
         of = target.nature
         parts = self.evidence.parts(block.table, claimed.at_ms)
         newest = self._counters({block.table: of})[block.table]
@@ -189,14 +199,6 @@ class Tables:
 
     def _count(self, block: Block) -> int:
         return self.counted(block.table, [block.id]).get(block.id, 0)
-
-    def _running(self, block: Block) -> str:
-        running = self._ask(
-            "SELECT count() FROM system.processes "  # noqa: S608 - constants
-            "WHERE " + names.is_of_block("Settings['log_comment']"),
-            block=block.id,
-        )[0][0]
-        return "an INSERT of this block still runs on the server" if running else ""
 
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""

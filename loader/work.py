@@ -22,7 +22,9 @@ from loader.inserting import Inserter
 from loader.ledger import Claimed, Ledger
 from loader.looks import Looks
 from loader.making import Maker
+from loader.running import Running
 from loader.selection import near
+from loader.servers import several
 from loader.tables import Tables, Target
 from relay.clickhouse_errors import About
 from relay.errors import Unavailable
@@ -58,7 +60,9 @@ class Worker:
         self._stamp = settings.loader.block_column
         self._client = clickhouse.connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
-        self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
+        self._running = Running(self._client, settings.clickhouse)
+        many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
+        self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
         self._looks = Looks(self._tables, self._stamp)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
@@ -69,6 +73,7 @@ class Worker:
     def close(self) -> None:
         """Ends consumer and client."""
         self._fetcher.close()
+        self._running.close()
         self._client.close()
 
     def load(

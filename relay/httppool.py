@@ -64,9 +64,18 @@ def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManag
     return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
 
 
+def new_pool(scheme: str, host: str, port: int, trust: Trust) -> PoolManager:
+    """Such connections, shared with nobody."""
+    return _made(scheme, check_env_proxy(scheme, host, port), trust)
+
+
 @cache
 def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
     """One for each process: a child must not go on with its parent's connections."""
+    return _made(scheme, over, trust)
+
+
+def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
     given = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
     made: PoolManager = get_pool_manager(
         ca_cert=given["ca"],

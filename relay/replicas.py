@@ -18,7 +18,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
-from relay.httppool import Trust, pool
+from relay.httppool import Trust, new_pool, pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from relay.server_settings import ClickHouse
 
 _CODE = "X-ClickHouse-Exception-Code"
+_SERVER = "X-ClickHouse-Server-Display-Name"
 _NOT_HERE = frozenset({
     "225",  # NO_ZOOKEEPER
     "242",  # TABLE_IS_READ_ONLY: this replica has lost its Keeper
@@ -54,7 +55,11 @@ class Address(NamedTuple):
 
 
 class InTurn(PoolManager):
-    """A pool of each replica; what is asked of any address goes to the one in use."""
+    """A pool of each replica; what is asked of any address goes to the one in use.
+
+    A single address is a balancer's: a replica that does not answer is left by leaving its
+    connections.
+    """
 
     def __init__(self, urls: tuple[str, ...], trust: Trust) -> None:
         super().__init__()
@@ -79,23 +84,72 @@ class InTurn(PoolManager):
 
     def _leave(self, at: int) -> None:
         """On to the next, unless another thread has gone there already."""
+        if len(self._pools) == 1:  # a balancer, that chooses for each connection: so make new ones
+            self._pools[at].clear()
+            return
         with self._moving:
             if self._at == at:
                 self._at = (at + 1) % len(self._pools)
 
 
+class OneServer(PoolManager):
+    """A pool that notices when another server answers than before, as behind a balancer.
+
+    Attributes:
+        pinned: whether that is an error: where what one server was told another may not know yet.
+    """
+
+    def __init__(self, url: str, trust: Trust) -> None:
+        super().__init__()
+        self._pool = pool(*Address.of(url), trust)
+        self._server = ""
+        self.pinned = False
+
+    def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
+        """As PoolManager's.
+
+        Raises:
+            HTTPError: as the pool; or another server answered.
+        """
+        answer = self._pool.urlopen(method, url, *more, **named)
+        server = answer.headers.get(_SERVER, "")
+        if not self._server or not self.pinned:
+            self._server = server
+        elif server != self._server:
+            answer.close()
+            raise HTTPError(
+                f"clickhouse.url is several servers: {self._server} answered until now, and now "
+                f'{server}. Set clickhouse.insert_quorum = "auto"'
+            )
+        return answer
+
+
 def pool_of(clickhouse: ClickHouse) -> PoolManager:
     """The process's connections to the server, or to the replicas of a shard."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
-    if len(clickhouse.urls) == 1:
-        return pool(*Address.of(clickhouse.urls[0]), trust)
+    if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
+        return _one_server(os.getpid(), clickhouse.urls[0], trust)
     return _in_turn(os.getpid(), clickhouse.urls, trust)
+
+
+def pin(clickhouse: ClickHouse) -> None:
+    """From now on an answer of another server than the one of now is an error."""
+    found = pool_of(clickhouse)
+    if isinstance(found, OneServer):
+        found.pinned = True
+
+
+def own_pool(clickhouse: ClickHouse) -> PoolManager:
+    """Connections to the one server that is named, shared with nobody."""
+    trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
+    return new_pool(*Address.of(clickhouse.url), trust)
 
 
 def connected(
     clickhouse: ClickHouse,
     password: str,
     is_answer: Callable[[ClickHouseError], bool],
+    own: PoolManager | None = None,
     **options: Any,
 ) -> Client:
     """A client of the server; of several replicas, of the first that lets it in.
@@ -104,6 +158,7 @@ def connected(
         clickhouse: addresses, user and pool.
         password: as `clickhouse.secret` gives it.
         is_answer: whether an error is a server's own, which no other is asked to repeat.
+        own: connections for this client alone; else those of the process.
         options: of clickhouse_connect.get_client, beside these.
 
     Raises:
@@ -117,7 +172,7 @@ def connected(
                 host=first.host,
                 port=first.port,
                 # Else a lost connection could read as no rows, or as "all tables were dropped".
-                pool_mgr=pool_of(clickhouse),
+                pool_mgr=own or pool_of(clickhouse),
                 username=clickhouse.user,
                 password=password,
                 # Statements of one process may overlap, which a session would not let them.
@@ -128,6 +183,12 @@ def connected(
             if is_answer(error) or not left:  # else the pool asks the next replica now
                 raise
     raise AssertionError("a configuration names at least one server")
+
+
+@cache
+def _one_server(_: int, url: str, trust: Trust) -> OneServer:
+    """One for each process, as in relay.httppool."""
+    return OneServer(url, trust)
 
 
 @cache

@@ -207,3 +207,5 @@ class ClickHouse:
     """As the server gives it; empty: not asked."""
     tries: tuple[Tried, ...] = ()
     """Only where somebody wanted them."""
+    servers: tuple[str, ...] = ()
+    """That answered at one URL over several connections, at most two; more than one: a balancer."""

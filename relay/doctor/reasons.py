@@ -57,6 +57,8 @@ ERRORS: Mapping[str, str] = {
     "interrupted cannot be repeated, and is parked",
     "block-column-type": "the loader cannot write block ids into it: every block would be parked",
     "replica-readonly": "it takes no INSERT",
+    "several-servers": "one may not know yet what another was told: the loader refuses to start "
+    "without a quorum, for it would double rows or lose them",
     "quorum-unreachable": "every INSERT would wait for replicas that are not there",
     "window-zero-stamped": "the table remembers no deduplication tokens: an INSERT that was "
     "interrupted cannot be completed nor what is behind a view repaired, and where its rows cannot "

@@ -69,7 +69,13 @@ def _quorum(value: str, replicas: int) -> int:
 
 
 def judge_ledger(settings: Settings, facts: ClickHouse) -> Iterator[Finding]:
-    """A ledger on one server beside tables on many."""
+    """Several servers behind one URL; a ledger on one server beside tables on many."""
+    if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
+        yield found(
+            "several-servers",
+            f"{' and '.join(facts.servers)} answered at clickhouse.url {settings.clickhouse.url}",
+            'clickhouse.insert_quorum = "auto", or one replica\'s own address in clickhouse.url',
+        )
     replicated = [
         name
         for name, table in facts.tables.items()

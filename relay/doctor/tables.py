@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.balancer import servers
 from relay.catalogue import connect, translated
 from relay.doctor import dependents
 from relay.doctor.clickhouse import INSERTED_WITH, REQUIRED
@@ -108,7 +109,12 @@ class Server:
             clock=self._clock(),
             unasked=tuple(self._unasked),
             version=self._client.server_version or "",
+            servers=self._servers(),
         )
+
+    def _servers(self) -> tuple[str, ...]:
+        clickhouse = self._settings.clickhouse
+        return servers(clickhouse) if len(clickhouse.urls) == 1 else ()
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -23,6 +23,7 @@ from tests.chaos import campaigns, controls, history, measures, outagecommands, 
 from tests.chaos.across import across
 from tests.chaos.command import common_options, run_command
 from tests.chaos.pipelines import pipelines, shards
+from tests.chaos.replicacommand import replicas
 from tests.chaos.truth import Shape
 from tests.jvms import live_shortly
 
@@ -211,6 +212,7 @@ for one in outagecommands.COMMANDS:
 chaos.add_command(pipelines)
 chaos.add_command(shards)
 chaos.add_command(across)
+chaos.add_command(replicas)
 
 
 @chaos.command()

@@ -6,6 +6,7 @@ python -m tests.chaos.bareloader CONFIG
 
 from __future__ import annotations
 
+import random
 import signal
 import sys
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 64
 _PAUSE_SECONDS = 0.2
+_LONGEST_SECONDS = 10.0
 
 
 class Journal:
@@ -53,19 +55,26 @@ def run(settings: Settings) -> None:
     ledger.ensure(settings.loader.database)
     journal, worker = Journal(settings), Worker(settings)
     open_: list[Block] = []
+    pause = _PAUSE_SECONDS
     while True:
         open_ += journal.some()
+        before = len(open_)
         if not open_:
             continue
         try:
             known = ledger.entries(open_)
             open_ = [b for b in open_ if settled(known.get(b.id, ())) is None]
-            outcomes = {o.block: o.outcome for o in worker.load(open_)}
+            attempts = worker.load(open_)
+            for why in sorted({o.reason for o in attempts if o.outcome == "retry"}):
+                print(f"retry: {why}", file=sys.stderr, flush=True)
+            outcomes = {o.block: o.outcome for o in attempts}
             open_ = [b for b in open_ if outcomes[b.id] == "retry"]
         except Unavailable as error:
             print(error.message, file=sys.stderr, flush=True)
+        # As loader.job: two loaders that keep step overtake each other's claims for ever.
+        pause = _PAUSE_SECONDS if len(open_) < before else min(2 * pause, _LONGEST_SECONDS)
         if open_:
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(pause * random.uniform(0.5, 1.5))
 
 
 def main() -> int:

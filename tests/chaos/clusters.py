@@ -119,7 +119,7 @@ def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
     try:
         brokers, engines = {}, {}
         for side, place in places.items():
-            brokers[side] = _broker(place)
+            brokers[side] = broker_alone(place)
             if side in setup.lands.values():
                 engines[side] = stack.up(place, progress=lambda _: None).clickhouse
                 _make_table(engines[side])
@@ -152,8 +152,8 @@ def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
             stack.down(place)
 
 
-def _broker(place: Path) -> str:
-    """Starts a broker alone; its address."""
+def broker_alone(place: Path) -> str:
+    """Starts a broker without ClickHouse; its address."""
     plan, _ = layout.decide(place, 1, 0, 0)
     place.mkdir()
     layout.write(place, plan)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from relay.dev.jars import KAFKA_VERSION
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACKAGES = ("block-relay", "confluent-kafka", "kafka-python", "chdb-core", "pyspark")
 
@@ -46,6 +45,14 @@ def versions() -> dict[str, str]:
     """Of everything whose behaviour a campaign depends on."""
     found = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {**found, "kafka": KAFKA_VERSION, "python": platform.python_version()}
+
+
+def commit() -> str:
+    """The source's, with a + where files differ from it; empty without git."""
+    root = Path(__file__).parent
+    asked = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def command_of(path: Path) -> tuple[str, dict[str, Any]]:

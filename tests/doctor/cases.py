@@ -358,6 +358,11 @@ CLICKHOUSE: dict[str, Case] = {
         Replica(readonly=False, replicas=3, active=3),
         insert_quorum_parallel="0",
     ),
+    "several-servers": a_server(
+        "r1 on a and r2 on b answered at clickhouse.url http://c:8123",
+        'clickhouse.insert_quorum = "auto"',
+        servers=("r1 on a", "r2 on b"),
+    ),
     "ledger-local": a_server(
         "engine MergeTree, and shop.orders is replicated",
         "ReplicatedMergeTree",
