@@ -35,7 +35,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, worker: Worker, blocks: list[Block],
     real = worker._client.command
 
     def command(sql: str, *arguments: Any, **named: Any) -> Any:
-        if sql.startswith("INSERT") and f".`{name}` (" in sql:
+        statement = sql or bytes(named.get("data") or b"")[:2000].decode("utf-8", "replace")
+        if statement.startswith("INSERT") and f".`{name}` (" in statement:
             raise DatabaseError(text)
         return real(sql, *arguments, **named)
 
