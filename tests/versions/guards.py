@@ -284,8 +284,9 @@ def codes(bench: Bench) -> None:
             expect(f"{code} passes by itself", clickhouse.is_permanent(error), right=True)
         else:
             raise Red(f"no error: {sql}")
-    (gone,) = bench.load(bench.block(f"{DATABASE}.nowhere"))
-    expect("a block without its table", gone.outcome, "parked")
+    (gone,) = bench.worker.load([bench.block(f"{DATABASE}.nowhere")])
+    expect("a block without its table", gone.outcome, "retry")
+    expect("its reason names the table", f"no table {DATABASE}.nowhere" in gone.reason, right=True)
 
 
 @guard("settings that the server does not know are left out")
