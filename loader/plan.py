@@ -38,13 +38,16 @@ from typing import Literal, cast
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
+ASIDE = "aside"
+"""The block waits for its table, and holds up no other: loader.asides tries it again from time to
+time, as a person's "retry" would. What the INSERTs before it did is found out then."""
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
 Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
 """What a person said of a parked block: nothing; decide again; none of it is in the table; all
 of it is; never load it."""
-Outcome = Literal["loaded", "parked", "discarded", "retry"]
+Outcome = Literal["loaded", "parked", "discarded", "aside", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
 Sent = Literal["", "alone", "together"]
 """How an INSERT under a claim is sent (Entry.sent)."""
@@ -84,14 +87,14 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: loaded or given up by anyone, or parked by the latest."""
+    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
     if not entries:
         return None
     for final in (LOADED, DISCARDED):
         if found := next((entry for entry in entries if entry.state == final), None):
             return found
     current = max(entries, key=_rank)
-    return current if current.state == PARKED else None
+    return current if current.state in {PARKED, ASIDE} else None
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
@@ -204,10 +207,11 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The attempt is over."""
+    """The attempt is over; `about`: of relay.clickhouse_errors, where an error ended it."""
 
     outcome: Outcome
     reason: str = ""
+    about: str = ""
 
 
 Effect = Read | Claim | Ask | AskRecord | Insert | Mark | Park | Done
@@ -243,9 +247,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No answer, or one that may differ next time: nothing is known."""
+    """No answer, or one that may differ next time: nothing is known.
+
+    `about`: of relay.clickhouse_errors, where it was an error of ClickHouse's about the block's
+    own statement.
+    """
 
     reason: str
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +313,7 @@ def start(
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     """Return the next effect, after the answer to the one before."""
     if isinstance(answer, Failed):
-        return run, Done("retry", answer.reason)
+        return run, Done("retry", answer.reason, answer.about)
     if isinstance(answer, Impossible):
         return replace(run, at="mark"), Park(run.attempt, answer.reason)
     match run.at, answer:
@@ -326,7 +335,7 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
 
 def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     last = settled(entries)
-    if last is not None and (last.state != PARKED or run.human == "nothing"):
+    if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
     return replace(run, at="claim", attempt=attempt), Claim(attempt)

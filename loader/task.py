@@ -102,6 +102,7 @@ def load(
 def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
+    from relay.clickhouse_errors import About  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
 
     def all_of(outcome: str, reason: str) -> list[Outcome]:
@@ -111,11 +112,14 @@ def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> l
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
             keep()
-        return _workers[settings.app].load(blocks, new)
+        outcomes = _workers[settings.app].load(blocks, new)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
         return all_of(REFUSED, f"{error.message}\n{error.next_step}")
+    if any(one.about == About.CONNECTION for one in outcomes):
+        _workers.pop(settings.app).close()  # the next one asks the server what it knows
+    return outcomes
 
 
 def keep() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from loader import clickhouse, plan
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.clickhouse import TableRefused
 from loader.entries import Row
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
@@ -23,6 +24,7 @@ from loader.looks import Looks
 from loader.making import Maker
 from loader.selection import near
 from loader.tables import Tables, Target
+from relay.clickhouse_errors import About
 from relay.errors import Unavailable
 from relay.failpoints import reached
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     from relay.records_pb2 import Block
     from relay.settings import Settings
+
+    Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
 TOGETHER = 32
 """Blocks claimed by one statement and marked by one: four round trips for each block would cost
@@ -113,7 +117,7 @@ class Worker:
         self,
         blocks: Sequence[Block],
         new: Collection[str],
-        begin: Callable[..., tuple[plan.Run, plan.Effect]],
+        begin: Begin,
         after: Sequence[Block],
         forgotten: Collection[str],
     ) -> list[Outcome]:
@@ -122,6 +126,8 @@ class Worker:
             doubtful = self._doubtful(blocks, targets, forgotten)
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
+        except TableRefused as error:
+            return self._refused(error, blocks, new, begin, forgotten)
         claim = uuid.uuid4().hex
         attempts = []
         for at, block in enumerate(blocks, 1):
@@ -134,6 +140,22 @@ class Worker:
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
         return [outcome(attempt) for attempt in attempts]
+
+    def _refused(
+        self,
+        error: TableRefused,
+        blocks: Sequence[Block],
+        new: Collection[str],
+        begin: Begin,
+        forgotten: Collection[str],
+    ) -> list[Outcome]:
+        """Of blocks whose tables could not all be looked at: table by table then."""
+        tables = sorted({block.table for block in blocks})
+        if len(tables) > 1:
+            by_table = ([b for b in blocks if b.table == table] for table in tables)
+            return [one for some in by_table for one in self._few(some, new, begin, (), forgotten)]
+        why, about = error.message, About.TABLE
+        return [Outcome(b.id, "retry", b.rows, why, about=about) for b in blocks]
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
@@ -186,7 +208,8 @@ class Worker:
         for attempt in attempts:
             # A block is given up where its table is gone, too.
             if attempt.target is None and attempt.run.human != "discard":
-                attempt.answer(plan.Impossible(f"there is no table {attempt.block.table}"))
+                missing = f"there is no table {attempt.block.table}, or this user may not see it"
+                attempt.answer(plan.Failed(missing, About.TABLE))
                 continue
             made = self._maker.make(attempt)
             if isinstance(made, plan.Made):

@@ -130,7 +130,7 @@ def landed(
                 text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
                 yield Finding(Kind.GAP, text, block.partition)
         elif (
-            state not in {"loaded", "parked", "discarded"}
+            state not in {"loaded", "parked", "aside", "discarded"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
             yield Finding(
