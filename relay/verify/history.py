@@ -23,11 +23,12 @@ class History:
     """One block in the ledger.
 
     Attributes:
-        state: prepared, loaded, parked or discarded.
+        state: prepared, loaded, aside, parked or discarded.
         claimed_ms: Unix time of the first claim; 0: there is none.
         loaded_ms: Unix time of the first row that has it as loaded; 0: there is none.
         claims: how many there are.
-        asked: it was parked at some time, so a person may have decided about it.
+        asked: it was parked at some time, or is loaded for a reason that a person gave: a person
+            may have decided about it.
     """
 
     state: str

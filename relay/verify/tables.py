@@ -26,7 +26,8 @@ _HISTORY = (
     """,
     toUnixTimestamp64Milli(minIf(at, state = 'prepared')),
     toUnixTimestamp64Milli(minIf(at, state = 'loaded')),
-    countIf(state = 'prepared'), countIf(state = 'parked') > 0
+    countIf(state = 'prepared'),
+    countIf(state = 'parked' OR (state = 'loaded' AND reason != '')) > 0
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
 GROUP BY block

@@ -152,15 +152,15 @@ class Shop:
         for block in blocks:
             self._write(block, "prepared")
 
-    def mark(self, *blocks: Block, state: str = "loaded") -> None:
+    def mark(self, *blocks: Block, state: str = "loaded", reason: str = "") -> None:
         for block in blocks:
-            self._write(block, state)
+            self._write(block, state, reason)
 
-    def _write(self, block: Block, state: str) -> None:
+    def _write(self, block: Block, state: str, reason: str = "") -> None:
         self.client.insert(
             f"{self._ledger}.ledger",
-            [[self.app, block.table, block.id, state, 1, "c", block.rows]],
-            column_names=["app", "table", "block", "state", "attempt", "claim", "rows"],
+            [[self.app, block.table, block.id, state, 1, "c", block.rows, reason]],
+            column_names=["app", "table", "block", "state", "attempt", "claim", "rows", "reason"],
         )
 
     def forget(self) -> None:

@@ -444,3 +444,13 @@ def test_questions_that_are_not_answered(shop: Shop) -> None:
     assert "thrown gave error 395" in optional.unanswered["thrown"]
     assert optional.ask("thrown", "SELECT 1") == [(1,)]
     assert "thrown" not in optional.unanswered
+
+
+def test_a_person_who_found_the_rows(shop: Shop) -> None:
+    """`loader parked resolve --loaded`: the record has no INSERT of it, and need not."""
+    table = shop.table(columns=BARE)
+    block, said = shop.block(table), shop.block(table)
+    shop.load(block)
+    shop.claim(said)
+    shop.mark(said, reason="a person found all of its rows in the table")
+    assert shop.judge(block, said) == ([], "")
