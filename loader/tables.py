@@ -24,6 +24,7 @@ from loader.running import Running
 from loader.window import Nature, nature
 from relay import names
 from relay.replicas import is_shared
+from relay.targets import is_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -92,6 +93,9 @@ def shape_sql() -> str:
 class Tables:
     """Questions about tables, through one client.
 
+    Attributes:
+        ledgers: tables that were looked at and take no rows, because they are a loader's ledger.
+
     Args:
         client: of the server, or of the replicas.
         block_column: that holds block ids, in tables that have it.
@@ -115,6 +119,7 @@ class Tables:
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
         self.evidence = Evidence(client, several=several)
+        self.ledgers: set[str] = set()
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
         """Return the tables that exist, by name."""
@@ -147,6 +152,9 @@ class Tables:
                         f"it is a {engine}",
                         "Make it a ReplicatedMergeTree, or name one replica.",
                     )
+                if is_ledger(columns.get(table, ({}, 0))[0]):
+                    self.ledgers.add(table)
+                    continue
                 defaults = self._window_defaults(engine)
                 natures[table] = nature(engine, engine_full, defaults, partition_key, tuple(views))
         counters = self._counters(natures)
