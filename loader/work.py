@@ -29,6 +29,7 @@ from loader.tables import Tables, Target
 from relay.clickhouse_errors import About
 from relay.errors import Unavailable
 from relay.failpoints import reached
+from relay.targets import Targets, ledger_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -64,6 +65,7 @@ class Worker:
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
         self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
         self._looks = Looks(self._tables, self._stamp)
+        self._targets = Targets.of(settings)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
@@ -164,6 +166,7 @@ class Worker:
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
+        targets = {t: one for t, one in targets.items() if not self._targets.refusal(t)}
         self._decidable -= {block.table for block in blocks}
         self._decidable |= {
             table
@@ -213,8 +216,7 @@ class Worker:
         for attempt in attempts:
             # A block is given up where its table is gone, too.
             if attempt.target is None and attempt.run.human != "discard":
-                missing = f"there is no table {attempt.block.table}, or this user may not see it"
-                attempt.answer(plan.Failed(missing, About.TABLE))
+                attempt.answer(self._no_target(attempt.block.table))
                 continue
             made = self._maker.make(attempt)
             if isinstance(made, plan.Made):
@@ -228,6 +230,14 @@ class Worker:
         reached("after_prepare")
         for attempt, made in claimed:
             attempt.answer(made)
+
+    def _no_target(self, table: str) -> plan.Failed | plan.Impossible:
+        """Why no row may go into the table for ever, or not now."""
+        ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
+        if refusal := self._targets.refusal(table) or ledger:
+            return plan.Impossible(refusal)
+        missing = f"there is no table {table}, or this user may not see it"
+        return plan.Failed(missing, About.TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
         """Which of them may go together: the claim says so, before anything is inserted."""
