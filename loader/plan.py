@@ -369,7 +369,9 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     """The server's answer to one's own statement is proof."""
     if rows >= run.rows:
-        return replace(run, at="mark"), Mark(run.attempt)
+        absent = "a person found none of its rows in the table" if run.human == "absent" else ""
+        said = "; ".join(filter(None, [absent, run.why]))
+        return replace(run, at="mark"), Mark(run.attempt, reason=said)
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
         return replace(run, at="end"), Read()

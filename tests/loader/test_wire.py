@@ -143,6 +143,7 @@ def test_without_the_ledger_a_lost_answer_doubles(
     assert copies(client, table) == TWO_COPIES
 
 
+@pytest.mark.usefixtures("without_logs")
 @pytest.mark.parametrize(("window", "outcome"), [(100, "loaded"), (1, "parked")])
 def test_a_lost_answer_without_block_column(
     journal: Journal,
