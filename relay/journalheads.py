@@ -34,6 +34,7 @@ class HeadReader(TruthReader):
         topic_id = self._topics.source().topic_id
         bounds = self._of_source.bounds(partitions)
         found = []
+        journal_id = ""
         for index in sorted(partitions):
             end = ends[index]
             low, high = bounds[index]
@@ -42,9 +43,11 @@ class HeadReader(TruthReader):
             if record is not None:
                 committed = CommittedOffset(record.floor, record.n, offset)
                 epoch = end.leader_epoch if committed == end.shown else UNKNOWN_EPOCH
+            elif not journal_id:
+                journal_id = self._journal_id()
             start = self._start(low, high)
             one = (index, committed, record, 0, topic_id, low, high, start, None, epoch, end.shown)
-            found.append(Found(*one))
+            found.append(Found(*one, journal_topic_id="" if committed else journal_id))
         return tuple(found)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:

@@ -6,6 +6,7 @@ pattern below is a dead letter before anything else sees it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 _TABLE = re.compile(rf"({_IDENTIFIER})\.({_IDENTIFIER})")
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 # 40 (app) + 8 (".blocks.") + 201 (database.table) = 249, Kafka's limit for a topic name.
+
+FIRST_EPOCHS = 1 << 30
+"""How many epochs a journal may begin with, and the least of them. Rewinds add one each."""
 
 TABLE_HEADER = "table"
 """The source message's header that names its table."""
@@ -116,6 +120,21 @@ def replay_transactional_id(app: str) -> str:
 def rewind_transactional_id(app: str) -> str:
     """Of the app's one rewind or accept: a second one fences the first."""
     return f"{app}.rewind"
+
+
+def first_epoch(journal_topic_id: str) -> int:
+    """Return the epoch that a source partition without journal records begins with.
+
+    It is part of every block id. Derived from the journal's topic id, it keeps the ids of two
+    journals of one app apart: where topics and group were deleted and made anew, the first block
+    has the table and the offsets of a deleted one, and neither ledger nor deduplication window nor
+    the rows' `_block` may take it for that one. Always of ten digits, far from the epochs 0, 1, 2
+    of journals that older versions began.
+    """
+    if not journal_topic_id:
+        return 0
+    digest = hashlib.sha256(journal_topic_id.encode()).digest()
+    return FIRST_EPOCHS + int.from_bytes(digest[:4], "big") % FIRST_EPOCHS
 
 
 @dataclass(frozen=True, slots=True)

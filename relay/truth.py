@@ -80,6 +80,8 @@ class TruthReader:
         found = []
         asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
         entries = group.committed(asked, timeout=self._deadline_seconds)
+        fresh = any(entry.offset == OFFSET_INVALID for entry in entries)
+        journal_id = self._journal_id() if fresh else ""
         bounds = self._of_source.bounds(partitions)  # later: what is committed lies before the end
         for entry in entries:
             committed = self._committed(entry)
@@ -98,6 +100,7 @@ class TruthReader:
                     self._start(low, high),
                     last,
                     UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch,
+                    journal_topic_id="" if committed else journal_id,
                 )
             )
         return tuple(found)
@@ -106,6 +109,16 @@ class TruthReader:
         """Close the readers."""
         for consumer in self._readers.values():
             consumer.close()
+
+    def _journal_id(self) -> str:
+        """The journal's topic id, which tells one that was made anew."""
+        facts = self._topics.describe(self._journal)
+        if facts is None:
+            raise Unavailable(
+                f"topic {self._journal} is not there any more: somebody deleted it",
+                "find out who, then start again",
+            )
+        return facts.topic_id
 
     def _committed(self, entry: TopicPartition) -> CommittedOffset | None:
         if entry.error is not None:

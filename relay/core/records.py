@@ -111,6 +111,7 @@ class Found:
         leader_epoch: committed with the floor, of its last record or of one behind it; the
             client compares it with the leader's log before it reads on.
         shown: as JournalEnd's; None where the group's offset is the truth itself.
+        journal_topic_id: asked for where `committed` is None; empty elsewhere.
     """
 
     partition: int
@@ -124,6 +125,7 @@ class Found:
     last_record: JournalRecord | None = None
     leader_epoch: int = UNKNOWN_EPOCH
     shown: CommittedOffset | None = None
+    journal_topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

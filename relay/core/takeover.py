@@ -7,6 +7,7 @@ it never chooses one of them.
 
 from __future__ import annotations
 
+from relay import names
 from relay.core.effects import StopError, StopKind
 from relay.core.records import CommittedOffset, Found, JournalRecord
 from relay.core.state import Partition
@@ -68,7 +69,7 @@ def _first_start(found: Found, now_ms: int) -> Partition | StopError:
             'set source.start = "earliest" (all that is retained) or "latest" (only what comes)',
         )
     return Partition(
-        epoch=0,
+        epoch=names.first_epoch(found.journal_topic_id),
         n=0,
         floor=found.start_offset,
         position=found.start_offset,

@@ -190,7 +190,7 @@ _PARTITIONS = (
         "How long ago did a message come or a commit go?",
         "partition",
     ),
-    gauge("relay_partition_epoch", "rewinds", "How often was it rewound?", "partition"),
+    gauge("relay_partition_epoch", "epoch", "Which epoch is in its block ids?", "partition"),
     gauge("relay_partition_n", "transactions", "Which transaction was the last?", "partition"),
     gauge("relay_partition_marks", "tables", "How many tables are ahead of it?", "partition"),
     gauge("relay_partition_buffers", "buffers", "How many tables wait in it?", "partition"),

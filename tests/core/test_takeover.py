@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from relay import names
 from relay.core.effects import StopError, StopKind
 from relay.core.records import CommittedOffset
 from relay.core.state import Partition
@@ -81,3 +82,23 @@ def test_each_disagreement_stops(changes: dict[str, Any], said: tuple[str, ...])
 @pytest.mark.parametrize("changes", [{"log_start": 10}, {"log_end": 10}])
 def test_the_bounds_themselves_are_fine(changes: dict[str, Any]) -> None:
     assert isinstance(take_over(found(**changes), 0), Partition)
+
+
+def test_a_journal_made_anew_begins_with_an_epoch_of_its_own() -> None:
+    """Else its first blocks have the ids of the deleted journal's, which the ledger knows."""
+    fresh = {"committed": None, "record": None, "start_offset": 0}
+    epochs = []
+    for journal in ("g5rGJb0qQIiaE-2SmnnlFQ", "Pl7jYbkzRkCxHymqM5wM9Q"):
+        taken = take_over(found(**fresh, journal_topic_id=journal), 0)
+        assert isinstance(taken, Partition)
+        epochs.append(taken.epoch)
+    assert len({*epochs}) == 2
+    assert all(1 << 30 <= epoch < 1 << 31 for epoch in epochs)
+    assert names.first_epoch("g5rGJb0qQIiaE-2SmnnlFQ") == epochs[0], "the same after a crash"
+
+
+def test_a_known_partition_keeps_the_epoch_of_its_record() -> None:
+    """Journals that earlier versions began go on with 0, 1, 2."""
+    taken = take_over(found(journal_topic_id="g5rGJb0qQIiaE-2SmnnlFQ"), 0)
+    assert isinstance(taken, Partition)
+    assert taken.epoch == 0
