@@ -16,6 +16,7 @@ from loader.window import Window, window
 from relay import names
 from relay.errors import Refused
 from relay.replicas import is_shared
+from relay.targets import is_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -115,6 +116,9 @@ def arrived(
 class Tables:
     """Questions about tables, through one client.
 
+    Attributes:
+        ledgers: tables that were looked at and take no rows, because they are a loader's ledger.
+
     Args:
         client: of the server, or of the replicas.
         block_column: that holds block ids, in tables that have it.
@@ -128,6 +132,7 @@ class Tables:
         self._client, self._several = client, several
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
+        self.ledgers: set[str] = set()
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
         """The tables that exist, by name."""
@@ -161,6 +166,9 @@ class Tables:
                     )
                 kind = window(engine, engine_full, self._window_defaults(engine))
                 known = columns.get(table, ({}, 0))
+                if is_ledger(known[0]):
+                    self.ledgers.add(table)
+                    continue
                 looks[table] = Target(*known, kind, _counter(counters, table, kind))
         return looks
 

@@ -17,6 +17,7 @@ from relay.errors import ConfigError
 from relay.registry import Registry
 from relay.rowencoder import RowEncoder
 from relay.tables import Tables
+from relay.targets import Targets
 from relay.topics import Topics
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
     topics = Topics(settings)
     topics.ensure_own()
     registry = Registry(settings.kafka, settings.app)
-    tables = Tables(Catalogue(settings.clickhouse), registry, topics, settings.loader.block_column)
+    catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
+    tables = Tables(catalogue, registry, topics, column, Targets.of(settings))
 
     def codec(table: str) -> RowCodec:
         if not names.is_table_name(table):

@@ -30,6 +30,7 @@ from relay.serving import Serving
 from relay.source import Source
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
+from relay.targets import Targets
 from relay.topics import Topics
 from relay.waiting import StoppedWaiting, Waiting
 
@@ -84,6 +85,7 @@ class Relay:
             Registry(settings.kafka, settings.app),
             topics,
             settings.loader.block_column,
+            Targets.of(settings),
         )
         watched = observer.settings("consumer")
         heard = self._assigned, self._revoked, self._headers, watched, observer.trouble

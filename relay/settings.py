@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from relay import names
 from relay.server_settings import Brokers, ClickHouse, Kafka, Section, SourceKafka
+from relay.targets import DESCRIPTION, Patterns
 
 __all__ = [
     "Block",
@@ -67,6 +68,7 @@ class Source(Section):
         "either answer loses or repeats something unless somebody chose it",
         examples=["earliest"],
     )
+    tables: Patterns = Field([], description=DESCRIPTION, examples=[["shop.*", "dims.countries"]])
     kafka: SourceKafka = Field(default_factory=SourceKafka)
 
 
@@ -176,7 +178,7 @@ class Loader(Section):
     database: str = Field("relay", description="of the ledger table in ClickHouse")
     master: str = Field("local[*]", description="Spark master")
     checkpoint: Path = Field(
-        description="directory of Spark's checkpoint; losing it costs nothing",
+        description="directory of Spark's checkpoint; losing it alone costs nothing",
         examples=["checkpoint"],
     )
     blocks_per_batch: Annotated[int, Field(gt=0)] = Field(

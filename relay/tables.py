@@ -16,13 +16,15 @@ from relay.errors import Unavailable
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
 from relay.tableheaders import NO_TABLE
+from relay.targets import is_ledger, ledger_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from relay.catalogue import Catalogue, TableColumns
     from relay.records_pb2 import TableSchema
     from relay.registry import Registry
+    from relay.targets import Targets
     from relay.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -43,8 +45,15 @@ class Tables:
     """
 
     def __init__(
-        self, catalogue: Catalogue, registry: Registry, topics: Topics, block_column: str
+        self,
+        catalogue: Catalogue,
+        registry: Registry,
+        topics: Topics,
+        block_column: str,
+        targets: Targets,
     ) -> None:
+        self._targets = targets
+        self._ledgers: set[str] = set()
         self._catalogue = catalogue
         self._registry = registry
         self._topics = topics
@@ -56,11 +65,16 @@ class Tables:
         """The table's codec, or why its messages are dead letters."""
         if table == NO_TABLE:
             return NO_HEADER
+        if refusal := self._targets.refusal(table):
+            return refusal
+        if table in self._ledgers:
+            return ledger_refusal(table)
         return self._known.get(table, f"unknown table {table}: ClickHouse has none of this name")
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; their messages came before this answer."""
         unknown = {table for table in tables if table != NO_TABLE} - self._known.keys()
+        unknown = {table for table in unknown if not self._targets.refusal(table)}
         if not unknown:
             return
         for table, schema in self._schemas(unknown).items():
@@ -132,11 +146,17 @@ class Tables:
         for _ in range(PROPOSALS):
             self._registry.catch_up()
             before = {table: self._registry.current(table) for table in tables}
-            found = self._catalogue.read(tables)
+            found = self._unless_ledgers(self._catalogue.read(tables))
             agreed = [self._agrees(before[t], t, columns) for t, columns in found.items()]
             if all(agreed):
                 return {t: s for t in found if (s := self._registry.current(t)) is not None}
         raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
+
+    def _unless_ledgers(self, found: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
+        """The tables that rows may go into; remembers which others are ledgers."""
+        ledgers = {t for t, one in found.items() if is_ledger({c.name for c in one.columns})}
+        self._ledgers = (self._ledgers - found.keys()) | ledgers
+        return {table: one for table, one in found.items() if table not in ledgers}
 
     def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
         """Whether the registry has these columns, or has them now because we proposed them."""

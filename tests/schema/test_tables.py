@@ -9,6 +9,7 @@ from relay.errors import Unavailable
 from relay.registry import Versions, fold
 from relay.schema import ColumnDef, evolve
 from relay.tables import Tables
+from relay.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -62,7 +63,7 @@ class Topics:
 
 def tables(clickhouse: Any, registry: Any) -> Tables:
     topics: Any = Topics()
-    return Tables(clickhouse, registry, topics, "_block")
+    return Tables(clickhouse, registry, topics, "_block", Targets("relay"))
 
 
 def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:
