@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from loader import standing
-from loader.begin import ledger_of, start
+from loader.begin import ledger_of, start, waited
 from loader.clioptions import config_argument, settings_of
 from loader.standing import Facts, PositionRow, Standing, TableRow
 from relay import names
@@ -70,7 +70,7 @@ def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
     # Spark's Python, which `loader parked` does without.
     from loader.journal_source import JOURNAL, JournalReader, Start  # noqa: PLC0415
 
-    begun: Start = start(settings, ledger if facts.ledger else None)
+    begun: Start = waited(settings, lambda: start(settings, ledger if facts.ledger else None))
     reader = JournalReader(begun)
     ends = reader.ends()
     rows = reader.readBetweenOffsets(reader.initialOffset(), ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from loader.plan import Entry
 from relay.records_pb2 import Block
@@ -25,3 +26,18 @@ class Parked:
     since_ms: int
     claimed: bool
     """Somebody is about to settle it, or was broken off: settle it again, it is safe."""
+
+
+class Doubts(NamedTuple):
+    """What a loader knows of the blocks of a micro-batch beside the ledger's entries.
+
+    Attributes:
+        forgotten: ids of those that may be in their tables though the ledger has no entry.
+        until: claims on them are taken no later, in Unix seconds by the server's clock; 0: any.
+    """
+
+    forgotten: frozenset[str] = frozenset()
+    until: int = 0
+
+
+NO_DOUBTS = Doubts()

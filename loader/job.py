@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.errors import StreamingQueryException
 
 from loader import journal_source
+from loader.known import Known, Seen
 from loader.metrics.listener import Listener
 from loader.metrics.observer import NOTHING, Observer
-from loader.plan import LOADED, PARKED, settled
+from loader.plan import LOADED, PARKED
 from loader.session import AT_THE_END, STREAMING, hush, unheard
-from loader.starting import AT_ONCE, AtOnce
+from loader.starting import AT_ONCE, PROGRESS, AtOnce
 from loader.task import REFUSED, attempt
 from relay.errors import Refused, Unavailable
-from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,15 +41,6 @@ _STARTS = 10
 _SLOW = "Python worker failed to connect back."
 """Spark's words when the data source's process has not started within ten seconds, which are
 fixed; a machine busy with other things passes."""
-_PROGRESS = {
-    "asyncProgressTrackingEnabled": "true",
-    # Each micro-batch: a start without this, as with --once, takes no checkpoint with gaps.
-    "asyncProgressTrackingCheckpointIntervalMs": "0",
-    # Spark wants a sink that it knows to bear a batch twice: the ledger makes ours one.
-    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
-}
-"""The checkpoint is written beside the micro-batches: twice in each, it is a quarter of a small
-one's time. What it lags behind is settled in the ledger, whose position is the one that counts."""
 T = TypeVar("T")
 
 
@@ -86,7 +77,7 @@ class Job:
         self._busy = threading.Lock()
         self._total: Counter[str] = Counter()
         self._batch = 0
-        self._journal = ""
+        self._known: Known
         self.error: Exception | None = None
 
     def stop(self) -> None:
@@ -101,7 +92,7 @@ class Job:
         Raises:
             RelayError: as the batch or the journal source raised it, or Spark's exception.
         """
-        self._journal = start.journal
+        self._known = Known(self._ledger, start, self._settings.loader.block_column)
         journal = journal_source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
@@ -112,10 +103,13 @@ class Job:
         blocks = rows.writeStream.foreachBatch(self._on_batch).queryName(self._settings.app)
         stream = blocks.option("checkpointLocation", checkpoint).trigger(**trigger)
         if not once:  # Spark has it for this trigger alone
-            stream = stream.options(**_PROGRESS)
+            stream = stream.options(**PROGRESS)
         for left in reversed(range(_STARTS)):
             try:
                 self._await(spark, self._starts.start(stream.start, self._stopping))
+                if once:  # the positions saved last
+                    self._retried(self._known.look_again)
+                    self._known.check()
             except StreamingQueryException as error:
                 if _SLOW not in str(error) or not left:
                     raise
@@ -164,12 +158,9 @@ class Job:
     def _settle(self, frame: DataFrame) -> None:
         rows = frame.collect()
         begun = time.monotonic()
-        blocks = [Block.FromString(bytes(row.block)) for row in rows if row.block is not None]
-        known = self._retried(lambda: self._ledger.entries(blocks))
-        # A lost checkpoint is cheap: what is settled is passed over.
-        open_ = {block.id: block for block in blocks if settled(known.get(block.id, ())) is None}
-        new = open_.keys() - known.keys()
-        count: Counter[str] = Counter(known=len(blocks) - len(open_))
+        seen = self._look(rows)
+        open_, new = seen.left, seen.new
+        count: Counter[str] = Counter(known=seen.blocks - len(open_))
         self._observer.began(count["known"], list(open_.values()))
         pause, since = 0.2, begun
         while open_:
@@ -178,9 +169,9 @@ class Job:
             reasons: set[str] = set()
             round_begun = time.monotonic()
             outcomes = attempt(
-                frame.sparkSession, self._settings, open_.values(), new, self._beside
+                frame.sparkSession, self._settings, open_.values(), new, self._beside, seen.doubts
             )
-            new = set()
+            new = frozenset()
             self._observer.attempted(outcomes, open_, time.monotonic() - round_begun)
             for one in outcomes:
                 if one.outcome == REFUSED:
@@ -198,10 +189,18 @@ class Job:
             if open_:
                 self._wait(len(open_), reasons, pause, time.monotonic() - since)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+                seen = self._look(rows)
+                count["known"] += len(open_.keys() - seen.left.keys())
+                open_ = {block: one for block, one in open_.items() if block in seen.left}
         positions = {row.partition: row.offset + 1 for row in rows}
-        self._retried(lambda: self._ledger.save_positions(self._journal, positions))
+        self._retried(lambda: self._known.settled(positions))
         self._observer.settled(time.monotonic() - begun)
         self._report(count, time.monotonic() - begun)
+
+    def _look(self, rows: list[Any]) -> Seen:
+        seen = self._retried(lambda: self._known.look(rows))
+        self._known.check()
+        return seen
 
     def _retried(self, call: Callable[[], T]) -> T:
         """Calls until ClickHouse answers."""

@@ -53,3 +53,37 @@ def add(name: str, found: Collection[str]) -> str:
         )
     added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column} {COLUMNS[column]}" for column in missing)
     return f"ALTER TABLE {name} {added}" if added else ""
+
+
+def given(until: int) -> str:
+    """The part of an INSERT that names the columns of rows sent along.
+
+    Args:
+        until: Unix seconds; the server takes the rows no later than that, by its clock; 0: always.
+    """
+    columns = {column: kind for column, kind in COLUMNS.items() if column != "at"}
+    listed = ", ".join(columns)
+    if not until:
+        return f"({listed})"
+    structure = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    # Evaluated when the statement runs, however late it came.
+    return f"({listed}) SELECT {listed} FROM input('{structure}') WHERE now() <= {until:d}"  # noqa: S608 - constants and a number
+
+
+def current(name: str, columns: str, group: str) -> str:
+    """A question about blocks in their current state, in groups of them.
+
+    Args:
+        name: of the ledger, quoted.
+        columns: that are asked for, of a block's table, now, n, rec, why and since.
+        group: what they are grouped by.
+    """
+    order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
+    return (
+        f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
+        f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, state = 'parked') AS rec, "
+        f"argMaxIf(reason, {order}, state = 'parked') AS why, "
+        "toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since "
+        f"FROM {name} WHERE app = {{app:String}} AND state != 'position' "
+        f"GROUP BY table, block) GROUP BY {group}"
+    )

@@ -224,6 +224,7 @@ class Run:
         stamped: whether the table has the block-id column now.
         human: what a person said of the block.
         why: the person's own words, for the ledger.
+        forgotten: the ledger may have lost the entries of earlier claims.
     """
 
     claim: str
@@ -237,13 +238,20 @@ class Run:
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
+    forgotten: bool = False
 
 
 def start(
-    claim: str, rows: int, *, stamped: bool, human: Human = "nothing", why: str = ""
+    claim: str,
+    rows: int,
+    *,
+    stamped: bool,
+    human: Human = "nothing",
+    why: str = "",
+    forgotten: bool = False,
 ) -> tuple[Run, Effect]:
     """A new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why), Read()
+    return Run(claim, rows, stamped, human, why, forgotten=forgotten), Read()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
@@ -294,7 +302,8 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
     earlier = tuple(e for e in entries if e.state == PREPARED and e.claim != run.claim)
-    if not earlier and run.human not in {"loaded", "discard"}:
+    asked = run.forgotten or run.human in {"loaded", "discard"}
+    if not earlier and not asked:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
@@ -323,9 +332,12 @@ def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
     # with as much again for what others insert while our statement runs (see loader.window).
     if 0 <= run.since <= facts.newest <= run.since + margin:
         return inserting, Insert(run.since + margin)
+    before = "an earlier attempt ended before its answer came"
+    if not run.earlier:
+        before = "the ledger may have lost the entry of an earlier attempt"
     return marking, Park(
         run.attempt,
-        "an earlier attempt ended before its answer came, the table has no block-id column for "
+        f"{before}, the table has no block-id column for "
         "all of it, and its deduplication window may have moved on"
         + ("" if margin else " or the transform has changed")
         + ": only a person can tell whether the rows are there",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from loader.attempt import Outcome
+    from loader.entries import Doubts
     from loader.work import Worker
     from relay.records_pb2 import Block
     from relay.settings import Settings
@@ -48,6 +49,7 @@ def attempt(
     blocks: Collection[Block],
     new: Collection[str] = (),
     beside: int = 1,
+    doubts: Doubts | None = None,
 ) -> list[Outcome]:
     """Outcomes of one attempt at each block, in the worker processes.
 
@@ -58,8 +60,10 @@ def attempt(
         new: ids of those that the ledger knew nothing of, when it was asked.
         beside: apps among which Spark's slots are shared. With more tasks than its share, one
             whose server is away would hold up the others.
+        doubts: about the blocks.
     """
-    from loader.selection import near  # noqa: PLC0415 - heavy, see above
+    from loader.entries import NO_DOUBTS  # noqa: PLC0415 - heavy, see above
+    from loader.selection import near  # noqa: PLC0415
 
     values = [block.SerializeToString() for block in near(blocks)]
     slots = spark.sparkContext.defaultParallelism
@@ -70,7 +74,8 @@ def attempt(
     # file first. A data frame would be planned and compiled again for every micro-batch, which
     # takes Spark about as long as everything else of it.
     numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
-    return numbers.mapPartitions(partial(load, settings, values, frozenset(new))).collect()
+    known = frozenset(new), doubts or NO_DOUBTS
+    return numbers.mapPartitions(partial(load, settings, values, known)).collect()
 
 
 def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
@@ -91,15 +96,20 @@ def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
 
 
 def load(
-    settings: Settings, blocks: Sequence[bytes], new: Collection[str], numbers: Iterator[int]
+    settings: Settings,
+    blocks: Sequence[bytes],
+    known: tuple[Collection[str], Doubts],
+    numbers: Iterator[int],
 ) -> Iterator[Outcome]:
     """Attempts those of `blocks` that the numbers name."""
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
-    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], new)
+    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], *known)
 
 
-def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> list[Outcome]:
+def _attempt(
+    settings: Settings, blocks: list[Block], new: Collection[str], doubts: Doubts
+) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
@@ -111,7 +121,9 @@ def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> l
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
             keep()
-        return _workers[settings.app].load(blocks, new)
+        return _workers[settings.app].load(
+            blocks, new, forgotten=doubts.forgotten, until=doubts.until
+        )
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback

@@ -23,6 +23,7 @@ from loader.selection import near
 from loader.tables import Tables, Target, arrived
 from relay.errors import Unavailable
 from relay.failpoints import reached
+from relay.targets import Targets, ledger_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -50,10 +51,13 @@ class Worker:
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
         self._looks = Looks(self._tables, self._stamp)
+        self._targets = Targets.of(settings)
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
         self._inserter = Inserter(*using)
+        self._forgotten: Collection[str] = ()
+        self._until = 0
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
@@ -67,6 +71,9 @@ class Worker:
         new: Collection[str] = (),
         human: plan.Human = "nothing",
         why: str = "",
+        *,
+        forgotten: Collection[str] = (),
+        until: int = 0,
     ) -> list[Outcome]:
         """One attempt at each block.
 
@@ -76,10 +83,13 @@ class Worker:
                 for again before the claim. What came since is seen behind it, by all of them.
             human: what a person says of all blocks.
             why: in the person's own words.
+            forgotten: ids of those that may be in their tables though the ledger has no entry.
+            until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
+        self._forgotten, self._until = forgotten, until
         left = near(blocks)
         outcomes: list[Outcome] = []
         try:
@@ -117,7 +127,8 @@ class Worker:
         for at, block in enumerate(blocks, 1):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
-            begun = begin(claim, block.rows, stamped=stamped)
+            lost = block.id in self._forgotten
+            begun = begin(claim, block.rows, stamped=stamped, forgotten=lost)
             attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
                 attempts[-1].answer(())
@@ -127,6 +138,7 @@ class Worker:
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
+        targets = {t: one for t, one in targets.items() if not self._targets.refusal(t)}
         self._decidable -= {block.table for block in blocks}
         self._decidable |= {
             table
@@ -162,7 +174,7 @@ class Worker:
         for attempt in attempts:
             # A block is given up where its table is gone, too.
             if attempt.target is None and attempt.run.human != "discard":
-                attempt.answer(plan.Impossible(f"there is no table {attempt.block.table}"))
+                attempt.answer(plan.Impossible(self._no_target(attempt.block.table)))
                 continue
             made = self._maker.make(attempt)
             if isinstance(made, plan.Made):
@@ -171,10 +183,15 @@ class Worker:
                 attempt.answer(made)
         reached("before_prepare")
         if claimed:
-            self._ledger.write([Row(one.block, _claim_of(one, made)) for one, made in claimed])
+            rows = [Row(one.block, _claim_of(one, made)) for one, made in claimed]
+            self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
             attempt.answer(made)
+
+    def _no_target(self, table: str) -> str:
+        ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
+        return self._targets.refusal(table) or ledger or f"there is no table {table}"
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
