@@ -59,8 +59,8 @@ class Attempt:
 
     Attributes:
         ahead: what is probably inserted next.
-        inserted: an INSERT of it succeeded.
-        told: and ClickHouse said that this statement wrote just its rows: nothing is left to count.
+        alone: whether its INSERT is of this block alone; the claim says so, too.
+        inserted: the server answered that an INSERT of it wrote its rows.
         asked: what the table holds of it was asked before.
         made: by the table's transform, for the INSERT.
     """
@@ -70,8 +70,8 @@ class Attempt:
     effect: plan.Effect
     target: Target | None
     ahead: Sequence[Block]
+    alone: bool = True
     inserted: bool = False
-    told: bool = False
     asked: bool = False
     made: pa.RecordBatch | None = None
     figures: Figures = field(default_factory=Figures)
@@ -93,12 +93,12 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    """Those that were all inserted, or all found in their tables, or of which one was told."""
+    """Return them in groups that one statement marks: of one state, for one reason."""
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:
         assert isinstance(one.effect, plan.Mark)
         said = one.effect.state, one.effect.reason, one.effect.made_by
-        found.setdefault((one.inserted, *said), []).append(one)
+        found.setdefault(said, []).append(one)
     return list(found.values())
 
 

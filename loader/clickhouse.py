@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -54,6 +55,28 @@ TRANSIENT = frozenset(
 """ClickHouse's error codes that pass by themselves (src/Common/ErrorCodes.cpp); all others
 with a code are permanent: a wrong guess there parks a block, which is safe."""
 
+EVERYWHERE: Mapping[str, object] = {
+    # What a profile may set to cut a result short, without an error.
+    "limit": 0,
+    "offset": 0,
+    "read_overflow_mode": "throw",
+    "read_overflow_mode_leaf": "throw",
+    "result_overflow_mode": "throw",
+    "timeout_overflow_mode": "throw",
+    "timeout_overflow_mode_leaf": "throw",
+    "group_by_overflow_mode": "throw",
+    "set_overflow_mode": "throw",
+    "transfer_overflow_mode": "throw",
+    "skip_unavailable_shards": 0,
+    # The ledger and the tables must be seen as they are, and all of them.
+    "use_query_cache": 0,
+    "additional_table_filters": {},
+    "additional_result_filter": "",
+    "transform_null_in": 0,
+}
+"""Settings of every statement, as far as the server knows them: with these a statement means the
+same whatever the user's profile says."""
+
 _RIGHTS = frozenset({192, 193, 194, 497, 516})
 """UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, ACCESS_DENIED, AUTHENTICATION_FAILED."""
 
@@ -96,6 +119,10 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
         raise failure(error, f"ClickHouse at {settings.url}") from error
     assert isinstance(client, HttpClient)
     client.http_retries = 0
+    for name, value in EVERYWHERE.items():
+        known = client.server_settings.get(name)
+        if known is not None and not known.readonly:
+            client.set_client_setting(name, value)
     return client
 
 

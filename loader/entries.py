@@ -33,10 +33,12 @@ class Doubts(NamedTuple):
 
     Attributes:
         forgotten: ids of those that may be in their tables though the ledger has no entry.
+        lost: a person says that the ledger knew them; else it is only possible.
         until: claims on them are taken no later, in Unix seconds by the server's clock; 0: any.
     """
 
     forgotten: frozenset[str] = frozenset()
+    lost: bool = False
     until: int = 0
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 class Forgotten:
     """Of one run of the loader.
 
+    Attributes:
+        lost: a person says that the ledger was lost.
+
     Args:
         ledger: of the app; its client asks.
         stamp: name of the block-id column.
@@ -36,6 +39,7 @@ class Forgotten:
     def __init__(self, ledger: Ledger, stamp: str, unsure: Mapping[int, Unsure]) -> None:
         self._ledger, self._stamp, self._unsure = ledger, stamp, unsure
         self._empty: set[str] = set()
+        self.lost = any(one.lost for one in unsure.values())
 
     def among(self, new: Iterable[tuple[int, int, Block]]) -> set[str]:
         """Return the ids of those that have to be asked about.

@@ -3,6 +3,10 @@
 Receives rows and the claim on their blocks, gives them to ClickHouse: one block under its id as
 deduplication token, several of one table (loader.inserting says which) all or none of them.
 Never retries and never decides: loader.plan does.
+
+The statement travels in the body, before the rows: servers and proxies bound the length of a
+URL, and a table may have a thousand columns. Its values are literals, since parameters would be
+in the URL.
 """
 
 from __future__ import annotations
@@ -49,16 +53,31 @@ _ALTERED = "other columns than the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
 
 
-def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
-    """Of the INSERT, each with its reason; those a server does not know are left out."""
+def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> dict[str, object]:
+    """Return the INSERT's settings, each with its reason; none that a server does not know is sent.
+
+    A setting that is sent with the statement wins over the user's profile, and means the same on
+    every version.
+
+    Args:
+        blocks: that are inserted.
+        claim: under which.
+        rows: of all blocks.
+        alone: whether the claim says that the block is inserted alone, under its id as token.
+    """
     whole = max(rows + 1, 1_048_449)
     first = blocks[0].id
     return {
-        # Several blocks are inserted together under one claim only: no other attempt repeats it.
-        "insert_deduplication_token": first if len(blocks) == 1 else f"{first} {claim}",
+        # What is not alone is inserted under this claim only: no other attempt repeats it.
+        "insert_deduplication_token": first if alone else f"{first} {claim}",
         "insert_deduplicate": 1,
         "deduplicate_insert": "enable",  # overrides insert_deduplicate from 26.2 on
+        # From 25.12 on; by default 26.1 ignores the token of an INSERT ... SELECT without ORDER BY.
+        # The condition asks the ledger and not the rows, so the rows are the same each time.
+        "deduplicate_insert_select": "enable_even_for_bad_queries",
         "deduplicate_blocks_in_dependent_materialized_views": 1,
+        # A view that fails must fail the INSERT, or its rows would be missing for ever.
+        "materialized_views_ignore_errors": 0,
         # An answer must mean that the rows are in the table; the default has become 1.
         "async_insert": 0,
         # A token covers one server block: split differently, a repeat would be appended.
@@ -68,13 +87,20 @@ def settings(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object
         "min_insert_block_size_bytes": 0,
         "max_insert_threads": 1,
         "input_format_parallel_parsing": 0,
+        # A block over more partitions than the default of 100 would be refused for ever.
+        "max_partitions_per_insert_block": 0,
         # A field that a message does not carry takes the column's DEFAULT.
         "insert_null_as_default": 1,
         # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
         "cast_string_to_variant_use_inference": 0,
         "cast_string_to_dynamic_use_inference": 0,
-        # How other attempts see that this statement still runs (loader.tables).
-        "log_comment": names.insert_comment(block.id for block in blocks),
+        # What the server records of the statement is evidence (loader.evidence).
+        "log_queries": 1,
+        "log_queries_probability": 1,
+        "log_queries_min_type": "QUERY_START",
+        "log_queries_min_query_duration_ms": 0,
+        # How other attempts see that this statement still runs (loader.tables), or ran.
+        "log_comment": names.insert_comment((block.id for block in blocks), claim),
     }
 
 
@@ -84,9 +110,10 @@ def statement(
     ledger: Ledger,
     target: Target,
     stamp: str,
-    limit: object,
+    claim: str,
+    limit: int | None,
 ) -> str:
-    """The INSERT's text; values are bound parameters, names are quoted.
+    """Return the INSERT's text; names and values are quoted.
 
     A column that the table does not take any more is left out.
 
@@ -107,20 +134,33 @@ def statement(
         raise ValueError(f"it has none of the block's columns {', '.join(schema.names)}")
     if stamp in target.columns and len(blocks) == 1:
         columns.append(quoted(stamp))
-        selects.append("{block:String}")
+        selects.append(literal(blocks[0].id))
     claimed = ledger.holds
     if len(blocks) > 1:  # said loudly: who inserts nothing of a claim that holds, has to know
         other = f"{ledger.holding} != length({{blocks:Array(String)}})"
         claimed = f"throwIf({other}, {literal(_TAKEN)}) = 0"
     # ClickHouse takes the table as it is when the statement begins, and evaluates this later:
     # what it casts, and what not, was decided for just these columns.
-    bound = f" AND throwIf({shape_sql()} != {{shape:Int64}}, {literal(_ALTERED)}) = 0"
-    if limit is not None:
-        bound += f" AND throwIf({counter_sql(target.window.counter)} > {{limit:Int64}}) = 0"
+    bound = f" AND throwIf({shape_sql()} != {target.shape:d}, {literal(_ALTERED)}) = 0"
+    counter = target.nature.window.counter
+    if limit is not None and counter != "none":
+        bound += f" AND throwIf({counter_sql(counter)} > {limit:d}) = 0"
+    values = {
+        "{app:String}": literal(ledger.app),
+        "{table:String}": literal(blocks[0].table),
+        "{block:String}": literal(blocks[0].id),
+        "{blocks:Array(String)}": f"[{', '.join(literal(block.id) for block in blocks)}]",
+        "{claim:String}": literal(claim),
+        "{database:String}": literal(database),
+        "{name:String}": literal(table),
+    }
+    condition = f"{claimed}{bound}"
+    for place, value in values.items():
+        condition = condition.replace(place, value)
     return (
-        f"INSERT INTO {quoted(database)}.{quoted(table)} ({', '.join(columns)}) "  # noqa: S608 - names are quoted, values bound
+        f"INSERT INTO {quoted(database)}.{quoted(table)} ({', '.join(columns)}) "  # noqa: S608 - names and values are quoted
         f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))}) "
-        f"WHERE {claimed}{bound} FORMAT Arrow"
+        f"WHERE {condition} FORMAT Arrow\n"
     )
 
 
@@ -151,10 +191,10 @@ def _bare(text: str) -> str:
 
 
 class Body(bytes):
-    """An INSERT's data, which nobody needs as text.
+    """An INSERT with its data, which nobody needs as text.
 
-    clickhouse-connect decodes all data of a command, to see whether with its statement it
-    were a SELECT: as long as ClickHouse takes to insert it. The beginning tells as well.
+    clickhouse-connect decodes all data of a command, to see whether it were a SELECT: as long
+    as ClickHouse takes to insert it. The beginning tells as well.
     """
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -162,10 +202,11 @@ class Body(bytes):
         return self[:16].decode(encoding, errors)
 
 
-def arrow_file(batch: pa.RecordBatch) -> Body:
-    """The batch as an Arrow file with a single record batch: ClickHouse's format Arrow."""
+def body(sql: str, batch: pa.RecordBatch) -> Body:
+    """Return the statement and the batch as an Arrow file with a single record batch."""
     sink = io.BytesIO()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
+    sink.write(sql.encode())
+    with pa.ipc.new_file(pa.PythonFile(sink), batch.schema) as writer:
         writer.write_batch(batch)
     return Body(sink.getvalue())
 
@@ -180,10 +221,11 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     *,
     stamp: str,
     limit: int | None,
+    alone: bool,
 ) -> plan.Answer:
-    """Inserts the blocks once; the answer is loader.plan's, for each of them.
+    """Insert the blocks once; return loader.plan's answer, for each of them.
 
-    Where they were inserted, that is a plan.Wrote.
+    Where the server took the statement, that is a plan.Wrote of all of them.
 
     Args:
         client: of the server that has the table.
@@ -193,33 +235,23 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         claim: this attempt's.
         target: the table as it was before the claim.
         stamp: name of the block-id column; of several blocks, the table has it.
-        limit: of the part counter; None: any. Of a single block only.
+        limit: of the insert counter; None: any. Of a single block only.
+        alone: whether the claim says so; several blocks are not.
 
     Raises:
         Refused: the user may not insert there. That is nothing about the block, and would park
             every one that follows.
     """
     table = blocks[0].table
-    database, name = names.split_table(table)
     try:
-        sql = statement(blocks, batch.schema, ledger, target, stamp, limit)
+        sql = statement(blocks, batch.schema, ledger, target, stamp, claim, limit)
     except ValueError as error:
         return plan.Impossible(f"{table}: {error}")
-    asked = settings(blocks, claim, batch.num_rows)
+    asked = settings(blocks, claim, batch.num_rows, alone=alone)
     try:
         summary = client.command(
-            sql,
-            parameters={
-                "app": ledger.app,
-                "table": table,
-                **_of(blocks),
-                "claim": claim,
-                "database": database,
-                "name": name,
-                "limit": limit or 0,
-                "shape": target.shape,
-            },
-            data=arrow_file(batch),
+            "",
+            data=body(sql, batch),
             settings={k: v for k, v in asked.items() if k in client.server_settings},
         )
     except ClickHouseError as error:
@@ -234,11 +266,15 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         if is_permanent(error):
             return plan.Impossible(one_line(error))
         return plan.Failed(f"INSERT: {one_line(error)}")
-    return plan.Wrote(summary.written_rows if isinstance(summary, QuerySummary) else 0)
+    return _written(summary)
 
 
-def _of(blocks: Sequence[Block]) -> dict[str, object]:
-    """The parameter that names one block, or several."""
-    if len(blocks) == 1:
-        return {"block": blocks[0].id}
-    return {"blocks": [block.id for block in blocks]}
+def _written(answer: object) -> plan.Answer:
+    """Return how many rows the server says that it wrote."""
+    rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
+    if rows is None:
+        return plan.Failed(
+            "the server did not say how many rows it wrote: does a proxy before it take away the "
+            "header X-ClickHouse-Summary?"
+        )
+    return plan.Wrote(int(rows))

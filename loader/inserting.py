@@ -3,11 +3,13 @@
 Receives attempts whose next effect is an INSERT, answers each. What a statement costs beside its
 rows is most of a small block's cost, and every statement leaves a part to be merged.
 
-Blocks go together where nothing but counting decides what became of them: first attempts, on a
-table with the block-id column, on one server. Of these the ledger has this claim and nothing else,
-which is what an INSERT of several asks of it. No other attempt ever repeats such a statement, so
-its token is its own; whether it still runs is seen in system.processes, and whether it ran, in
-the rows of each block. After a failure each block is tried again by itself.
+Blocks go together only where that loses no evidence: first attempts, on a table whose rows are
+counted by the block-id column, stay as they are, and land in one step (loader.window.Nature).
+Elsewhere a block's own token is the first repair after an unknown outcome, and a block goes alone.
+Of blocks that go together the ledger has this claim and nothing else, which is what an INSERT of
+several asks of it. No other attempt ever repeats such a statement, so its token is its own;
+whether it still runs is seen in system.processes, and whether it ran, in the rows of each block.
+After a failure each block is tried again by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
 from loader.insert import insert
 from relay.failpoints import reached
-from relay.httppool import URL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""
+ID_BYTES = 5_000
+"""Of the ids of blocks in one INSERT: its log_comment names them, in the URL, with escapes."""
 
 
 class Ready(NamedTuple):
@@ -101,7 +104,7 @@ class Inserter:
             return []
         attempt.figures.fetch_seconds += time.monotonic() - begun
         if not batch.num_rows:
-            attempt.answer(plan.Ok())  # a transform left nothing of it
+            attempt.answer(plan.Wrote(0))  # a transform left nothing of it
             return []
         return [Ready(attempt, attempt.target, batch, attempt.effect.limit)]
 
@@ -124,24 +127,31 @@ class Inserter:
             first.target,
             stamp=self._stamp,
             limit=first.limit,
+            alone=first.attempt.alone,
         )
         figures.insert_seconds += time.monotonic() - begun
-        inserted = isinstance(answer, plan.Ok)
-        # Of one block alone it may be another statement, long ago, that wrote under its token.
-        told = len(group) > 1 and answer == plan.Wrote(rows.num_rows)
-        figures.failures += not inserted
-        now_ms = time.time_ns() // 1_000_000
-        for one in group:
-            one.attempt.inserted, one.attempt.told = inserted, told
-            if inserted:
-                one.attempt.figures.queryable_ms = now_ms
         reached("after_insert")
-        said = self._unless_altered(answer, first)
-        if isinstance(said, plan.Impossible) and len(group) > 1:
-            # For one of them, perhaps: the next attempt at each finds that by itself.
-            said = plan.Failed(f"in one INSERT with {len(group) - 1} others: {said.reason}")
-        for one in group:
+        answers = self._answers(group, self._unless_altered(answer, first), rows.num_rows)
+        figures.failures += not isinstance(answer, plan.Wrote)
+        now_ms = time.time_ns() // 1_000_000
+        for one, said in zip(group, answers, strict=True):
+            one.attempt.inserted = isinstance(said, plan.Wrote) and said.rows > 0
+            if one.attempt.inserted:
+                one.attempt.figures.queryable_ms = now_ms
             one.attempt.answer(said)
+
+    def _answers(
+        self, group: Sequence[Ready], answer: plan.Answer, rows: int
+    ) -> Sequence[plan.Answer]:
+        """What the answer to the statement says of each of its blocks."""
+        if len(group) == 1:
+            return [answer]
+        if isinstance(answer, plan.Wrote) and answer.rows >= rows:
+            return [plan.Wrote(one.batch.num_rows) for one in group]
+        if isinstance(answer, plan.Impossible):
+            # For one of them, perhaps: the next attempt at each finds that by itself.
+            answer = plan.Failed(f"in one INSERT with {len(group) - 1} others: {answer.reason}")
+        return [answer] * len(group)
 
     def _unless_altered(self, answer: plan.Answer, of: Ready) -> plan.Answer:
         """A refusal says nothing of a table that is not the one which was looked at any more."""
@@ -171,26 +181,25 @@ def joins(group: Sequence[Ready], one: Ready, stamp: str) -> bool:
     first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
-        _by_count(first, stamp)
-        and _by_count(one, stamp)
+        _joinable(first, stamp)
+        and _joinable(one, stamp)
         and first.attempt.block.table == one.attempt.block.table
         and first.batch.schema.equals(one.batch.schema, check_metadata=True)
         and size <= TOGETHER_BYTES
-        and 4 * ids <= URL_BYTES  # each is a parameter and in the log's comment, with escapes
+        and ids <= ID_BYTES
     )
 
 
 def open_for_more(one: Ready, stamp: str) -> bool:
     """Whether any other block may go into the INSERT of this one."""
-    return one.batch.nbytes < TOGETHER_BYTES and _by_count(one, stamp)
+    return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
 
 
-def _by_count(one: Ready, stamp: str) -> bool:
-    """Whether nothing but counting its rows decides what became of the block."""
+def _joinable(one: Ready, stamp: str) -> bool:
+    """Whether the claim leaves room for others, and nobody else has claimed the block."""
     return (
-        one.attempt.run.attempt == 1
-        and not one.attempt.asked  # nor has another claimed it at the same time
+        not one.attempt.alone
+        and not one.attempt.asked
         and one.limit is None
-        and one.target.by_count(stamp)
         and stamp not in one.batch.schema.names
     )

@@ -85,7 +85,11 @@ class Known:
             len(sealed),
             {block.id: block for *_, block in left},
             frozenset(block.id for *_, block in new),
-            Doubts(frozenset(self._forgotten.among(new)), self._noted.now + CLAIM_SECONDS),
+            Doubts(
+                frozenset(self._forgotten.among(new)),
+                self._forgotten.lost,
+                self._noted.now + CLAIM_SECONDS,
+            ),
         )
 
     def settled(self, positions: Mapping[int, int]) -> None:

@@ -25,8 +25,9 @@ COLUMNS: Mapping[str, str] = {
     "record": "String",  # of a parked block: its journal record in base64, to resolve it by
     "at": "DateTime64(3) DEFAULT now64(3)",
     "transform": "String",  # version of what made the rows; empty: they are the block's
+    "sent": "LowCardinality(String)",  # alone, under the block's token; or maybe together
 }
-LATER = frozenset({"transform"})
+LATER = frozenset({"transform", "sent"})
 """Columns that ledgers of earlier versions of the program have not."""
 
 

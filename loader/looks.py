@@ -2,8 +2,8 @@
 
 A look is three questions, an eighth of what small blocks cost. It is as old as the statements that
 follow it take in any case, and each INSERT asks whether the columns are still those: an INSERT on
-an older look fails, and the next attempt looks again. An older part counter has counting go
-through more parts, never through fewer.
+an older look fails, and the next attempt looks again. An older insert counter makes a claim look
+older, never younger.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 SECONDS = 5.0
-"""That a look lasts: several micro-batches of small blocks, and few parts."""
-SMALL_BYTES = 1 << 20
-"""Of a block, as producers sent it. The rows of larger ones are often counted, in all parts
-since the look: that soon costs more than another look."""
+"""That a look lasts: several micro-batches of small blocks."""
 
 
 class Looks:
@@ -44,8 +41,8 @@ class Looks:
 
         Args:
             blocks: about to be claimed.
-            new: ids of those that nobody has attempted. Where there is another, or a large one,
-                all are looked at anew.
+            new: ids of those that nobody has attempted. Where there is another, all are looked
+                at anew.
 
         Raises:
             Unavailable, Refused: as Tables.look.
@@ -56,12 +53,12 @@ class Looks:
             for table, (since, target) in self._seen.items()
             if table in tables and now - since < SECONDS
         }
-        if any(block.id not in new or block.row_bytes > SMALL_BYTES for block in blocks):
+        if any(block.id not in new for block in blocks):
             lately = {}
         if unknown := tables - lately.keys():
             found = self._tables.look(unknown)
-            # Where a window or a part counter decides as well, it has to be that of now.
-            lasting = {t: (now, one) for t, one in found.items() if one.by_count(self._stamp)}
+            # Where a window or an insert counter decides as well, it has to be that of now.
+            lasting = {t: (now, one) for t, one in found.items() if one.counts(self._stamp)}
             self._seen |= lasting
             lately |= found
         return lately

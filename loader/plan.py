@@ -1,10 +1,10 @@
-"""Decides what becomes of one block, from what the ledger and its table say; pure.
+"""Decides what becomes of one block, from what the ledger and the servers say; pure.
 
 `step(run, answer) -> (run, effect)`: no clock, no client. The same steps run in
 production (loader.work carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
-    Read -> Claim -> Read -> [Ask] -> Insert | Park -> Mark -> Read -> Done
+    Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
@@ -15,6 +15,13 @@ Why it is safe, however many loaders run and whenever they pause or die:
   So after its own claim is in, an attempt need only look at what earlier claims did.
 * A statement of an earlier claim may have passed its condition and still be running:
   then the attempt ends in `retry`, and nothing is decided yet.
+* The server's answer to the attempt's own INSERT is proof: at least the block's rows
+  written means done, 0 means that nothing happened. No count overrules it, because rows
+  may expire, merge or be hidden from this user the moment they are written.
+* What an earlier claim did is proved in the order of `_decide`: the same statement again
+  under the same token while the table surely remembers it; what the server recorded of
+  the statement; the table's own rows, where their number means something. Where nothing
+  proves it, the block is parked.
 * Where loader.transform makes the rows, each claim says how many, and by which version of it. What
   is in the table came under one claim; what two versions may have made is never completed by
   either, and told apart by its count, or parked.
@@ -39,6 +46,10 @@ Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
 of it is; never load it."""
 Outcome = Literal["loaded", "parked", "discarded", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
+Sent = Literal["", "alone", "together"]
+"""How an INSERT under a claim is sent (Entry.sent)."""
+ALONE: Sent = "alone"
+TOGETHER: Sent = "together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +59,13 @@ class Entry:
     Attributes:
         attempt: grows; of two claims with one attempt the greater `claim` is current.
         claim: random, names the attempt's owner.
-        seen: the table's part counter before the claim; -1 where the engine has none.
+        seen: the table's insert counter before the claim; -1 where it has none.
         stamped: whether an INSERT under this claim fills the block-id column.
         rows: that an INSERT under this claim inserts.
         transform: version of what made them; empty: they are the block's.
+        sent: how an INSERT under this claim is sent: "alone", under the block's id as token,
+            or maybe "together" with other blocks, under another token; "" in ledgers of
+            earlier versions of the program, which did not say.
     """
 
     state: str
@@ -62,6 +76,7 @@ class Entry:
     reason: str = ""
     rows: int = 0
     transform: str = ""
+    sent: Sent = ""
 
 
 def _rank(entry: Entry) -> tuple[int, bool, str]:
@@ -89,20 +104,46 @@ def holds(entries: Sequence[Entry], claim: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the table says about a block that an earlier claim may have inserted.
+    """What the server says now about a block that an earlier claim may have inserted.
 
     Attributes:
-        counted: rows that carry the block's id; None where the column is not there.
-        newest: the table's part counter now; -1 where the engine has none.
-        margin: parts that may come after an insert while its token surely stays in the
-            table's deduplication window; -1 where nothing is sure.
-        running: an INSERT of this block runs on the server.
+        running: why an INSERT of this block may still be running; "": none is.
+        inserted: the most parts that anybody can have inserted since the oldest claim; None
+            where nothing bounds them.
+        margin: parts that may come after an INSERT while the table surely remembers its token;
+            -1 where nothing is sure.
+        newest: the table's insert counter now; -1 where it has none.
+        counted: rows that carry the block's id; None where they cannot be counted.
+        fewer: why fewer rows than the block has prove nothing: they may have been there and
+            expired, been merged, been removed, or be hidden from this user; "": they prove it.
+        views: materialized views behind the table, whose rows the table's rows say nothing of.
+        repeatable: whether the same rows once more change nothing, token or not.
     """
 
-    counted: int | None
-    newest: int
-    margin: int
-    running: bool
+    running: str = ""
+    inserted: int | None = None
+    margin: int = -1
+    newest: int = -1
+    counted: int | None = None
+    fewer: str = ""
+    views: tuple[str, ...] = ()
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the server recorded of the block's INSERTs since the oldest claim.
+
+    Attributes:
+        state: "written": one finished, and wrote at least as many rows as the block has;
+            "never": the record is complete, and none has written anything; "unclear": else.
+        claim: of the statement that finished, where the record names it.
+        said: the same in words.
+    """
+
+    state: Literal["written", "never", "unclear"]
+    claim: str = ""
+    said: str = ""
 
 
 # Effects: what the adapter is to do next.
@@ -126,11 +167,15 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
-    """Insert the block if the claim holds; answer: Ok, or Failed if part counter > limit.
+class AskRecord:
+    """Ask what the server recorded of the block's statements; answer: Record."""
 
-    A claim that does not hold any more inserts nothing, silently: Mark asks the same and
-    writes nothing either. The counter may not fail silently, because Mark cannot see it.
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Insert the block if the claim holds; answer: Wrote, or Failed if insert counter > limit.
+
+    A claim that does not hold any more inserts nothing, and the server says so (0 rows).
     """
 
     limit: int | None
@@ -165,7 +210,7 @@ class Done:
     reason: str = ""
 
 
-Effect = Read | Claim | Ask | Insert | Mark | Park | Done
+Effect = Read | Claim | Ask | AskRecord | Insert | Mark | Park | Done
 
 
 # Answers beside tuple[Entry, ...] and Facts.
@@ -177,12 +222,12 @@ class Ok:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote(Ok):
+class Wrote:
     """The server took the INSERT.
 
     Attributes:
         rows: that it wrote, as it says: those of materialized views too, and those whose token
-            was there before, which are in the table from then; 0 where it does not say.
+            was there before, which are in the table from then. 0: its condition was false.
     """
 
     rows: int
@@ -210,7 +255,7 @@ class Impossible:
     reason: str
 
 
-Answer = tuple[Entry, ...] | Facts | Ok | Made | Failed | Impossible
+Answer = tuple[Entry, ...] | Facts | Record | Ok | Wrote | Made | Failed | Impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +269,9 @@ class Run:
         stamped: whether the table has the block-id column now.
         human: what a person said of the block.
         why: the person's own words, for the ledger.
-        forgotten: the ledger may have lost the entries of earlier claims.
+        forgotten: the ledger may have known this block and lost what it knew (it was
+            emptied, dropped or restored), so that no earlier claim does not mean no INSERT.
+        lost: a person says that it did know it, so that it may well have been inserted.
     """
 
     claim: str
@@ -232,13 +279,15 @@ class Run:
     stamped: bool
     human: Human = "nothing"
     why: str = ""
-    at: Literal["look", "claim", "again", "ask", "insert", "mark", "end"] = "look"
+    forgotten: bool = False
+    lost: bool = False
+    at: Literal["look", "claim", "again", "ask", "record", "insert", "mark", "end"] = "look"
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
-    forgotten: bool = False
+    facts: Facts = Facts()
 
 
 def start(
@@ -249,32 +298,32 @@ def start(
     human: Human = "nothing",
     why: str = "",
     forgotten: bool = False,
+    lost: bool = False,
 ) -> tuple[Run, Effect]:
-    """A new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why, forgotten=forgotten), Read()
+    """Return a new attempt and its first effect."""
+    return Run(claim, rows, stamped, human, why, forgotten, lost), Read()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
-    """The next effect, after the answer to the one before."""
+    """Return the next effect, after the answer to the one before."""
     if isinstance(answer, Failed):
         return run, Done("retry", answer.reason)
     if isinstance(answer, Impossible):
         return replace(run, at="mark"), Park(run.attempt, answer.reason)
     match run.at, answer:
-        case "look", tuple() as entries:
-            return _look(run, entries)
+        case "look" | "again" | "end", tuple() as entries:
+            looks = {"look": _look, "again": _look_again, "end": _look_at_the_end}
+            return looks[run.at](run, entries)
         case "claim", Ok() | Made() as taken:
             return _claimed(run, taken), Read()
-        case "again", tuple() as entries:
-            return _look_again(run, entries)
         case "ask", Facts() as facts:
-            return _decide(run, facts)
-        case "insert", Ok():
-            return replace(run, at="mark"), Mark(run.attempt)
+            return _on(replace(run, facts=facts), _decide(replace(run, facts=facts)))
+        case "record", Record() as record:
+            return _on(run, _decide_by_record(run, record))
+        case "insert", Wrote(rows):
+            return _wrote(run, rows)
         case "mark", Ok():
             return replace(run, at="end"), Read()
-        case "end", tuple() as entries:
-            return _look_at_the_end(run, entries)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
 
 
@@ -288,7 +337,7 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if holds(entries, run.claim):
-        return run, Done("retry", "its rows were not seen in the table yet")
+        return run, Done("retry", "the server wrote nothing, though this loader's claim holds")
     return run, _outcome(entries)
 
 
@@ -302,8 +351,7 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
     earlier = tuple(e for e in entries if e.state == PREPARED and e.claim != run.claim)
-    asked = run.forgotten or run.human in {"loaded", "discard"}
-    if not earlier and not asked:
+    if not earlier and not run.forgotten and run.human not in {"loaded", "discard"}:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
@@ -312,49 +360,98 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     return run, Ask()
 
 
-def _decide(run: Run, facts: Facts) -> tuple[Run, Effect]:
-    """DESIGN.md's table, for a block that an earlier claim prepared."""
-    inserting = replace(run, at="insert")
-    marking = replace(run, at="mark")
+def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
+    """The server's answer to one's own statement is proof."""
+    if rows >= run.rows:
+        return replace(run, at="mark"), Mark(run.attempt)
+    if rows == 0:
+        # The claim was lost, or the ledger that this server sees lags behind: look again.
+        return replace(run, at="end"), Read()
+    return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
+
+
+def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
+    """The run where the answer to this effect finds it."""
+    if isinstance(effect, AskRecord):
+        return replace(run, at="record"), effect
+    at = {Insert: "insert", Mark: "mark", Park: "mark"}.get(type(effect), run.at)
+    return replace(run, at=at, facts=Facts()), effect  # type: ignore[arg-type]
+
+
+def _decide(run: Run) -> Effect:
+    """The order of proof for a block that an earlier claim may have inserted."""
+    facts = run.facts
     if facts.running:
-        return run, Done("retry", "an INSERT of this block still runs on the server")
-    if run.human == "absent":
-        return inserting, Insert(None)
+        return Done("retry", facts.running)
+    counted = facts.counted if run.all_stamped else None
+    if run.human == "absent" and not counted:
+        return Insert(None)
     if run.human in {"loaded", "discard"}:
-        return marking, _as_told(run, facts.counted if run.all_stamped else None)
-    if run.all_stamped and facts.counted is not None:
-        return _by_count(run, facts.counted)
-    # Under one token, rows of another version would be taken for the same ones. A claim that was
-    # to be counted by a column, which is gone now, may have used another (loader.inserting).
-    unlike = any(e.transform != run.transform or e.stamped for e in _makers(run))
-    margin = 0 if unlike else max(facts.margin, 0)
-    # Sure if nothing at all was inserted since, or if every part since fits into the window,
-    # with as much again for what others insert while our statement runs (see loader.window).
-    if 0 <= run.since <= facts.newest <= run.since + margin:
-        return inserting, Insert(run.since + margin)
-    before = "an earlier attempt ended before its answer came"
-    if not run.earlier:
-        before = "the ledger may have lost the entry of an earlier attempt"
-    return marking, Park(
-        run.attempt,
-        f"{before}, the table has no block-id column for "
-        "all of it, and its deduplication window may have moved on"
-        + ("" if margin else " or the transform has changed")
-        + ": only a person can tell whether the rows are there",
-    )
+        return _as_told(run, counted)
+    if (limit := _remembered(run)) is not None:
+        return Insert(limit)
+    nothing = counted == 0 and run.rows > 0
+    if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
+        return Mark(run.attempt, made_by=whole.claim)
+    return AskRecord()
 
 
-def _by_count(run: Run, counted: int) -> tuple[Run, Effect]:
-    """By the rows that carry the block's id: of one claim at most, all of it or a part."""
-    if counted == 0 and run.rows:
-        return replace(run, at="insert"), Insert(None)
-    run = replace(run, at="mark")
-    if whole := _whole(run, counted):
-        return run, Mark(run.attempt, made_by=whole.claim)
-    why = "an INSERT over several partitions of the table ended in the middle"
-    if len({entry.transform for entry in _makers(run)}) > 1:
-        why = "versions of the transform made different numbers of them, one may be there in part"
-    return run, Park(run.attempt, f"{_share(run, counted)}: {why}")
+def _remembered(run: Run) -> int | None:
+    """The greatest insert counter at which the table surely remembers the claims' tokens.
+
+    Then the same statement under the same token adds what is missing, in partitions and in
+    views, and nothing else. None where it may do more.
+    """
+    facts, makers = run.facts, _makers(run)
+    if not makers or run.since < 0 or facts.inserted is None:
+        return None
+    if facts.inserted == 0:
+        return facts.newest  # not even an earlier claim's INSERT can have come
+    # Under one token, rows of another version would be taken for the same ones; and blocks that
+    # were sent together had another token (loader.inserting).
+    unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
+    if unlike or facts.inserted > facts.margin:
+        return None
+    # What others insert until the statement runs counts, too (see loader.window).
+    return facts.newest + facts.margin - facts.inserted
+
+
+def _decide_by_record(run: Run, record: Record) -> Effect:
+    """Without the token: what the server recorded, then what a count means, else a person."""
+    facts = run.facts
+    if record.state == "written" and (maker := _maker(run, record.claim)):
+        return Mark(run.attempt, made_by=maker.claim)
+    if record.state == "never" or facts.repeatable:
+        return Insert(None)
+    counted = facts.counted if run.all_stamped else None
+    if counted == 0 and not facts.fewer and not facts.views:
+        return Insert(None)
+    if run.forgotten and not run.lost and not _makers(run) and not counted:
+        # Nothing says that it was ever inserted, as with every block at a first start.
+        return Insert(None)
+    return Park(run.attempt, _undecided(run, counted, record))
+
+
+def _undecided(run: Run, counted: int | None, record: Record) -> str:
+    """The evidence that was found, for the person who settles the block."""
+    facts = run.facts
+    found = ["an earlier attempt ended before its answer came"]
+    if counted is not None:
+        found.append(_share(run, counted))
+        if counted and len({entry.transform for entry in _makers(run)}) > 1:
+            found.append("versions of the transform made different numbers of them")
+    elif not run.all_stamped:
+        found.append("the table has no block-id column for all of it")
+    if facts.fewer:
+        found.append(f"a count proves nothing: {facts.fewer}")
+    if facts.views:
+        found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
+    if any(entry.transform != run.transform for entry in _makers(run)):
+        found.append("the transform has changed")
+    found.append("its deduplication window may have moved on")
+    if record.said:
+        found.append(record.said)
+    return "; ".join(found) + ": only a person can tell whether the rows are there"
 
 
 def _makers(run: Run) -> list[Entry]:
@@ -366,6 +463,14 @@ def _claims(run: Run) -> list[Entry]:
     """Those whose rows may be in the table; the run's own where there is no other."""
     own = Entry(PREPARED, run.attempt, "", rows=run.rows, transform=run.transform)
     return _makers(run) or [own]
+
+
+def _maker(run: Run, claim: str) -> Entry | None:
+    """The claim whose rows a recorded statement wrote; None where several may have."""
+    claims = _claims(run)
+    named = [entry for entry in claims if entry.claim == claim] or claims
+    alike = {(entry.rows, entry.transform) for entry in named}
+    return named[0] if len(alike) == 1 else None
 
 
 def _whole(run: Run, counted: int) -> Entry | None:

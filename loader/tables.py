@@ -1,4 +1,4 @@
-"""What the target tables say: columns, part counters, rows of a block, running INSERTs.
+"""What the target tables say: columns, insert counters, rows of a block, running INSERTs.
 
 Receives table names and blocks, gives plain values for loader.plan. Never writes.
 """
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, literal, quoted, quoted_table
+from loader.clickhouse import failure, is_permanent, quoted, quoted_table
+from loader.evidence import Evidence, Parts, why_fewer
 from loader.plan import Facts
-from loader.window import Window, window
+from loader.window import Nature, nature
 from relay import names
 from relay.errors import Refused
 from relay.replicas import is_shared
@@ -23,23 +24,26 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from loader.ledger import Claimed
     from loader.plan import Run
+    from loader.window import Counter
     from relay.records_pb2 import Block
 
-COUNTERS = {
-    "global": "SELECT max(max_block_number) FROM system.parts",
-    "partitions": "SELECT sum(n) FROM (SELECT max(max_block_number) + 1 AS n FROM system.parts",
+_COUNTERS = {
+    # Inactive parts count too, they were inserted as well.
+    "parts": "SELECT max(max_block_number) FROM system.parts",
+    "log": "SELECT max(log_max_index) FROM system.replicas",
 }
-"""SQL of the part counter; inactive parts count too, they were inserted as well."""
-_ALL_COUNTERS = (
-    "SELECT database || '.' || table, max(newest), sum(newest + 1) FROM ("
-    "SELECT database, table, max(max_block_number) AS newest FROM system.parts WHERE "
-    "database IN {databases:Array(String)} AND table IN {names:Array(String)} "
-    "GROUP BY database, table, partition_id) GROUP BY database, table"
-)
-"""The same of several tables in one statement: name, "global", "partitions"."""
-_NEWEST = "toInt64OrZero(splitByChar('_', _part)[3])"
-"""A part's max_block_number, from its name: PARTITION_MIN_MAX_LEVEL."""
+_ALL_COUNTERS = {
+    "parts": "SELECT database || '.' || table, max(max_block_number) FROM system.parts "
+    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+    "GROUP BY database, table",
+    # Without Keeper a replica gives 0, and says why.
+    "log": "SELECT database || '.' || table, if(zookeeper_exception = '', log_max_index, -1) "
+    "FROM system.replicas "
+    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
+}
+"""The same of several tables in one statement."""
 _THIS_TABLE = "database = {database:String} AND table = {name:String}"
 _SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
 _INSERTABLE = "default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
@@ -53,64 +57,30 @@ class Target:
     """Name to type, of the columns that an INSERT may name."""
     shape: int
     """A hash of all columns: another one, and the table was altered or made anew."""
-    window: Window
+    nature: Nature
     counter: int
+    """Of inserts; -1 where there is none, or where it may not be read."""
 
     def stamped(self, block_column: str) -> bool:
-        """Whether counting the rows that carry a block's id proves how much of it is here."""
-        return block_column in self.columns and self.window.countable
+        """Whether rows carry the id of their block."""
+        return block_column in self.columns
 
-    def by_count(self, block_column: str) -> bool:
-        """Whether nothing but counting rows ever decides about a block of it.
+    def counts(self, block_column: str) -> bool:
+        """Whether nothing but counting rows is needed to decide about a block of it.
 
-        On one server, that is: every statement on the table is seen in its system.processes.
+        Then blocks may go together, under a token that no other attempt repeats.
         """
-        return self.window.counter == "global" and self.stamped(block_column)
+        return self.nature.plain and self.stamped(block_column)
 
 
-def counter_sql(kind: str) -> str:
-    """The part counter of {database:String}.{name:String} as an SQL expression."""
-    where = f" WHERE {_THIS_TABLE}"
-    if kind == "partitions":
-        return f"({COUNTERS[kind]}{where} GROUP BY partition_id))"
-    return f"({COUNTERS['global']}{where})"
+def counter_sql(kind: Counter) -> str:
+    """Return the insert counter of {database:String}.{name:String} as an SQL expression."""
+    return f"({_COUNTERS[kind]} WHERE {_THIS_TABLE})"
 
 
 def shape_sql() -> str:
-    """The hash of {database:String}.{name:String}'s columns as an SQL expression."""
+    """Return the hash of {database:String}.{name:String}'s columns as an SQL expression."""
     return f"(SELECT {_SHAPE} FROM system.columns WHERE {_THIS_TABLE})"  # noqa: S608 - constants
-
-
-def arrived(
-    targets: Mapping[str, Target], block_column: str, told: Collection[str] = frozenset()
-) -> str:
-    """SQL about `table`, `block` and `found_rows`, for Ledger.mark: all rows of it have arrived.
-
-    They are counted in parts newer than the table's counter, so it costs the same however large
-    the table is. The parts are told by their names: asked of system.parts, a merge in between hid
-    its rows from the count (32 blocks of 240, none so). Where counting proves nothing, nothing is
-    asked.
-
-    Args:
-        targets: by table, as they were before the claim.
-        block_column: that holds block ids.
-        told: tables about which nothing needs to be asked, as ClickHouse has said it.
-    """
-    counts, others = [], []
-    for table, target in targets.items():
-        if table in told or not target.by_count(block_column):
-            others.append(literal(table))
-            continue
-        stamp = quoted(block_column)
-        counts.append(
-            f"SELECT {literal(table)}, toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
-            f"WHERE {stamp} IN {{blocks:Array(String)}} AND {_NEWEST} > {target.counter} "
-            f"GROUP BY {stamp}"
-        )
-    either = [f"table IN ({', '.join(others)})"] if others else []
-    if counts:
-        either.append(f"(table, block, found_rows) IN ({' UNION ALL '.join(counts)})")
-    return " OR ".join(either)
 
 
 class Tables:
@@ -133,12 +103,15 @@ class Tables:
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
         self.ledgers: set[str] = set()
+        self.evidence = Evidence(client, several=several)
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
-        """The tables that exist, by name."""
+        """Return the tables that exist, by name."""
         databases, plain = _split(tables)
         found = self._ask(
-            "SELECT database || '.' || name, engine, engine_full FROM system.tables "
+            "SELECT database || '.' || name, engine, engine_full, partition_key, "
+            "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table) "
+            "FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
             names=plain,
@@ -154,61 +127,96 @@ class Tables:
                 names=plain,
             )
         }
-        counters = self._counters(tables)
-        looks: dict[str, Target] = {}
-        for table, engine, engine_full in found:
+        natures: dict[str, Nature] = {}
+        for table, engine, engine_full, partition_key, views in found:
             if table in tables:
+                if is_ledger(columns.get(table, ({}, 0))[0]):
+                    self.ledgers.add(table)
+                    continue
                 if self._several and not is_shared(engine):
                     raise Refused(
                         f"clickhouse.url names several replicas, and {table} is not replicated: "
                         f"it is a {engine}",
                         "Make it a ReplicatedMergeTree, or name one replica.",
                     )
-                kind = window(engine, engine_full, self._window_defaults(engine))
-                known = columns.get(table, ({}, 0))
-                if is_ledger(known[0]):
-                    self.ledgers.add(table)
-                    continue
-                looks[table] = Target(*known, kind, _counter(counters, table, kind))
-        return looks
+                defaults = self._window_defaults(engine)
+                natures[table] = nature(engine, engine_full, defaults, partition_key, tuple(views))
+        counters = self._counters(natures)
+        return {
+            table: Target(*columns.get(table, ({}, 0)), one, counters[table])
+            for table, one in natures.items()
+        }
 
-    def facts(self, block: Block, run: Run, target: Target, claim_seconds: float) -> Facts:
-        """What loader.plan asks about a block that an earlier claim prepared.
+    def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> Facts:
+        """Return what loader.plan asks about a block that an earlier claim may have inserted.
 
         Args:
             block: asked about.
-            run: its attempt, which says whether counting proves anything.
+            run: its attempt, which says whether rows of earlier claims carry the block's id.
             target: its table.
-            claim_seconds: age of the oldest claim.
+            claimed: when the oldest claim was made.
         """
-        table = quoted_table(block.table)
+        if running := self._running(block):
+            return Facts(running=running)
+        of = target.nature
+        parts = self.evidence.parts(block.table, claimed.at_ms)
+        newest = self._counters({block.table: of})[block.table]
+        inserted = inserted_since(of, run.since, newest, parts)
+        counted = self._count(block) if run.all_stamped else None
+        fewer = ""
+        if counted is not None and counted < block.rows:
+            known = [of.vanish] if of.vanish else []
+            if 0 <= newest < run.since:
+                known.append("its newest parts are gone")
+            fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
+        return Facts(
+            inserted=inserted,
+            margin=of.window.margin(claimed.seconds),
+            newest=newest,
+            counted=counted,
+            fewer=fewer,
+            views=of.views,
+            repeatable=of.repeatable,
+        )
+
+    def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
+        """Return rows by block id, of a table that has the block-id column."""
+        stamp = quoted(self._block_column)
+        rows = self._ask(
+            f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
+            f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1",
+            blocks=list(blocks),
+        )
+        return {str(block): int(count) for block, count in rows}
+
+    def _count(self, block: Block) -> int:
+        return self.counted(block.table, [block.id]).get(block.id, 0)
+
+    def _running(self, block: Block) -> str:
         running = self._ask(
             "SELECT count() FROM system.processes "  # noqa: S608 - constants
             "WHERE " + names.is_of_block("Settings['log_comment']"),
             block=block.id,
         )[0][0]
-        if running or not run.all_stamped:
-            counted = None
-        else:
-            stamp = quoted(self._block_column)
-            counted = self._ask(
-                f"SELECT count() FROM {table} WHERE {stamp} = {{block:String}}",  # noqa: S608 - names are quoted, values bound
-                block=block.id,
-            )[0][0]
-        margin = target.window.margin(claim_seconds)
-        newest = _counter(self._counters({block.table}), block.table, target.window)
-        return Facts(counted, newest, margin, running=bool(running))
+        return "an INSERT of this block still runs on the server" if running else ""
 
-    def _counters(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
-        """By table and kind, of those that have parts."""
-        databases, plain = _split(tables)
-        rows = self._ask(_ALL_COUNTERS, databases=databases, names=plain)
-        return {table: {"global": newest, "partitions": total} for table, newest, total in rows}
+    def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
+        """Return the insert counter of each table."""
+        found = dict.fromkeys(natures, -1)
+        for kind, sql in _ALL_COUNTERS.items():
+            of_kind = {t for t, one in natures.items() if one.window.counter == kind}
+            if not of_kind:
+                continue
+            databases, plain = _split(of_kind)
+            rows = self._allowed(sql, databases=databases, names=plain)
+            if rows is not None and kind == "parts":
+                found |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
+            found |= {t: int(n) for t, n in rows or () if t in of_kind}
+        return found
 
     def _window_defaults(self, engine: str) -> dict[str, int]:
-        """The server's defaults for tables of this engine."""
-        replicated = engine.startswith(("Replicated", "Shared"))
-        source = "replicated_merge_tree_settings" if replicated else "merge_tree_settings"
+        """Return the server's defaults for tables of this engine."""
+        source = "replicated_merge_tree_settings" if is_shared(engine) else "merge_tree_settings"
         if source not in self._defaults:
             rows = self._ask(
                 f"SELECT name, toInt64(value) FROM system.{source} WHERE name IN "  # noqa: S608 - one of two constants
@@ -218,6 +226,15 @@ class Tables:
             self._defaults[source] = {name: int(value) for name, value in rows}
         return self._defaults[source]
 
+    def _allowed(self, sql: str, **parameters: object) -> list[Sequence[Any]] | None:
+        """Ask what this user may perhaps not read; None then."""
+        try:
+            return list(self._client.query(sql, parameters=parameters).result_rows)
+        except ClickHouseError as error:
+            if is_permanent(error):
+                return None
+            raise failure(error, "asking about the tables") from error
+
     def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
         try:
             return list(self._client.query(sql, parameters=parameters).result_rows)
@@ -225,11 +242,28 @@ class Tables:
             raise failure(error, "asking about the tables") from error
 
 
+def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
+    """Return the most parts that were inserted since a claim; None where nothing bounds them.
+
+    Args:
+        of: the table.
+        since: the insert counter before the claim; -1 where it had none.
+        newest: the insert counter now.
+        parts: what the part log has since the claim; None where it may lack some.
+    """
+    if parts is not None and parts.dropped:
+        return None  # with a partition the tokens of its parts are forgotten
+    if of.window.counter == "log":
+        return newest - since if 0 <= since <= newest else None
+    if of.window.counter == "none" or since < 0:
+        return None
+    if parts is not None:
+        return parts.inserted
+    # Of a table without partitions the newest part goes only together with all others.
+    return newest - since if since <= newest and not of.partitioned else None
+
+
 def _split(tables: Collection[str]) -> tuple[list[str], list[str]]:
-    """Databases and names, in the order of the tables."""
+    """Return databases and names, in the order of the tables."""
     pairs = [names.split_table(table) for table in sorted(tables)]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-
-def _counter(found: Mapping[str, Mapping[str, int]], table: str, kind: Window) -> int:
-    return -1 if kind.counter == "none" else found.get(table, {}).get(kind.counter, 0)

@@ -121,9 +121,7 @@ def _attempt(
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
             keep()
-        return _workers[settings.app].load(
-            blocks, new, forgotten=doubts.forgotten, until=doubts.until
-        )
+        return _workers[settings.app].load(blocks, new, doubts=doubts)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback

@@ -1,10 +1,14 @@
-"""Is a block surely inside its table's deduplication window? Pure, from system tables.
+"""What a table's engine and settings say of its rows and tokens; pure, from system tables.
 
-Receives a table's engine and settings; gives the window in parts and the margin that
-may be used of it. Never asks the server itself: loader.tables does.
+Receives engine, settings, partition key and views; gives how far back the table surely remembers
+a deduplication token, and why the number of its rows may not tell what was inserted. Never asks
+the server itself: loader.tables does.
 
-A part counter stands for "inserts since": ClickHouse numbers every inserted part, so
-counter now - counter before the claim >= parts inserted in between, of anybody.
+An insert counter stands for "inserts since". A MergeTree numbers every inserted part; of a
+Replicated table the replication log, which is in Keeper and so the same for all replicas, has an
+entry for each. So counter now - counter before the claim >= parts inserted in between, of
+anybody. A MergeTree's counter goes back when the newest parts are dropped, of which the counter
+itself shows nothing if the table is partitioned.
 """
 
 from __future__ import annotations
@@ -12,8 +16,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-_MERGE_TREE = re.compile(r"(Replicated|Shared)?[A-Za-z]*MergeTree")
+_MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
+_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
+_VERSIONED = re.compile(
+    # Replicated: path and replica come first, as texts; a version is a column's name.
+    r"(?:Replicated|Shared)?ReplacingMergeTree\((?:'[^']*', '[^']*', )?[`A-Za-z_][^()']*\)"
+)
+
+Counter = Literal["parts", "log", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +35,16 @@ class Window:
     Attributes:
         parts: tokens remembered; 0: none, an INSERT under the same token doubles the rows.
         seconds: tokens older than this may be forgotten too; None: age does not matter.
-        counter: the part counter is "global" (one for the table: MergeTree), "partitions"
-            (one in each partition: Replicated*, to be summed) or "none" (another engine).
-        countable: whether a row once inserted is a row for ever. ReplacingMergeTree and its
-            like merge rows away, already while inserting; Distributed shows them late.
+        counter: the insert counter is "parts" (MergeTree: the greatest block number), "log"
+            (Replicated*: the newest entry of the replication log) or "none" (other engines).
     """
 
     parts: int
     seconds: int | None
-    counter: str
-    countable: bool
+    counter: Counter
 
     def margin(self, oldest_claim_seconds: float) -> int:
-        """Parts that may follow an insert while its token is surely remembered; -1: never.
+        """Return how many parts may follow an INSERT whose token is surely remembered; -1: none.
 
         Half the window: a condition of the design is that no more than the other half is
         inserted by others while our own INSERT runs. Half the time for the same reason.
@@ -47,19 +56,65 @@ class Window:
         return self.parts // 2
 
 
-def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window:
-    """The window of a table.
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What becomes of rows once they are inserted, apart from what people do to them.
+
+    Attributes:
+        window: of deduplication tokens.
+        partitioned: whether one INSERT may become several parts, each a step of its own.
+        vanish: why rows that were inserted may be fewer later; "": they stay as they are.
+        views: materialized views behind the table.
+        repeatable: whether the same rows inserted again change nothing in the end.
+    """
+
+    window: Window
+    partitioned: bool = False
+    vanish: str = ""
+    views: tuple[str, ...] = ()
+    repeatable: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether counting rows decides about a block, however long ago its INSERT was.
+
+        On one server, where every running INSERT is seen, and where an INSERT is one step.
+        """
+        plain = self.window.counter == "parts" and not self.partitioned
+        return plain and not self.vanish and not self.views
+
+
+def nature(
+    engine: str,
+    engine_full: str,
+    defaults: Mapping[str, int],
+    partition_key: str = "",
+    views: tuple[str, ...] = (),
+) -> Nature:
+    """Return the nature of a table.
 
     Args:
         engine: system.tables.engine.
         engine_full: system.tables.engine_full; its SETTINGS override the server's.
         defaults: `*_deduplication_window*` of the server's MergeTree settings.
+        partition_key: system.tables.partition_key.
+        views: materialized views that read what is inserted.
     """
+    return Nature(
+        window(engine, engine_full, defaults),
+        partition_key != "",
+        _vanish(engine, engine_full),
+        views,
+        # A view behind it would take the rows twice.
+        repeatable=_VERSIONED.match(engine_full) is not None and not views,
+    )
+
+
+def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window:
+    """Return the deduplication window of a table; arguments as of `nature`."""
     match = _MERGE_TREE.fullmatch(engine)
     if match is None:
-        return Window(0, None, "none", countable=False)
-
-    countable = engine.removeprefix(match[1] or "") == "MergeTree"
+        return Window(0, None, "none")
 
     def setting(name: str) -> int:
         own = re.search(rf"\b{name} = (\d+)", engine_full.rpartition(" SETTINGS ")[2])
@@ -69,7 +124,18 @@ def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window
         return Window(
             setting("replicated_deduplication_window"),
             setting("replicated_deduplication_window_seconds"),
-            "partitions",
-            countable,
+            "log",
         )
-    return Window(setting("non_replicated_deduplication_window"), None, "global", countable)
+    return Window(setting("non_replicated_deduplication_window"), None, "parts")
+
+
+def _vanish(engine: str, engine_full: str) -> str:
+    match = _MERGE_TREE.fullmatch(engine)
+    if match is None:
+        return f"a {engine} does not keep rows as they were inserted"
+    if match[2]:
+        return f"a {engine} merges rows into others"
+    clause = engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
+    # Rows that are moved or recompressed are still there.
+    expiry = _STAYS.sub("", clause).strip(", ")
+    return f"rows expire (TTL {expiry})" if expiry else ""

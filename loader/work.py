@@ -6,21 +6,23 @@ at once, which the plan is made for: claims are written here, not by the driver.
 
 from __future__ import annotations
 
+import math
 import uuid
+from collections import Counter
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from loader import clickhouse, plan
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
-from loader.entries import Row
+from loader.entries import NO_DOUBTS, Doubts, Row
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
-from loader.ledger import Ledger
+from loader.ledger import Claimed, Ledger
 from loader.looks import Looks
 from loader.making import Maker
 from loader.selection import near
-from loader.tables import Tables, Target, arrived
+from loader.tables import Tables, Target
 from relay.errors import Unavailable
 from relay.failpoints import reached
 from relay.targets import Targets, ledger_refusal
@@ -41,6 +43,10 @@ _ROOMY = 8 * TOGETHER
 """Parts that a table's window must have room for, so that its blocks are not at risk."""
 
 
+_CLOCKS_MS = 600_000
+"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
+
+
 class Worker:
     """Client, consumer and questions of one process, kept over tasks."""
 
@@ -52,12 +58,11 @@ class Worker:
         self._tables = Tables(self._client, self._stamp, several=len(settings.clickhouse.urls) > 1)
         self._looks = Looks(self._tables, self._stamp)
         self._targets = Targets.of(settings)
+        self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
         self._inserter = Inserter(*using)
-        self._forgotten: Collection[str] = ()
-        self._until = 0
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
@@ -71,9 +76,8 @@ class Worker:
         new: Collection[str] = (),
         human: plan.Human = "nothing",
         why: str = "",
-        *,
         forgotten: Collection[str] = (),
-        until: int = 0,
+        doubts: Doubts = NO_DOUBTS,
     ) -> list[Outcome]:
         """One attempt at each block.
 
@@ -83,21 +87,21 @@ class Worker:
                 for again before the claim. What came since is seen behind it, by all of them.
             human: what a person says of all blocks.
             why: in the person's own words.
-            forgotten: ids of those that may be in their tables though the ledger has no entry.
-            until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
+            forgotten: ids of those that the ledger may have known and lost.
+            doubts: the same, from the driver, and until when claims are taken.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
-        self._forgotten, self._until = forgotten, until
-        left = near(blocks)
+        left, forgotten = near(blocks), doubts.forgotten.union(forgotten)
+        self._until = doubts.until
         outcomes: list[Outcome] = []
         try:
             while left:
                 few = self._next(left)
                 left = left[len(few) :]
-                begun = partial(plan.start, human=human, why=why)
-                outcomes += self._few(few, new, begun, left[:TOGETHER])
+                begun = partial(plan.start, human=human, why=why, lost=doubts.lost)
+                outcomes += self._few(few, new, begun, left[:TOGETHER], forgotten)
         finally:
             self._fetcher.rest()
         return outcomes
@@ -117,9 +121,11 @@ class Worker:
         new: Collection[str],
         begin: Callable[..., tuple[plan.Run, plan.Effect]],
         after: Sequence[Block],
+        forgotten: Collection[str],
     ) -> list[Outcome]:
         try:
             targets = self._look(blocks, new)
+            doubtful = self._doubtful(blocks, targets, forgotten)
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
         claim = uuid.uuid4().hex
@@ -127,8 +133,7 @@ class Worker:
         for at, block in enumerate(blocks, 1):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
-            lost = block.id in self._forgotten
-            begun = begin(claim, block.rows, stamped=stamped, forgotten=lost)
+            begun = begin(claim, block.rows, stamped=stamped, forgotten=block.id in doubtful)
             attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
                 attempts[-1].answer(())
@@ -143,9 +148,23 @@ class Worker:
         self._decidable |= {
             table
             for table, target in targets.items()
-            if target.stamped(self._stamp) or target.window.margin(0) >= _ROOMY
+            if target.counts(self._stamp) or target.nature.window.margin(0) >= _ROOMY
         }
         return targets
+
+    def _doubtful(
+        self, blocks: Sequence[Block], targets: dict[str, Target], forgotten: Collection[str]
+    ) -> set[str]:
+        """Of blocks that the ledger may have forgotten, those that their tables do not rule out.
+
+        One question for all blocks of a table: at a first start the journal may hold many.
+        """
+        doubtful = {block.id for block in blocks if block.id in forgotten}
+        for table, target in targets.items():
+            of_table = {b.id for b in blocks if b.id in doubtful and b.table == table}
+            if of_table and target.counts(self._stamp):
+                doubtful -= of_table - self._tables.counted(table, of_table).keys()
+        return doubtful
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
         """The next effect of each: all but questions and parking for several at once."""
@@ -161,7 +180,7 @@ class Worker:
         # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
         self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
-            while isinstance(attempt.effect, plan.Ask | plan.Insert | plan.Park):
+            while isinstance(attempt.effect, plan.Ask | plan.AskRecord | plan.Insert | plan.Park):
                 guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
@@ -181,6 +200,7 @@ class Worker:
                 claimed.append((attempt, made))
             else:
                 attempt.answer(made)
+        self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
             rows = [Row(one.block, _claim_of(one, made)) for one, made in claimed]
@@ -193,16 +213,20 @@ class Worker:
         ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
         return self._targets.refusal(table) or ledger or f"there is no table {table}"
 
+    def _part_ways(self, attempts: Sequence[Attempt]) -> None:
+        """Which of them may go together: the claim says so, before anything is inserted."""
+        blocks_of = Counter(attempt.block.table for attempt in attempts)
+        for one in attempts:
+            assert isinstance(one.effect, plan.Claim)
+            first = one.effect.attempt == 1 and not one.run.forgotten
+            counts = one.target is not None and one.target.counts(self._stamp)
+            one.alone = not (first and counts and blocks_of[one.block.table] > 1)
+
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
-        check = "1"
-        if first.inserted:
-            targets = {one.block.table: one.target for one in attempts if one.target is not None}
-            told = targets.keys() - {one.block.table for one in attempts if not one.told}
-            check = arrived(targets, self._stamp, told)
         assert isinstance(first.effect, plan.Mark)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
-        self._ledger.mark(blocks, first.run.claim, check, said, made_by)
+        self._ledger.mark(blocks, first.run.claim, said, made_by)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
@@ -212,17 +236,28 @@ class Worker:
         attempt.asked |= isinstance(effect, plan.Ask)
         match effect:
             case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
-                attempt.answer(plan.Facts(None, -1, -1, running=False))
+                attempt.answer(plan.Facts())
             case plan.Ask():
                 assert attempt.target is not None
-                age = self._ledger.oldest_claim(block)
-                attempt.answer(self._tables.facts(block, run, attempt.target, age))
+                claimed = self._claimed(attempt)
+                attempt.answer(self._tables.facts(block, run, attempt.target, claimed))
+            case plan.AskRecord():
+                rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
+                since_ms = self._claimed(attempt).at_ms
+                attempt.answer(self._tables.evidence.record(block.id, rows, since_ms))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Park(number, reason):
                 entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
                 self._ledger.write([Row(block, entry)])
                 attempt.answer(plan.Ok())
+
+    def _claimed(self, attempt: Attempt) -> Claimed:
+        """When a statement of the block can first have been sent."""
+        claimed = self._ledger.oldest_claim(attempt.block)
+        if not attempt.run.forgotten:
+            return claimed
+        return Claimed(math.inf, min(claimed.at_ms, attempt.block.sealed_at_ms - _CLOCKS_MS))
 
 
 def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
@@ -236,4 +271,5 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         run.stamped,
         rows=made.rows,
         transform=made.transform,
+        sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )

@@ -79,9 +79,23 @@ def is_written(topic: str, app: str) -> bool:
     return topic in own or topic.startswith(f"{app}.blocks.")
 
 
-def insert_comment(blocks: Iterable[str]) -> str:
-    """The log_comment of an INSERT of these blocks, by which `is_of_block` finds it."""
-    return ",".join(blocks)
+_CLAIM = "claim="
+
+
+def insert_comment(blocks: Iterable[str], claim: str = "") -> str:
+    """Return the log_comment of an INSERT of these blocks, by which `is_of_block` finds it.
+
+    Args:
+        blocks: their ids.
+        claim: that the INSERT is made under, which `claim_of_comment` finds again.
+    """
+    return ",".join([*blocks, f"{_CLAIM}{claim}"] if claim else blocks)
+
+
+def claim_of_comment(comment: str) -> str:
+    """Return the claim that an INSERT with this log_comment was made under; "" if it has none."""
+    last = comment.rpartition(",")[2]
+    return last.removeprefix(_CLAIM) if last.startswith(_CLAIM) else ""
 
 
 def is_of_block(comment: str) -> str:

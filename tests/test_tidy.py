@@ -12,15 +12,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST_FUNCTION = 70
-LONGEST_MODULE = 250
+LONGEST_MODULE = 400
 GENERATED = {"relay/records_pb2.py"}
 
 LONGER_MODULES: dict[str, str] = {
     "loader/plan.py": "every decision about a block stands in one file, with its proof",
-    "relay/flatkernel.py": "numba's cache notices changes of the compiled function's own file only",
     "relay/core/step.py": "every transition stands in one file, so that the table is the truth",
 }
-"""Modules over 250 lines, each with the reason why it stays whole."""
+"""Modules over 400 lines, each with the reason why it stays whole."""
 
 LONGER_FUNCTIONS: dict[str, str] = {}
 """`module:function` over 70 lines, each with its reason."""
@@ -119,7 +118,7 @@ def _empty(module: str) -> bool:
 
 @pytest.mark.parametrize("module", written())
 def test_no_module_is_longer_than_a_person_reads_at_once(module: str) -> None:
-    """A module has at most 250 lines, unless its reason stands in LONGER_MODULES."""
+    """A module has at most 400 lines, unless its reason stands in LONGER_MODULES."""
     lines = source(module).count("\n")
     if module in LONGER_MODULES:
         assert lines > LONGEST_MODULE, f"{module} has become short: take it off the list"

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import clickhouse
+from loader import clickhouse, evidence
 from loader.ledger import Ledger
 from loader.work import Worker
 from relay.server_settings import ClickHouse
@@ -27,6 +28,14 @@ def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
     yield ledger
     connected.close()
     client.command(f"DROP DATABASE {settings.loader.database}")
+
+
+@pytest.fixture
+def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the loader the server has neither query log nor part log, as many have not."""
+    for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE"):
+        sql = re.sub(r"system\.(query_log|part_log)", r"system.no_\1", getattr(evidence, name))
+        monkeypatch.setattr(evidence, name, re.sub(r"FROM system\.$", "FROM system.no_", sql))
 
 
 @pytest.fixture

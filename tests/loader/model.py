@@ -1,9 +1,14 @@
 """A small ClickHouse and loaders that run loader.plan's real steps, for exhaustive search.
 
-One block, of one or two parts (table partitions); a table with a finite deduplication
-window and other writers; a ledger; statements that pass their condition first and land
-later, or never; answers that get lost; loaders that crash, pause at any effect for as
-long as they like, and run side by side. `search` visits every reachable state.
+One block, of one or two parts (table partitions), and maybe a view behind the table; a table with
+a finite deduplication window and other writers; rows that expire, are hidden from the loader's
+user, or are deleted by a person; servers that ignore tokens, that keep a record of statements or
+none, and replicas whose ledger lags; statements that pass their condition first and land later, or
+never; answers that get lost; loaders that crash, pause at any effect for as long as they like, and
+run side by side. `search` visits every reachable state.
+
+What is judged is not what the loader counts: each part's landings are counted by the model itself,
+those of the view too.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from loader import plan
+from loader.window import Nature, Window
 
 ROWS = 10
 
@@ -23,9 +29,14 @@ class Guards:
     ledger: bool = True  # rows of other attempts are seen at all
     prepare: bool = True  # claims are seen by others
     condition: bool = True  # INSERT asks the ledger
-    running: bool = True  # a statement that still runs is waited for
-    limit: bool = True  # INSERT asks the part counter too
+    running: bool = True  # a statement that still runs is waited for, on whichever replica
+    limit: bool = True  # INSERT asks the insert counter too
     others: bool = True  # no more than half a window is inserted while one repeat runs
+    told: bool = True  # 0 written rows are told from the block's
+    fewer: bool = True  # what makes rows vanish, or hides them, is known
+    views: bool = True  # views behind the table are known
+    bounded: bool = True  # a counter that may have gone back bounds nothing
+    sent: bool = True  # claims say whether blocks go together
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,14 @@ class Table:
     window: int = 1
     parts: int = 1
     sizes: tuple[int, ...] = ()  # rows of a part, by each loader's version of the transform
+    expires: bool = False  # rows are gone as soon as they have landed
+    hidden: bool = False  # the loader's user does not see them
+    viewed: bool = False  # a view takes its rows from the table, in a step of its own
+    replaces: bool = False  # ReplacingMergeTree with a version: a repeat changes nothing
+    logged: bool = False  # the server keeps a record of statements
+    bounded: bool = True  # the insert counter does not go back
+    lags: bool = False  # a replica may not see the claim yet
+    deaf: bool = False  # a version that ignores tokens
 
     def rows(self, version: int) -> int:
         """Of a part that this version made."""
@@ -46,6 +65,22 @@ class Table:
     def named(self, version: int) -> str:
         """As the ledger has it."""
         return f"v{version}" if self.sizes else ""
+
+    @property
+    def nature(self) -> Nature:
+        """As loader.window tells it."""
+        return Nature(
+            Window(self.window, None, "parts"),
+            partitioned=self.parts > 1 or not self.bounded,
+            vanish="rows expire" if self.expires else "rows merge" if self.replaces else "",
+            views=("v",) if self.viewed else (),
+            repeatable=self.replaces,
+        )
+
+    @property
+    def sent(self) -> plan.Sent:
+        """How the first claim's INSERT may be sent."""
+        return plan.TOGETHER if self.nature.plain and self.stamped else plan.ALONE
 
 
 @dataclass(frozen=True)
@@ -62,9 +97,11 @@ class Loader:
 class Statement:
     owner: int  # loader that waits for the answer; -1: nobody does any more
     passes: bool
-    landed: int = 0  # parts
+    landed: int = 0  # parts, those of the view behind the table's
     version: int = 0  # that made its rows
     allowance: int = 99  # parts that others may insert while it runs
+    token: str = "block"
+    wrote: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +110,12 @@ class World:
     faults: int  # crashes and lost answers still to come
     others: int  # other writers' inserts still to come
     ledger: tuple[plan.Entry, ...] = ()
-    copies: tuple[int, ...] = (0,)  # of each part of the block
+    deletes: int = 0  # of a person, still to come
+    copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
+    gone: bool = False  # a person has deleted the rows that were there
+    deleted: bool = False  # a person has deleted something
+    written: bool = False  # a statement finished, and its condition was true
+    unclear: bool = False  # a statement wrote something and did not finish
     made: frozenset[int] = frozenset()  # versions that made the parts which are there
     counter: int = 0
     tokens: tuple[str, ...] = ()
@@ -91,12 +133,14 @@ def begin(
     rounds: int,
     faults: int,
     others: int,
+    deletes: int = 0,
     human: plan.Human = "nothing",
 ) -> World:
     """`human`: what the last of the loaders is told to do."""
     idle = Loader(None, plan.Done("retry"), rounds)
     all_of = (*(idle,) * (loaders - 1), replace(idle, human=human))
-    world = World(all_of, faults, others, copies=(0,) * table.parts)
+    steps = table.parts * (2 if table.viewed else 1)
+    world = World(all_of, faults, others, deletes=deletes, copies=(0,) * steps)
     for i in range(loaders):
         world = _restart(world, i, table)
     return world
@@ -133,7 +177,8 @@ def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
     if not isinstance(effect, plan.Done):
         return _with(world, i, replace(loader, run=run, effect=effect, waiting=False))
     if effect.outcome == "loaded":
-        if any(copies != 1 for copies in world.copies):
+        repeated = any(copies > 1 for copies in world.copies) and not table.replaces
+        if 0 in world.copies or repeated:
             raise Violation(f"marked loaded with copies {world.copies}")
         _check_named(world, table)
     if effect.outcome == "retry" and loader.rounds > 0:
@@ -161,8 +206,9 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Claim(attempt):
             made = _made(loader, table, table.version(i))
             said = {"rows": made.rows, "transform": made.transform}
+            sent = table.sent if attempt == 1 and guards.sent else plan.ALONE
             entry = plan.Entry(
-                plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said
+                plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said, sent=sent
             )
             answer = made if made.transform else plan.Ok()
             return replace(world, ledger=(*world.ledger, entry)), answer
@@ -176,13 +222,39 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
         case plan.Ask():
-            counted = sum(map(table.rows, world.made)) * sum(world.copies)
-            if len(world.made) > 1:
-                raise Violation(f"parts made by {set(world.made)}")
-            running = guards.running and bool(world.flying)
-            told = counted if table.stamped else None
-            return world, plan.Facts(told, world.counter, table.window // 2, running)
+            return world, _facts(world, loader.run, table, guards)
+        case plan.AskRecord():
+            return world, _record(world, table)
     raise TypeError(loader.effect)
+
+
+def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Facts:
+    if guards.running and world.flying:
+        return plan.Facts(running="it still runs")
+    if len(world.made) > 1:
+        raise Violation(f"parts made by {set(world.made)}")
+    of_table = world.copies[: table.parts]
+    there = sum(map(table.rows, world.made)) * sum(of_table)
+    counted = 0 if table.expires or table.hidden or world.gone else there
+    fewer = table.nature.vanish or table.hidden or world.deleted
+    bounded = table.bounded or not guards.bounded
+    return plan.Facts(
+        inserted=world.counter - run.since if bounded and run.since >= 0 else None,
+        margin=table.window // 2,
+        newest=world.counter,
+        counted=counted if table.stamped else None,
+        fewer="rows may be gone" if fewer and guards.fewer else "",
+        views=table.nature.views if guards.views else (),
+        repeatable=table.replaces,
+    )
+
+
+def _record(world: World, table: Table) -> plan.Record:
+    if not table.logged:
+        return plan.Record("unclear")
+    if world.written:
+        return plan.Record("written")
+    return plan.Record("unclear" if world.unclear else "never")
 
 
 def _made(loader: Loader, table: Table, version: int) -> plan.Made:
@@ -196,20 +268,21 @@ def _made(loader: Loader, table: Table, version: int) -> plan.Made:
 def _land(world: World, j: int, table: Table) -> World:
     """The next part of a statement, unless its token is remembered."""
     statement = world.flying[j]
-    token = f"block-{statement.landed}"
-    if statement.passes and token not in world.tokens:
+    token = f"{statement.token}-{statement.landed}"
+    wrote = statement.passes and (table.deaf or token not in world.tokens)
+    if wrote:
         if any(entry.state == plan.DISCARDED for entry in world.ledger):
             raise Violation("rows came after the block was given up")
         world = _insert(world, token, table)
         copies = list(world.copies)
         copies[statement.landed] += 1
-        if copies[statement.landed] > 1:
+        if copies[statement.landed] > 1 and not table.replaces:
             raise Violation(f"rows doubled: copies {copies}")
         made = world.made | {statement.version}
         if len(made) > 1:
             raise Violation(f"versions mixed: {set(made)}")
         world = replace(world, copies=tuple(copies), made=made)
-    moved = replace(statement, landed=statement.landed + 1)
+    moved = replace(statement, landed=statement.landed + 1, wrote=statement.wrote or wrote)
     return replace(world, flying=(*world.flying[:j], moved, *world.flying[j + 1 :]))
 
 
@@ -218,8 +291,13 @@ def _insert(world: World, token: str, table: Table) -> World:
     return replace(world, tokens=tokens, counter=world.counter + 1)
 
 
-def _ended(world: World, j: int) -> World:
-    return replace(world, flying=world.flying[:j] + world.flying[j + 1 :])
+def _ended(world: World, j: int, *, whole: bool) -> World:
+    """The server is done with a statement: it finished, or it gave up in the middle."""
+    statement = world.flying[j]
+    world = replace(world, flying=world.flying[:j] + world.flying[j + 1 :])
+    if whole:
+        return replace(world, written=world.written or statement.passes)
+    return replace(world, unclear=world.unclear or statement.wrote)
 
 
 def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
@@ -242,34 +320,53 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
                 continue
             passes = not guards.condition or plan.holds(entries, loader.run.claim)
             sent = _with(world, i, replace(loader, waiting=True))
+            own = next(e for e in world.ledger if e.claim == loader.run.claim)
+            together = own.sent == plan.TOGETHER or (not guards.sent and own.attempt == 1)
             # A condition of the design (README): see loader.window.
             repeat = guards.others and limit is not None and table.window >= 2
             allowance = table.window // 2 if repeat else 99
-            statement = Statement(i, passes, 0, table.version(i), allowance)
+            token = loader.run.claim if together else "block"
+            statement = Statement(i, passes, 0, table.version(i), allowance, token)
             yield replace(sent, flying=(*world.flying, statement))
+            if table.lags and world.faults:  # this replica has not got the claim yet
+                late = replace(statement, passes=False)
+                yield replace(sent, faults=world.faults - 1, flying=(*world.flying, late))
             continue
         done, answer = _carry_out(world, i, table, guards)
         yield _answer(done, i, answer, table)
-        if world.faults and not isinstance(loader.effect, plan.Read | plan.Ask):
+        if world.faults and not isinstance(loader.effect, plan.Read | plan.Ask | plan.AskRecord):
             lost = replace(done, faults=world.faults - 1)
             yield _answer(lost, i, plan.Failed("answer lost"), table)
+    yield from _statements(world, table, guards)
+    if world.others and all(statement.allowance for statement in world.flying):
+        flying = tuple(replace(s, allowance=s.allowance - 1) for s in world.flying)
+        yield replace(_insert(world, "other", table), others=world.others - 1, flying=flying)
+
+
+def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
+    """What the statements that fly may do next, and a person behind them."""
+    spent = replace(world, faults=world.faults - 1)
     for j, statement in enumerate(world.flying):
-        if statement.landed < table.parts:
+        whole = statement.landed == len(world.copies)
+        if not whole:
             yield _land(world, j, table)
         elif statement.owner >= 0:
-            yield _answer(_ended(world, j), statement.owner, plan.Ok(), table)
+            owner = world.loaders[statement.owner].run
+            assert owner is not None
+            rows = owner.rows if statement.passes or not guards.told else 0
+            yield _answer(_ended(world, j, whole=True), statement.owner, plan.Wrote(rows), table)
         else:
-            yield _ended(world, j)
+            yield _ended(world, j, whole=True)
         if statement.owner < 0:  # its client is gone: the server may give up too
-            yield _ended(world, j)
+            yield _ended(world, j, whole=False)
         elif world.faults:  # the client gives up, the server goes on
             flying = list(world.flying)
             flying[j] = replace(statement, owner=-1)
             lost = replace(spent, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
-    if world.others and all(statement.allowance for statement in world.flying):
-        flying = tuple(replace(s, allowance=s.allowance - 1) for s in world.flying)
-        yield replace(_insert(world, "other", table), others=world.others - 1, flying=flying)
+    if world.deletes and any(world.copies) and not world.flying:
+        gone = replace(world, deletes=world.deletes - 1, gone=True, deleted=True)
+        yield gone  # ALTER TABLE ... DELETE: tokens stay
 
 
 def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
@@ -294,7 +391,7 @@ def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
 def _finish(world: World, table: Table, guards: Guards) -> str:
     """One more loader, undisturbed, must settle the block, rightly."""
     last = Loader(None, plan.Done("retry"), 2, made=1_000)
-    world = replace(world, loaders=(last,), faults=0, others=0)
+    world = replace(world, loaders=(last,), faults=0, others=0, deletes=0)
     world = _restart(world, 0, table)
     for _ in range(20):
         loader = world.loaders[0]

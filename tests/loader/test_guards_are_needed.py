@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -61,8 +61,8 @@ def token(patch: Patch) -> None:
     """INSERTs carry no deduplication token."""
     settings = insert.settings
 
-    def without(blocks: Sequence[Block], claim: str, rows: int) -> dict[str, object]:
-        given = settings(blocks, claim, rows)
+    def without(*arguments: Any, **named: Any) -> dict[str, object]:
+        given = settings(*arguments, **named)
         return {key: given[key] for key in given if key != "insert_deduplication_token"}
 
     patch.setattr(insert, "settings", without)
@@ -73,7 +73,7 @@ def window(patch: Patch) -> None:
     facts = Tables.facts
 
     def sure(*arguments: Any) -> Facts:
-        return dataclasses.replace(facts(*arguments), margin=10**6)
+        return dataclasses.replace(facts(*arguments), margin=10**6, inserted=1)
 
     patch.setattr(Tables, "facts", sure)
 
@@ -126,6 +126,9 @@ def test_a_scenario_fails_without_its_guard(
     given = dict(control.arguments)
     for name in inspect.signature(control.scenario).parameters.keys() - given.keys():
         given[name] = stamped(request) if name == "table" else request.getfixturevalue(name)
+    for mark in getattr(control.scenario, "pytestmark", ()):
+        if mark.name == "usefixtures":
+            request.getfixturevalue(*mark.args)
     control.guard(monkeypatch)
 
     with pytest.raises(AssertionError) as found:

@@ -14,7 +14,7 @@ from loader.inserting import Ready, joins, open_for_more
 from loader.ledger import Ledger
 from loader.resolve import resolve
 from loader.tables import Target
-from loader.window import Window
+from loader.window import Nature, Window
 from loader.work import Worker
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tests.loader.blocks import Journal
 
-MERGE_TREE = Window(0, None, "global", countable=True)
+MERGE_TREE = Nature(Window(0, None, "parts"))
 STAMPED = {"id": "Int64", "name": "String", "_block": "String"}
 
 
@@ -57,13 +57,13 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def ready(table: str = "db.t", window: Window = MERGE_TREE, **other: Any) -> Ready:
-    """An attempt at a block of ten rows, the first."""
-    columns = other.get("columns", STAMPED)
-    target = Target(columns, 0, window, 0)
+def ready(table: str = "db.t", **other: Any) -> Ready:
+    """An attempt at a block of ten rows, the first, whose claim leaves room for others."""
+    target = Target(STAMPED, 0, MERGE_TREE, 0)
     block = Block(id=f"app:{table}:0:0:{other.get('first', 0)}", table=table)
-    run = plan.Run("claim", 10, stamped=True, at="insert", attempt=other.get("attempt", 1))
-    one = Attempt(block, run, plan.Insert(None), target, None, asked=other.get("asked", False))
+    run = plan.Run("claim", 10, stamped=True, at="insert", attempt=1)
+    alone, asked = other.get("alone", False), other.get("asked", False)
+    one = Attempt(block, run, plan.Insert(None), target, (), alone=alone, asked=asked)
     return Ready(one, target, other.get("batch", batch(0, 10)), other.get("limit"))
 
 
@@ -75,24 +75,18 @@ def test_small_blocks_of_a_table_go_together() -> None:
     "other",
     [
         ready("db.other"),
-        ready(attempt=2),
+        ready(alone=True),
         ready(asked=True),
         ready(limit=5),
-        ready(window=dataclasses.replace(MERGE_TREE, countable=False)),
-        ready(window=dataclasses.replace(MERGE_TREE, counter="partitions")),
-        ready(columns={"id": "Int64", "name": "String"}),
         ready(batch=batch(0, 10).rename_columns(["id", "_block"])),
         ready(batch=batch(0, 10).select(["id"])),
         ready(batch=batch(0, 500_000)),
     ],
     ids=[
         "another table",
-        "attempted before",
+        "claimed alone",
         "attempted meanwhile",
         "limited",
-        "rows may be merged away",
-        "replicated",
-        "no block-id column",
         "a column of that name",
         "another schema",
         "too large",
@@ -108,12 +102,11 @@ def test_others_go_alone(other: Ready) -> None:
     ("one", "waits"),
     [
         (ready(), True),
-        (ready(attempt=2), False),
+        (ready(alone=True), False),
         (ready(asked=True), False),
-        (ready(columns={"id": "Int64", "name": "String"}), False),
         (ready(batch=batch(0, 700_000)), False),
     ],
-    ids=["small", "attempted before", "attempted meanwhile", "no block-id column", "large"],
+    ids=["small", "claimed alone", "attempted meanwhile", "large"],
 )
 def test_only_what_may_be_joined_is_held_while_the_next_is_fetched(
     one: Ready, *, waits: bool
@@ -126,6 +119,26 @@ def test_no_more_ids_than_a_request_has_room_for() -> None:
 
     assert joins(group[:5], group[5], "_block")
     assert not joins(group[:-1], group[-1], "_block")
+
+
+@pytest.mark.parametrize(
+    ("other", "together"),
+    [
+        ({}, True),
+        ({"window": Window(100, 3600, "log")}, False),
+        ({"partitioned": True}, False),
+        ({"vanish": "rows expire"}, False),
+        ({"views": ("db.v",)}, False),
+    ],
+    ids=["plain", "replicated", "partitioned", "rows vanish", "a view"],
+)
+def test_only_where_counting_is_enough_blocks_go_together(
+    other: dict[str, Any], *, together: bool
+) -> None:
+    """Everywhere else the block's own token is the first repair."""
+    target = Target(STAMPED, 0, dataclasses.replace(MERGE_TREE, **other), 0)
+    assert target.counts("_block") is together
+    assert not target.counts("_other"), "no block-id column"
 
 
 def test_one_part_and_each_block_its_rows(
@@ -156,6 +169,7 @@ def test_one_part_and_each_block_its_rows(
     assert not statements
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_without_the_column_that_was_to_be_counted_nothing_is_repeated(
     journal: Journal, worker: Worker, client: Client, database: str
 ) -> None:
@@ -258,7 +272,7 @@ def test_a_statement_that_still_runs_is_waited_for(
 
     def asked(self: Any, block: Block, *rest: Any) -> plan.Facts:
         found = real(self, block, *rest)
-        seen.append(found.running)
+        seen.append(bool(found.running))
         return found
 
     killed(journal, blocks, "after_prepare")
@@ -278,40 +292,6 @@ def test_a_statement_that_still_runs_is_waited_for(
         running.join()
     assert outcomes(worker.load(blocks)) == ["loaded"] * 3
     assert copies(client, table) == (300, 300)
-
-
-def test_what_clickhouse_says_of_several_is_not_counted_again(
-    journal: Journal,
-    worker: Worker,
-    client: Client,
-    database: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A block alone may be one that its token kept out; a view's rows are in ClickHouse's sum."""
-    names = ("together", "alone", "viewed")
-    together, alone, viewed = (make(client, f"{database}.{name}", stamped=True) for name in names)
-    client.command(f"CREATE TABLE {viewed}_ids (id Int64) ENGINE = MergeTree ORDER BY id")
-    view = f"CREATE MATERIALIZED VIEW {viewed}_view TO {viewed}_ids AS SELECT id FROM {viewed}"
-    client.command(view)
-    known = [journal.seal(one, batch(5000, 1))[0] for one in (together, alone, viewed)]
-    assert outcomes(worker.load(known)) == ["loaded"] * 3
-    checks: list[str] = []
-    mark = Ledger.mark
-
-    def seen(ledger: Ledger, some: list[Block], claim: str, check: str, *rest: str) -> None:
-        checks.append(check)
-        mark(ledger, some, claim, check, *rest)
-
-    monkeypatch.setattr(Ledger, "mark", seen)
-    blocks = [
-        *journal.seal(together, batch(0, 10), batch(10, 20)),
-        *journal.seal(alone, batch(0, 10)),
-        *journal.seal(viewed, batch(0, 10), batch(10, 20)),
-    ]
-    assert outcomes(worker.load(blocks)) == ["loaded"] * 5
-    (check,) = checks
-    counted = [one for one in (together, alone, viewed) if f"SELECT '{one}', " in check]
-    assert counted == [alone, viewed]
 
 
 def running_now(client: Client, comment: str) -> Sequence[int]:

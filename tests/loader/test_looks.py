@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader.looks import SECONDS, SMALL_BYTES, Looks
+from loader.looks import SECONDS, Looks
 from loader.tables import Target
-from loader.window import Window
+from loader.window import Nature, Window
 from loader.work import Worker
 from relay.records_pb2 import Block
 from tests.loader.blocks import batch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.loader.blocks import Journal
 
-MERGE_TREE = Window(0, None, "global", countable=True)
+MERGE_TREE = Nature(Window(0, None, "parts"))
 STAMPED = {"id": "Int64", "_block": "String"}
 
 
@@ -41,45 +41,43 @@ def looks(asked: Any, times: list[float]) -> Looks:
     return Looks(asked, "_block", lambda: times[0])
 
 
-def blocks(*tables: str, row_bytes: int = 10) -> list[Block]:
-    return [Block(id=f"of {table}", table=table, row_bytes=row_bytes) for table in tables]
+def blocks(*tables: str) -> list[Block]:
+    return [Block(id=f"of {table}", table=table) for table in tables]
 
 
 NEW = {"of a", "of b"}
 
 
 def test_a_look_lasts_for_new_blocks() -> None:
-    """Until it is too old, a block was attempted before, or one is large."""
+    """Until it is too old, or a block was attempted before."""
     table, times = Target(STAMPED, 1, MERGE_TREE, 0), [100.0]
     asked = Asked(a=table, b=table)
     of = looks(asked, times)
     assert of.look(blocks("a"), NEW) == {"a": table}
     times[0] += SECONDS - 1
     assert of.look(blocks("a", "b"), NEW) == {"a": table, "b": table}
-    assert of.look(blocks("a", "b", row_bytes=SMALL_BYTES), NEW) == {"a": table, "b": table}
     assert asked.tables == [{"a"}, {"b"}]
     assert of.look(blocks("a", "b"), {"of b"}) == {"a": table, "b": table}
-    assert of.look(blocks("a", row_bytes=SMALL_BYTES + 1), NEW) == {"a": table}
-    assert asked.tables[2:] == [{"a", "b"}, {"a"}]
+    assert asked.tables[2:] == [{"a", "b"}]
     times[0] += SECONDS
     assert of.look(blocks("a"), NEW) == {"a": table}
-    assert asked.tables[4:] == [{"a"}]
+    assert asked.tables[3:] == [{"a"}]
 
 
 @pytest.mark.parametrize(
-    ("columns", "window"),
+    ("columns", "nature"),
     [
         ({"id": "Int64"}, MERGE_TREE),
-        (STAMPED, Window(100, None, "partitions", countable=True)),
-        (STAMPED, Window(100, None, "global", countable=False)),
+        (STAMPED, Nature(Window(100, None, "log"))),
+        (STAMPED, Nature(Window(100, None, "parts"), vanish="rows expire")),
         (None, MERGE_TREE),
     ],
 )
 def test_what_a_window_or_a_counter_decides_is_asked_for_each_time(
-    columns: dict[str, str] | None, window: Window
+    columns: dict[str, str] | None, nature: Nature
 ) -> None:
     """So is a table that is not there."""
-    asked = Asked() if columns is None else Asked(a=Target(columns, 1, window, 0))
+    asked = Asked() if columns is None else Asked(a=Target(columns, 1, nature, 0))
     of = looks(asked, [0.0])
     assert of.look(blocks("a"), NEW) == of.look(blocks("a"), NEW) == asked.there
     assert len(asked.tables) == 2

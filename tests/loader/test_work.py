@@ -19,7 +19,6 @@ from clickhouse_connect.driver.client import Client
 from loader import inserting, plan, work
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
-from loader.tables import Tables, arrived
 from loader.work import Outcome, Worker
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
@@ -175,32 +174,6 @@ def test_blocks_of_several_tables_are_marked_together(
         assert copies(client, table) == (10, 10)
 
 
-def test_a_mark_counts_each_block_in_its_own_table(
-    journal: Journal, ledger: Ledger, client: Client, database: str
-) -> None:
-    """Rows that are gone, or that lie in another table, are none of the block's."""
-    tables = [make(client, f"{database}.{name}", stamped=True) for name in ("a", "b", "c")]
-    blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
-    targets = Tables(client, "_block").look(tables)
-    ledger.write([Row(one, plan.Entry(plan.PREPARED, 1, "me", 0, rows=10)) for one in blocks])
-    for table, stamp, rows in (
-        (tables[0], blocks[0].id, 10),
-        (tables[1], blocks[1].id, 9),
-        (tables[1], blocks[2].id, 10),
-    ):
-        client.command(
-            f"INSERT INTO {table} (id, name, _block) SETTINGS async_insert = 0 "
-            f"SELECT number, '', '{stamp}' FROM numbers({rows})"
-        )
-    ledger.mark(blocks, "me", arrived(targets, "_block"))
-    loaded = [one for one in blocks if len(ledger.entries([one])[one.id]) > 1]
-    assert loaded == blocks[:1]
-    old = Tables(client, "_block").look(tables)
-    ledger.write([Row(blocks[1], plan.Entry(plan.PREPARED, 2, "you", 0, rows=9))])
-    ledger.mark(blocks[1:2], "you", arrived(old, "_block"))
-    assert len(ledger.entries(blocks[1:2])[blocks[1].id]) == 2, "its rows were there before"
-
-
 @pytest.mark.parametrize(
     "point", ["before_prepare", "after_prepare", "after_insert", "after_loaded"]
 )
@@ -232,8 +205,13 @@ def test_without_the_ledger_the_same_kill_doubles(
     assert copies(client, table) == (2000, 1000)
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_without_block_column_outside_the_window_is_parked(
-    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+    journal: Journal,
+    worker: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
 ) -> None:
     """Never inserted blind, never skipped: parked, and a person's word settles it."""
     bare = make(client, f"{database}.bare", stamped=False)

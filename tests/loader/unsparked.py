@@ -86,10 +86,7 @@ class Run:
         self.known.check()
         left = dict(seen.left)
         while left:
-            doubts = seen.doubts
-            outcomes = self._worker.load(
-                list(left.values()), seen.new, forgotten=doubts.forgotten, until=doubts.until
-            )
+            outcomes = self._worker.load(list(left.values()), seen.new, doubts=seen.doubts)
             for one in outcomes:
                 assert one.outcome != "retry" or one.block in left, one
                 if one.outcome != "retry":

@@ -136,14 +136,18 @@ class Loader:
                     return
             case plan.Ask():
                 counted = sum(row[2] == block_id for row in clickhouse.rows)
-                answer = plan.Facts(counted, clickhouse.parts, -1, running=False)
+                answer = plan.Facts(counted=counted)
+            case plan.AskRecord():
+                answer = plan.Record("unclear")
             case plan.Insert():
                 rows = read_block(kafka, block_id, block, partition)
                 if rows is None:
                     return  # a marker of the block's transaction is still to come
                 entries = clickhouse.entries(block_id)
+                answer = plan.Wrote(0)
                 if not clickhouse.ledger_on or plan.holds(entries, self.run.claim):
                     clickhouse.insert(block_id, rows)
+                    answer = plan.Wrote(self.run.rows)
             case plan.Mark(attempt):
                 if not clickhouse.ledger_on:
                     self.effect = plan.Done("loaded")

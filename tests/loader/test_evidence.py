@@ -1,0 +1,465 @@
+"""What the loader concludes where rows do not tell: each line of FAULTS.md A on a real server.
+
+A loader is killed, or ClickHouse refuses in the middle, and another one has to decide. Nothing
+here believes what the loader counts: rows are counted in tables and views by the test.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader import plan, tables
+from loader.work import Worker
+from tests.loader.blocks import batch
+from tests.loader.test_work import killed, others_insert, outcomes
+from tests.reach import elsewhere
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from loader.ledger import Ledger
+    from relay.records_pb2 import Block
+    from relay.settings import ClickHouse
+    from tests.loader.blocks import Journal
+
+OLD = "toDate('2020-01-01')"
+
+
+@pytest.fixture(params=["logs", "no logs"])
+def logs(request: pytest.FixtureRequest) -> bool:
+    """Whether the server has a query log and a part log that the loader may read."""
+    if request.param == "no logs":
+        request.getfixturevalue("without_logs")
+    return bool(request.param == "logs")
+
+
+def create(
+    client: Client, name: str, columns: str = "", engine: str = "MergeTree", more: str = ""
+) -> str:
+    """A table of the columns that `batch` has, and more."""
+    client.command(
+        f"CREATE TABLE {name} (id Int64, name LowCardinality(String){columns}) ENGINE = {engine} "
+        f"ORDER BY id {more}"
+    )
+    return name
+
+
+def window(parts: int) -> str:
+    return f"SETTINGS non_replicated_deduplication_window = {parts}"
+
+
+def summed(client: Client, table: str, *, check: str = "") -> str:
+    """A view that counts what comes into the table, and its name; `check` may refuse rows."""
+    view = f"{table}_sums"
+    client.command(
+        f"CREATE TABLE {view} (n UInt64, id Int64{check}) ENGINE = MergeTree ORDER BY id "
+        f"{window(100)}"
+    )
+    client.command(
+        f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS SELECT 1 AS n, id FROM {table}"
+    )
+    return view
+
+
+def number(client: Client, of: str) -> int:
+    return int(client.query(f"SELECT count() FROM {of}").result_rows[0][0])
+
+
+def until_settled(worker: Worker, blocks: list[Block], rounds: int = 5) -> list[str]:
+    """How attempts ended, one after the other; as a loader makes them."""
+    for _ in range(rounds):
+        found = outcomes(worker.load(blocks))
+        if "retry" not in found:
+            return found
+    return found
+
+
+def claims(ledger: Ledger, block: Block) -> int:
+    return sum(one.state == plan.PREPARED for one in ledger.entries([block])[block.id])
+
+
+@pytest.mark.parametrize("vanish", ["ttl", "replacing", "collapsing"])
+def test_the_answer_counts_and_not_the_rows(
+    journal: Journal,
+    worker: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    vanish: str,
+) -> None:
+    """A1: rows that are gone once they are written are inserted once."""
+    engine = {"replacing": "ReplacingMergeTree", "collapsing": "CollapsingMergeTree(sign)"}
+    columns = f", _block String, day Date DEFAULT {OLD}, sign Int8 DEFAULT 1"
+    ttl = "TTL day + INTERVAL 30 DAY " if vanish == "ttl" else ""
+    name = f"{database}.{vanish}"
+    table = create(client, name, columns, engine.get(vanish, "MergeTree"), ttl + window(0))
+    view = summed(client, table)
+    blocks = journal.seal(table, *(batch(i * 100, 100) for i in range(5)))
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 5
+    assert number(client, view) == 500
+    assert [claims(ledger, block) for block in blocks] == [1] * 5
+
+
+@pytest.mark.parametrize("size", [0, 100])
+@pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
+def test_expiring_rows_after_a_kill(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    point: str,
+    size: int,
+    *,
+    logs: bool,
+) -> None:
+    """A1: inside the window by the token, outside it by the server's record; else parked."""
+    columns = f", _block String, day Date DEFAULT {OLD}"
+    more = f"TTL day + INTERVAL 30 DAY {window(size)}"
+    table = create(client, f"{database}.ttl", columns, more=more)
+    view = summed(client, table)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, point)
+    others_insert(client, table)
+    before = number(client, f"{view} WHERE id >= 0")
+    found = until_settled(worker, blocks)
+    if size or logs:
+        assert found == ["loaded"]
+        assert number(client, f"{view} WHERE id >= 0") == 100
+    else:
+        assert found == ["parked"]
+        assert number(client, f"{view} WHERE id >= 0") == before
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+@pytest.mark.parametrize("refusal", ["check", "cast", "partitions"])
+def test_a_view_that_failed_gets_its_rows(
+    journal: Journal, worker: Worker, client: Client, database: str, refusal: str, *, stamped: bool
+) -> None:
+    """A3: the table had its part, the view refused; once it is mended, both have all rows."""
+    stamp = ", _block String" if stamped else ""
+    table = create(client, f"{database}.viewed", stamp, more=window(100))
+    view = f"{table}_rows"
+    column = {"check": "id Int64, CONSTRAINT small CHECK id < 50", "cast": "id UInt8"}.get(
+        refusal, "id Int64"
+    )
+    by = "PARTITION BY id % 200 " if refusal == "partitions" else ""
+    client.command(
+        f"CREATE TABLE {view} ({column}) ENGINE = MergeTree {by}ORDER BY tuple() {window(500)}"
+    )
+    value = "accurateCast(id, 'UInt8')" if refusal == "cast" else "id"
+    select = f"SELECT {value} AS id FROM {table}"
+    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS {select}")
+    blocks = journal.seal(table, batch(0, 300))
+    first = outcomes(worker.load(blocks))
+    if refusal == "partitions":  # any number of partitions is let in
+        assert first == ["loaded"]
+    else:
+        assert first == ["parked"]
+        assert (number(client, table), number(client, view)) == (300, 0)
+        if refusal == "check":
+            client.command(f"ALTER TABLE {view} DROP CONSTRAINT small")
+        else:
+            client.command(f"ALTER TABLE {view} MODIFY COLUMN id Int64")
+            client.command(f"ALTER TABLE {view}_mv MODIFY QUERY SELECT id FROM {table}")
+        assert outcomes(worker.load(blocks, human="retry")) == ["loaded"]
+    assert (number(client, table), number(client, view)) == (300, 300)
+
+
+def removed(client: Client, table: str, how: str) -> None:
+    """A person removes what is in the table."""
+    client.command(
+        {
+            "delete": f"ALTER TABLE {table} DELETE WHERE id >= 0 SETTINGS mutations_sync = 2",
+            "lightweight": f"DELETE FROM {table} WHERE id >= 0",
+            "truncate": f"TRUNCATE TABLE {table}",
+            "partition": f"ALTER TABLE {table} DROP PARTITION tuple()",
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("size", [0, 100])
+@pytest.mark.parametrize("how", ["delete", "lightweight", "truncate", "partition"])
+def test_what_a_person_deleted_stays_deleted(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    how: str,
+    size: int,
+    *,
+    together: bool,
+) -> None:
+    """A4: none there is no proof that none was, whatever took the rows away."""
+    table = create(client, f"{database}.edited", ", _block String", more=window(size))
+    blocks = journal.seal(table, batch(0, 100), *([batch(100, 100)] if together else []))
+    killed(journal, blocks, "after_insert")
+    assert number(client, table) == 100 * len(blocks)
+    removed(client, table, how)
+    assert set(until_settled(worker, blocks)) == {"loaded"}
+    assert number(client, table) == 0
+
+
+@pytest.mark.parametrize("how", ["delete", "lightweight"])
+@pytest.mark.usefixtures("without_logs")
+def test_without_logs_deletes_are_still_seen(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    how: str,
+) -> None:
+    """A4: the table's mutations tell of them: parked, and said why."""
+    table = create(client, f"{database}.edited", ", _block String", more=window(0))
+    blocks = journal.seal(table, batch(0, 100), batch(100, 100))
+    killed(journal, blocks, "after_insert")
+    removed(client, table, how)
+    done = worker.load(blocks)
+    assert outcomes(done) == ["parked"] * 2
+    assert "rows were deleted since" in done[0].reason
+    assert number(client, table) == 0
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_rows_that_are_hidden_prove_nothing(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A2: a SELECT that shows fewer rows than the parts have, whatever the reason: parked."""
+    table = create(client, f"{database}.masked", ", _block String", more=window(0))
+    client.command(f"INSERT INTO {table} (id) SETTINGS async_insert = 0 VALUES (-1), (-2)")
+    client.command(f"DELETE FROM {table} WHERE id = -1")  # before the claim
+    blocks = journal.seal(table, batch(0, 100), batch(100, 100))
+    killed(journal, blocks, "after_prepare")
+    others_insert(client, table)
+    done = worker.load(blocks)
+    assert outcomes(done) == ["parked"] * 2
+    assert "does not see all rows" in done[0].reason
+
+
+@pytest.mark.parametrize(
+    ("drop", "partitioned", "logs"),
+    [
+        ("PARTITION 7", True, "logs"),
+        ("PARTITION 7", True, "no logs"),
+        ("PART", True, "logs"),
+        ("PART", True, "no logs"),
+        # Without a log nothing tells of single parts that were dropped, as README says.
+        ("PART", False, "logs"),
+    ],
+    indirect=["logs"],
+)
+def test_a_counter_that_went_back_makes_no_token_young(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    drop: str,
+    *,
+    partitioned: bool,
+    logs: bool,
+) -> None:
+    """A5: ten parts of others, dropped again: the token is forgotten, though nothing shows it."""
+    by = "PARTITION BY intDiv(id, -100) " if partitioned else ""
+    name = f"{database}.counted"
+    client.command(
+        f"CREATE TABLE {name} (id Int64, name String) ENGINE = MergeTree {by}ORDER BY tuple() "
+        f"{window(4)}, old_parts_lifetime = 0"
+    )
+    client.command(f"SYSTEM STOP MERGES {name}")
+    (block,) = journal.seal(name, batch(0, 50))
+    killed(journal, [block], "after_insert")
+    for at in range(10):
+        client.command(f"INSERT INTO {name} (id) SETTINGS async_insert = 0 VALUES ({-700 - at})")
+    if drop == "PART":
+        database_, plain = name.split(".")
+        asked = "SELECT name FROM system.parts WHERE active AND database = {d:String} AND "
+        asked += "table = {t:String} AND min_block_number > 1"
+        found = client.query(asked, parameters={"d": database_, "t": plain}).result_rows
+        for (part,) in found:
+            client.command(f"ALTER TABLE {name} DROP PART '{part}'")
+    else:
+        client.command(f"ALTER TABLE {name} DROP {drop}")
+    (outcome,) = until_settled(worker, [block])
+    assert number(client, f"{name} WHERE id >= 0") == 50
+    assert outcome == ("loaded" if logs else "parked")
+
+
+def test_a_false_condition_is_no_success(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A6: the server that answers does not see the claim, and writes nothing."""
+    table = create(client, f"{database}.lagging", ", _block String", more=window(0))
+    blocks = journal.seal(table, batch(0, 100))
+    holds = worker._ledger.holds
+    worker._ledger.holds = "0"
+    (done,) = worker.load(blocks)
+    assert (done.outcome, number(client, table)) == ("retry", 0)
+    assert "wrote nothing" in done.reason
+    worker._ledger.holds = holds
+    assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert number(client, table) == 100
+
+
+@pytest.mark.parametrize(
+    ("engine", "always"),
+    [
+        ("ReplacingMergeTree", False),
+        ("ReplacingMergeTree(ver)", True),
+        ("SummingMergeTree", False),
+        ("CollapsingMergeTree(sign)", False),
+        ("AggregatingMergeTree", False),
+        ("VersionedCollapsingMergeTree(sign, ver)", False),
+    ],
+)
+@pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
+def test_merging_engines_outside_the_window(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    engine: str,
+    point: str,
+    *,
+    always: bool,
+    logs: bool,
+) -> None:
+    """A8: by the server's record; a version column makes a repeat harmless; else parked."""
+    columns = ", sign Int8 DEFAULT 1, ver UInt8 DEFAULT 1"
+    table = create(client, f"{database}.merging", columns, engine, window(0))
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, point)
+    others_insert(client, table)
+    there = number(client, f"{table} WHERE id >= 0")
+    found = until_settled(worker, blocks)
+    if logs or always:
+        assert found == ["loaded"]
+        assert number(client, f"{table} FINAL WHERE id >= 0") == 100
+    else:
+        assert found == ["parked"]
+        assert number(client, f"{table} WHERE id >= 0") == there
+
+
+def test_a_thousand_columns_fit(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """B6: the statement is in the body, whose length nobody bounds."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    wide = [f"a_column_with_a_long_name_{i}" for i in range(1000)]
+    columns = ", ".join(f"{name} Int64" for name in wide)
+    table = f"{database}.wide"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, {columns}) ENGINE = MergeTree ORDER BY id {window(9)}"
+    )
+    kind = {b"clickhouse": b"Int64"}
+    fields = [pa.field(name, pa.int64(), metadata=kind) for name in ("id", *wide)]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(range(10), pa.int64()) for _ in fields], schema=pa.schema(fields)
+    )
+    assert outcomes(worker.load(journal.seal(table, rows, chunk_bytes=500_000))) == ["loaded"]
+    assert number(client, table) == 10
+
+
+def test_a_block_over_many_partitions_goes_in(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """B2: more partitions than max_partitions_per_insert_block lets in by default."""
+    name = f"{database}.by_day"
+    client.command(
+        f"CREATE TABLE {name} (id Int64, name String) ENGINE = MergeTree PARTITION BY id "
+        f"ORDER BY id {window(9)}"
+    )
+    assert outcomes(worker.load(journal.seal(name, batch(0, 150)))) == ["loaded"]
+    assert number(client, name) == 150
+
+
+@pytest.fixture
+def mute(clickhouse: ClickHouse) -> Iterator[str]:
+    """A proxy before the server that takes away the header X-ClickHouse-Summary."""
+    host, port = clickhouse.url.removeprefix("http://").split(":")
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source: socket.socket, into: socket.socket, *, change: bool) -> None:
+        while data := source.recv(1 << 16):
+            into.sendall(
+                re.sub(rb"X-ClickHouse-Summary", b"X-Nothing-Of-Summary", data) if change else data
+            )
+        into.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return  # closed: the test is over
+            server = socket.create_connection((host, int(port)))
+            for one, other, change in ((client, server, False), (server, client, True)):
+                threading.Thread(
+                    target=pump, args=(one, other), kwargs={"change": change}, daemon=True
+                ).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    listening.close()
+
+
+def test_a_success_without_the_number_of_rows_is_no_proof(
+    journal: Journal, ledger: Ledger, client: Client, database: str, mute: str
+) -> None:
+    """A6: what the answer lacks is found in the server's record."""
+    assert ledger.counts() == []
+    table = create(client, f"{database}.mute", more=window(0))
+    blocks = journal.seal(table, batch(0, 100))
+    settings = journal.settings()
+    reached = elsewhere(settings.clickhouse, mute)
+    worker = Worker(settings.model_copy(update={"clickhouse": reached}))
+    try:
+        (first,) = worker.load(blocks)
+        assert (first.outcome, "X-ClickHouse-Summary" in first.reason) == ("retry", True)
+        assert outcomes(worker.load(blocks)) == ["loaded"]
+    finally:
+        worker.close()
+    assert number(client, table) == 100
+
+
+def zero_is_success(patch: pytest.MonkeyPatch) -> None:
+    """0 written rows are taken for the block's."""
+    patch.setattr(plan, "_wrote", lambda run, _: plan._on(run, plan.Mark(run.attempt)))
+
+
+def loss_is_not_known(patch: pytest.MonkeyPatch) -> None:
+    """That rows may be gone is not known."""
+    patch.setattr(tables, "why_fewer", lambda *_: "")
+
+
+def test_without_a_look_at_what_was_written_rows_are_lost(
+    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control of A6."""
+    zero_is_success(monkeypatch)
+    with pytest.raises(AssertionError, match="loaded"):
+        test_a_false_condition_is_no_success(journal, worker, client, database)
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_without_knowing_why_rows_are_fewer_they_come_back(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Negative control of A1 and A4: 0 rows are taken for proof that none was inserted."""
+    loss_is_not_known(monkeypatch)
+    table = create(client, f"{database}.edited", ", _block String", more=window(0))
+    blocks = journal.seal(table, batch(0, 100), batch(100, 100))
+    killed(journal, blocks, "after_insert")
+    removed(client, table, "delete")
+    assert until_settled(worker, blocks) == ["loaded"] * 2
+    assert number(client, table) == 200, "deleted rows came back"
