@@ -436,6 +436,8 @@ def _undecided(run: Run, counted: int | None, record: Record) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     found = ["an earlier attempt ended before its answer came"]
+    if not _makers(run):
+        found = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
         found.append(_share(run, counted))
         if counted and len({entry.transform for entry in _makers(run)}) > 1:

@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from confluent_kafka import TopicPartition
+
 from loader import begin
 from loader.checkpoint import Checkpoint
-from loader.journal_source import JournalReader
+from loader.journal_source import JOURNAL, JournalReader
 from loader.known import Known, Seen
 from loader.work import Worker
+from relay import kafka_settings, names
+from relay.reader import PartitionReader
 from relay.settings import Settings
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal
 
 
@@ -57,8 +62,8 @@ class Run:
             lost=lost,
             tell=lambda text, **_: self.said.append(text),
         )
-        self._reader = JournalReader(start)
-        self._reader.prepareForTriggerAvailableNow()
+        self._settings, self._reader = settings, JournalReader(start)
+        self.seal_end()
         self.known = Known(ledger, start, settings.loader.block_column)
         self._worker = Worker(settings)
         self._number, self._offsets = self._checkpointed()
@@ -67,7 +72,22 @@ class Run:
         self._worker.close()
 
     def seal_end(self) -> None:
-        """As a run that is not told to end: what was sealed meanwhile comes, too."""
+        """As a run that is not told to end: what was sealed meanwhile comes, too.
+
+        A transaction is committed before its markers are in the log: until then nobody sees it.
+        """
+        config = kafka_settings.reader(self._settings.kafka)
+        topic = names.journal_topic(self._settings.app)
+        uncommitted = PartitionReader({**config, "isolation.level": "read_uncommitted"})
+
+        def visible() -> bool:
+            ends = {int(p): end for p, end in self._reader.ends().items() if p != JOURNAL}
+            places = {p: TopicPartition(topic, p) for p in ends}
+            highs = {p: uncommitted.get_watermark_offsets(places[p], timeout=30) for p in ends}
+            return all(ends[p] >= high for p, (_, high) in highs.items())
+
+        wait_until(visible, "what was committed")
+        uncommitted.close()
         self._reader.prepareForTriggerAvailableNow()
 
     def look(self) -> Seen:
