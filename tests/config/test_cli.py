@@ -47,12 +47,13 @@ def test_the_examples_commented_lines_are_the_defaults_and_hold_every_key() -> N
             assert part in table, f"{dotted(path)} is not in the example"
             table = table[part]
     named = re.findall(r"^# ([a-z_]+) = .*# an example, not the default", example(), re.MULTILINE)
-    assert sorted(named) == sorted([*EXAMPLES, "member", "start"])
+    assert sorted(named) == sorted([*EXAMPLES, "member", "start", "tables"])
     # With the named examples and the example tables taken out, it is the minimal file.
     for section, key in (
         ("relay", "member"),
         *(("clickhouse", key) for key in EXAMPLES),
         ("source", "start"),
+        ("source", "tables"),
         ("kafka", "client"),
         ("kafka", "client_files"),
         ("block", "tables"),

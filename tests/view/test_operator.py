@@ -160,7 +160,7 @@ def relayed(operator: Operator, pipeline: Pipeline) -> None:  # noqa: F811
     (found,) = operator.json("relay", "status")
     assert [(m["name"], m["partitions"]) for m in found["group"]["members"]] == [("a", [0, 1])]
     wait_until(lambda: f'"rows": {ROWS * len(TABLES)}' in watched.read_text(), "rows of a minute")
-    wait_until(lambda: f"{pipeline.app}:{pipeline.table}:0:0:" in followed.read_text(), "its block")
+    wait_until(lambda: f"{pipeline.app}:{pipeline.table}:0:" in followed.read_text(), "its block")
     for command in [*commands, process]:
         command.send_signal(signal.SIGTERM)
         assert command.wait(30) == 0
