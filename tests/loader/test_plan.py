@@ -153,7 +153,6 @@ def test_without_a_guard_of_evidence_the_search_finds_it(
         (Table(lags=True), {"loaded"}),
         (Table(stamped=False, window=6, lags=True), {"loaded"}),
     ],
-    ids=str,
 )
 def test_tables_whose_rows_do_not_tell(table: Table, wanted: set[str]) -> None:
     """In every order: one copy, in the view too; parked only where nothing is left to prove it."""
@@ -170,7 +169,6 @@ def test_tables_whose_rows_do_not_tell(table: Table, wanted: set[str]) -> None:
         (Table(stamped=False, window=6), {"loaded"}),
         (Table(window=6, viewed=True), {"loaded"}),
     ],
-    ids=str,
 )
 def test_rows_that_a_person_deleted_stay_deleted(table: Table, wanted: set[str]) -> None:
     """In every order of kills and one DELETE: nothing is inserted twice."""
