@@ -110,6 +110,7 @@ def test_a_retry_with_another_version_mixes_nothing(
     assert LandedRows(operator.settings()).made(table) == {block.id: rows}
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_without_block_column_another_version_parks(
     operator: Operator, journal: Journal, ledger: Ledger, client: Client, database: str
 ) -> None:
