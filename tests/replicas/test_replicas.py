@@ -21,6 +21,8 @@ from tests.replicas.rig import Rig
 
 BLOCKS, ROWS = 135, 200
 
+pytestmark = pytest.mark.long  # three servers and their coordinator, a minute or more
+
 
 def copies(rig: Rig, table: str) -> list[tuple[int, int]]:
     """(rows, different rows) of each replica, when it has all."""

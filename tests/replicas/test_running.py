@@ -24,6 +24,8 @@ from tests.replicas.rig import Rig
 ROWS = 40_000
 """Of a block: a server reads max_query_size (256 KiB) of a body before it runs the statement."""
 
+pytestmark = pytest.mark.long  # three servers and their coordinator, a minute or more
+
 
 @pytest.fixture
 def workers() -> Iterator[contextlib.ExitStack]:

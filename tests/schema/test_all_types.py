@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loader import insert as loader_insert
+from loader.tables import Target
+from loader.window import Nature, Window
 from relay import chunks, wirerows
 from relay.chunks import Encoder
 from relay.forming import form
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from loader.ledger import Ledger
-    from loader.tables import Target
     from tests.schema.engine import Engine
 
 LONG = settings.default is not None and settings.default.max_examples >= 1_000
@@ -96,10 +97,11 @@ def insert(engine: Engine, batch: pa.RecordBatch) -> None:
     block = Block(id="b", table=TABLE, rows=batch.num_rows)
     ledger = cast("Ledger", SimpleNamespace(holds="1"))
     columns = {one.name: (one.metadata or {})[b"clickhouse"].decode() for one in batch.schema}
-    target = cast("Target", SimpleNamespace(columns=columns, window=None))
-    whole = loader_insert.statement([block], batch.schema, ledger, target, "_block", None)
-    sql = whole.split(" AND throwIf(")[0]  # the engine's child takes no parameters
-    settings = loader_insert.settings([block], "claim", block.rows)
+    target = Target(columns, 0, Nature(Window(0, None, "none")), -1)
+    ledger.app = "a"
+    whole = loader_insert.statement([block], batch.schema, ledger, target, "_block", "claim", None)
+    sql = whole.split(" AND throwIf(")[0]  # which tables there are in the child, it does not ask
+    settings = loader_insert.settings([block], "claim", block.rows, alone=True)
     in_force = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "block.arrow"
