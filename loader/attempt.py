@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loader import plan
+from loader.clickhouse import TableRefused
+from relay.clickhouse_errors import About
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -44,13 +46,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a block: a settled state of loader.plan, or "retry"."""
+    """What became of a block: a settled state of loader.plan, or "retry".
+
+    `about`: of relay.clickhouse_errors, where ClickHouse answered its own statement with an error.
+    """
 
     block: str
     outcome: str
     rows: int
     reason: str
     figures: Figures = field(default_factory=Figures)
+    about: str = ""
 
 
 @dataclass(slots=True)
@@ -82,14 +88,15 @@ class Attempt:
 
 
 def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
-    """Runs `work`; if a server is away, every attempt not yet answered fails for now."""
+    """Runs `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
     before = [attempt.effect for attempt in attempts]
     try:
         work()
-    except Unavailable as error:
+    except (Unavailable, TableRefused) as error:
+        about = About.TABLE if isinstance(error, TableRefused) else About.SERVER
         for attempt, effect in zip(attempts, before, strict=True):
             if attempt.effect is effect:
-                attempt.answer(plan.Failed(error.message))
+                attempt.answer(plan.Failed(error.message, about))
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
@@ -108,4 +115,5 @@ def outcome(attempt: Attempt) -> Outcome:
     assert isinstance(done, plan.Done)
     asked = attempt.asked and not attempt.inserted
     attempt.figures.found = int(asked and done.outcome == plan.LOADED)
-    return Outcome(attempt.block.id, done.outcome, attempt.run.rows, done.reason, attempt.figures)
+    block, rows = attempt.block.id, attempt.run.rows
+    return Outcome(block, done.outcome, rows, done.reason, attempt.figures, done.about)

@@ -1,14 +1,13 @@
 """The loader's HTTP client of ClickHouse, and what its errors mean.
 
 Receives the connection settings, gives a clickhouse-connect client and sorts failures
-into transient, permanent and refused. Never retries a statement itself: whether one
+by relay.clickhouse_errors. Never retries a statement itself: whether one
 that got no answer may be sent again is decided in loader.plan.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,44 +15,13 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay import names
+from relay.clickhouse_errors import PASSING, RIGHTS, About, about, number
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.replicas import connected, writing
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
 
-TRANSIENT = frozenset(
-    {
-        75,  # CANNOT_WRITE_TO_FILE_DESCRIPTOR: a disk that became full while a part was written
-        159,  # TIMEOUT_EXCEEDED
-        164,  # READONLY
-        202,  # TOO_MANY_SIMULTANEOUS_QUERIES
-        203,  # NO_FREE_CONNECTION
-        209,  # SOCKET_TIMEOUT
-        210,  # NETWORK_ERROR
-        225,  # NO_ZOOKEEPER
-        236,  # ABORTED
-        241,  # MEMORY_LIMIT_EXCEEDED
-        242,  # TABLE_IS_READ_ONLY
-        243,  # NOT_ENOUGH_SPACE
-        252,  # TOO_MANY_PARTS
-        254,  # NO_ACTIVE_REPLICAS
-        279,  # ALL_CONNECTION_TRIES_FAILED
-        285,  # TOO_FEW_LIVE_REPLICAS
-        286,  # UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
-        289,  # REPLICA_IS_NOT_IN_QUORUM
-        319,  # UNKNOWN_STATUS_OF_INSERT
-        394,  # QUERY_WAS_CANCELLED
-        425,  # SYSTEM_ERROR
-        439,  # CANNOT_SCHEDULE_TASK
-        473,  # DEADLOCK_AVOIDED
-        681,  # SERVER_OVERLOADED
-        745,  # SERVER_OVERLOADED
-        999,  # KEEPER_EXCEPTION
-    }
-)
-"""ClickHouse's error codes that pass by themselves (src/Common/ErrorCodes.cpp); all others
-with a code are permanent: a wrong guess there parks a block, which is safe."""
 
 EVERYWHERE: Mapping[str, object] = {
     # What a profile may set to cut a result short, without an error.
@@ -77,10 +45,11 @@ EVERYWHERE: Mapping[str, object] = {
 """Settings of every statement, as far as the server knows them: with these a statement means the
 same whatever the user's profile says."""
 
-_RIGHTS = frozenset({192, 193, 194, 497, 516})
-"""UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, ACCESS_DENIED, AUTHENTICATION_FAILED."""
+_READONLY = 164
 
-_CODE = re.compile(r"\bCode: (\d+)|error code (\d+)", re.IGNORECASE)
+
+class TableRefused(Refused):
+    """ClickHouse refuses what one table needs; the others' blocks go on."""
 
 
 # The client logs a stack trace beside each exception it raises; the exception is enough.
@@ -127,24 +96,22 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
 
 
 def error_code(error: Exception) -> int | None:
-    """ClickHouse's code of an error; None where the server did not answer properly."""
-    match = _CODE.search(str(error))
-    return int(match[1] or match[2]) if match else None
+    """Return ClickHouse's code of an error; None where the server did not answer properly."""
+    return number(str(error))
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether the server knows this user and password, or lets it do this, not at all."""
-    return error_code(error) in _RIGHTS
+    """Return whether the server knows this user and password, or lets it do this, not at all."""
+    return about(str(error)) is About.USER or error_code(error) in RIGHTS
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether trying again changes nothing until somebody acts."""
-    code = error_code(error)
-    return code is not None and code not in TRANSIENT
+    """Return whether trying again changes nothing until somebody acts."""
+    return about(str(error)) not in PASSING
 
 
 def failure(error: Exception, what: str) -> Unavailable | Refused:
-    """The error for a person, of a statement that the loader cannot do without."""
+    """Return the error for a person, of a statement that the loader cannot do without."""
     text = one_line(error)
     if not is_permanent(error):
         return Unavailable(f"{what}: {text}", "Start ClickHouse, or mend clickhouse.url.")
@@ -154,6 +121,20 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
             "Give the loader's user the rights that README lists, or mend user and password.",
         )
     return Refused(f"{what}: {text}", "Mend what the server names, then start the loader again.")
+
+
+def table_failure(error: Exception, what: str) -> Unavailable | Refused:
+    """Return the same, of a statement that only some tables' blocks cannot do without.
+
+    A right that is missing on a system table is missing for all of them, and who may not even ask
+    (READONLY, of a question that writes nothing) has a profile that does not fit.
+    """
+    found, text = failure(error, what), str(error)
+    denied = error_code(error) == _READONLY or (is_denied(error) and " ON system." in text)
+    for_all = about(text) is About.USER or denied
+    if isinstance(found, Unavailable) or for_all:
+        return found
+    return TableRefused(found.message, found.next_step)
 
 
 def one_line(error: Exception) -> str:

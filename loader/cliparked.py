@@ -1,4 +1,4 @@
-"""`loader parked`: blocks that wait for a person, and the person's word."""
+"""`loader parked`: blocks that wait for a person or for their table, and the person's word."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 def parked() -> None:
     """Blocks that the loader neither inserts blind nor skips: list them, settle them.
 
+    A parked one waits for a person. One that is set aside waits for its table, or for a limit that
+    it exceeds: a running loader tries it again, every two minutes at most, and needs nobody.
+
     \b
     loader parked ls relay.toml
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
@@ -33,7 +36,7 @@ def parked() -> None:
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def list_parked(path: Path, *, as_json: bool) -> None:
-    """List parked blocks, with rows and reasons.
+    """List parked blocks and those that are set aside, with rows and reasons.
 
     A claimed one is being settled by somebody, or that was broken off: settling it again is
     safe.
@@ -49,8 +52,10 @@ def list_parked(path: Path, *, as_json: bool) -> None:
             click.echo(json.dumps(standing.parked_as_json(one), ensure_ascii=False))
             continue
         since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        claimed = "  (claimed)" if one.claimed else ""
-        click.echo(f"{one.block.id}  {one.block.rows:,} rows  {since} UTC  {one.reason}{claimed}")
+        claimed = "  (claimed)" if one.claimed and not one.aside else ""
+        aside = f"set aside, {standing.tried(one)}: " if one.aside else ""
+        said = f"{since} UTC  {aside}{one.reason}{claimed}"
+        click.echo(f"{one.block.id}  {one.block.rows:,} rows  {said}")
     if not waiting:
         click.echo("no parked blocks", err=True)
 
@@ -81,10 +86,12 @@ def list_parked(path: Path, *, as_json: bool) -> None:
 )
 @click.option("--why", default="", metavar="TEXT", help="Your reason, for the ledger.")
 def resolve(path: Path, blocks: tuple[str, ...], human: Human | None, why: str) -> None:
-    """Settle parked BLOCKs; "all" means every parked one.
+    """Settle BLOCKs that are not loaded; "all" means every parked one, "aside" every one set aside.
 
     It is done here and now, under a claim as a loader's: running loaders need no restart and
-    cannot come between, and a second resolve of a block is refused. Where the table has the
+    cannot come between, and a second resolve of a block is refused. A block that no loader has
+    settled is taken from the journal, so it need not be parked: one that a loader is at, or left
+    in the middle, can be given up as well. Where the table has the
     block-id column its count has the last word: --loaded is refused unless all rows are there,
     and a block that is whole is marked loaded even under --discard. What a --discard leaves in
     the table stays there. Ends with status 5 where a block is not settled as told.

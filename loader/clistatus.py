@@ -13,12 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from loader import standing
-from loader.begin import ledger_of, start, waited
+from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.standing import Facts, PositionRow, Standing, TableRow
 from relay import names
 from relay.console import console_of
-from relay.records_pb2 import Block
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
@@ -37,8 +36,9 @@ def status(path: Path, *, as_json: bool) -> None:
     """Show each table's blocks by state, what waits longest, and how far the journal is settled.
 
     sealed: no loader has touched it; claimed: one is at it, or ended in the middle; loaded;
-    parked: it waits for a person; discarded: a person gave it up. Starts no Spark, changes
-    nothing, and may run beside a loader.
+    aside: its table or a limit keeps it out, and a running loader tries it again every two
+    minutes at most; parked: it waits for a person; discarded: a person gave it up. Starts no
+    Spark, changes nothing, and may run beside a loader.
 
     \b
     loader status relay.toml
@@ -57,31 +57,29 @@ def _facts(settings: Settings) -> Facts:
     ledger = ledger_of(settings)
     there = ledger.exists()
     counts = ledger.counts() if there else []
-    parked = ledger.waiting() if there else []
+    waiting = ledger.waiting() if there else []
+    parked = [one for one in waiting if not one.aside]
+    aside = [one for one in waiting if one.aside]
     now_ms = time.time_ns() // 1_000_000
     topic = names.journal_topic(settings.app)
     journal = Topics(settings).describe(topic, (READ,)) is not None
-    facts = Facts(now_ms, journal, there, counts=counts, parked=parked)
+    facts = Facts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
     return _journal(settings, ledger, facts) if journal else facts
 
 
 def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
     """With what stands in the journal behind the ledger's position."""
-    # Spark's Python, which `loader parked` does without.
-    from loader.journal_source import JOURNAL, JournalReader, Start  # noqa: PLC0415
+    # Spark's Python, which `loader parked` mostly does without.
+    from loader.sealed import sealed  # noqa: PLC0415
 
-    begun: Start = waited(settings, lambda: start(settings, ledger if facts.ledger else None))
-    reader = JournalReader(begun)
-    ends = reader.ends()
-    rows = reader.readBetweenOffsets(reader.initialOffset(), ends)
-    sealed = [Block.FromString(row[2]) for row in rows if row[2] is not None]
+    found = sealed(settings, ledger if facts.ledger else None)
     return replace(
         facts,
-        sealed=sealed,
-        entries=ledger.entries(sealed) if facts.ledger else {},
-        positions=begun.positions,
-        ends={int(p): end for p, end in ends.items() if p != JOURNAL},
-        checkpoint=_checkpoint(settings.loader.checkpoint, begun.journal),
+        sealed=found.blocks,
+        entries=ledger.entries(found.blocks) if facts.ledger else {},
+        positions=found.begun.positions,
+        ends=found.ends,
+        checkpoint=_checkpoint(settings.loader.checkpoint, found.begun.journal),
     )
 
 
@@ -104,16 +102,18 @@ def _shown(found: Standing) -> Iterator[Table | str]:
         yield _tables(found.tables)
     if found.positions:
         yield _positions(found.positions)
-    for one in found.facts.parked[:10]:
-        yield f"parked {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason[:120])}"
-    if len(found.facts.parked) > 10:
-        yield f"and {len(found.facts.parked) - 10:,} more: loader parked ls"
+    waiting = [*found.facts.parked, *found.facts.aside]
+    for one in waiting[:10]:
+        state = f"set aside, {standing.tried(one)}," if one.aside else "parked"
+        yield f"{state} {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason[:120])}"
+    if len(waiting) > 10:
+        yield f"and {len(waiting) - 10:,} more: loader parked ls"
 
 
 def _tables(rows: tuple[TableRow, ...]) -> Table:
-    names_ = ("table", "sealed", "rows", "claimed", "loaded", "rows", "parked", "rows")
+    names_ = ("table", "sealed", "rows", "claimed", "loaded", "rows", "aside", "parked", "rows")
     table = Table(*names_, "discarded", "waits longest", "for")
-    for column in (*table.columns[1:9], table.columns[10]):
+    for column in (*table.columns[1:10], table.columns[11]):
         column.justify = "right"
     for row in rows:
         numbers = (
@@ -122,6 +122,7 @@ def _tables(rows: tuple[TableRow, ...]) -> Table:
             row.claimed_blocks,
             row.loaded_blocks,
             row.loaded_rows,
+            row.aside_blocks,
             row.parked_blocks,
             row.parked_rows,
             row.discarded_blocks,

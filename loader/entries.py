@@ -1,9 +1,8 @@
-"""What is written to the ledger, and what it says of blocks that wait for a person: values."""
+"""What is written to the ledger, and what it says of blocks that wait: values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from loader.plan import Entry
 from relay.records_pb2 import Block
@@ -19,27 +18,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A block that waits for a person."""
+    """A block that waits for a person, or for its table.
+
+    Attributes:
+        claimed: somebody is about to settle it, or was broken off: settle it again, it is safe.
+        aside: it waits for its table; a loader tries it again from time to time.
+        tries: how often it was set aside.
+        last_ms: when that was done last.
+    """
 
     block: Block
     reason: str
     since_ms: int
     claimed: bool
-    """Somebody is about to settle it, or was broken off: settle it again, it is safe."""
-
-
-class Doubts(NamedTuple):
-    """What a loader knows of the blocks of a micro-batch beside the ledger's entries.
-
-    Attributes:
-        forgotten: ids of those that may be in their tables though the ledger has no entry.
-        lost: a person says that the ledger knew them; else it is only possible.
-        until: claims on them are taken no later, in Unix seconds by the server's clock; 0: any.
-    """
-
-    forgotten: frozenset[str] = frozenset()
-    lost: bool = False
-    until: int = 0
-
-
-NO_DOUBTS = Doubts()
+    aside: bool = False
+    tries: int = 0
+    last_ms: int = 0

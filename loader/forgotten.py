@@ -1,10 +1,11 @@
 """Which blocks may be in their tables though the ledger has no entry of them.
 
 Receives the blocks of a micro-batch, gives the ids of those that loader.plan has to ask about
-before it inserts. Where a person says that the ledger was lost, that is every block before the
-journal's end of then. Else it may as well be a first start, or a restored ClickHouse whose tables
-and ledger are of one moment: then only blocks are asked about of which a row is there, or whose
-INSERT still runs. A question for each table and micro-batch, none for a table that was empty.
+before it inserts: those before the journal's end of then, but for blocks of a table that is empty,
+and for those of which no row is there, where counting rows proves that. Of the others loader.plan
+asks more. Where nothing is known of a block it is inserted, since it may as well be a first start,
+or a restored ClickHouse whose tables and ledger are of one moment; where a person says that the
+ledger was lost, it is parked.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, quoted, quoted_table
+from loader.clickhouse import failure, quoted_table
+from loader.tables import Tables
 from relay.errors import Refused
-from relay.httppool import in_urls
 
 if TYPE_CHECKING:
     from loader.ledger import Ledger
@@ -38,6 +39,7 @@ class Forgotten:
 
     def __init__(self, ledger: Ledger, stamp: str, unsure: Mapping[int, Unsure]) -> None:
         self._ledger, self._stamp, self._unsure = ledger, stamp, unsure
+        self._tables = Tables(ledger.client, stamp)
         self._empty: set[str] = set()
         self.lost = any(one.lost for one in unsure.values())
 
@@ -50,31 +52,36 @@ class Forgotten:
         Raises:
             Unavailable, Refused: as ClickHouse answers.
         """
-        found: set[str] = set()
-        doubtful: dict[str, list[str]] = {}
+        doubtful: dict[str, set[str]] = {}
         for partition, offset, block in new:
             unsure = self._unsure.get(partition)
-            if unsure is None or offset >= unsure.end:
-                continue
-            if unsure.lost:
-                found.add(block.id)
-            elif block.table not in self._empty:
-                doubtful.setdefault(block.table, []).append(block.id)
+            if unsure and offset < unsure.end and block.table not in self._empty:
+                doubtful.setdefault(block.table, set()).add(block.id)
         if not doubtful:
-            return found
+            return set()
         running = self._running()
-        for table in self._stamped(doubtful):
+        found = {one for ids in doubtful.values() for one in ids if one in running}
+        for table, ids in sorted(doubtful.items()):
             try:
-                here = self._present(table, doubtful[table])
+                found |= self._among(table, ids, nothing_runs=not running)
             except Refused:  # one table's trouble: the attempt at its blocks meets it again
-                here = set(doubtful[table])
-            found |= here
-            # What still runs may leave rows of blocks of later batches.
-            if not here and not running and not self._any(table):
-                self._empty.add(table)
-        return found | {one for some in doubtful.values() for one in some if one in running}
+                found |= ids
+        return found
 
-    def _any(self, table: str) -> bool:
+    def _among(self, table: str, ids: set[str], *, nothing_runs: bool) -> set[str]:
+        """Those that are in their table, or may be."""
+        target = self._tables.look({table}).get(table)
+        if target is None:
+            return set()
+        # Rows of a table like Null are never seen: a person's word counts more than that.
+        stays = target.nature.plain or not self.lost
+        if stays and not self._has_rows(table):
+            if nothing_runs:  # what still runs may leave rows of blocks of later batches
+                self._empty.add(table)
+            return set()
+        return set(self._tables.counted(table, ids)) if target.counts(self._stamp) else ids
+
+    def _has_rows(self, table: str) -> bool:
         return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted
 
     def _running(self) -> set[str]:
@@ -85,27 +92,6 @@ class Forgotten:
             begin=f"{self._ledger.app}:",
         )
         return {str(row[0]) for row in rows}
-
-    def _stamped(self, tables: Iterable[str]) -> list[str]:
-        """Those that have the block-id column, whatever their engine: a row is a row."""
-        rows = self._ask(
-            "SELECT database || '.' || table FROM system.columns WHERE name = {stamp:String} "
-            "AND database || '.' || table IN {tables:Array(String)}",
-            stamp=self._stamp,
-            tables=sorted(tables),
-        )
-        return sorted(str(row[0]) for row in rows)
-
-    def _present(self, table: str, blocks: Sequence[str]) -> set[str]:
-        stamp, found = quoted(self._stamp), set()
-        for some in in_urls(blocks, len):
-            rows = self._ask(
-                f"SELECT DISTINCT toString({stamp}) FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
-                f"WHERE {stamp} IN {{blocks:Array(String)}}",
-                blocks=list(some),
-            )
-            found |= {str(row[0]) for row in rows}
-        return found
 
     def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
         try:

@@ -20,18 +20,11 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.summary import QuerySummary
 
 from loader import plan
-from loader.clickhouse import (
-    error_code,
-    failure,
-    is_denied,
-    is_permanent,
-    literal,
-    one_line,
-    quoted,
-)
+from loader.clickhouse import error_code, failure, literal, one_line, quoted
 from loader.fitting import recorded_type
 from loader.tables import counter_sql, shape_sql
 from relay import names
+from relay.clickhouse_errors import About, about
 from relay.types import parse_type
 
 if TYPE_CHECKING:
@@ -239,8 +232,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         alone: whether the claim says so; several blocks are not.
 
     Raises:
-        Refused: the user may not insert there. That is nothing about the block, and would park
-            every one that follows.
+        Refused: the server does not let this user in any more.
     """
     table = blocks[0].table
     try:
@@ -261,12 +253,18 @@ def insert(  # noqa: PLR0913 - the statement needs them all
             return plan.Failed(_TAKEN)
         if limit is not None and error_code(error) == _THROWN:
             return plan.Failed("others inserted into the table meanwhile")
-        if is_denied(error):
-            raise failure(error, f"INSERT into {table}") from error
-        if is_permanent(error):
-            return plan.Impossible(one_line(error))
-        return plan.Failed(f"INSERT: {one_line(error)}")
+        return _failed(error, table)
     return _written(summary)
+
+
+def _failed(error: ClickHouseError, table: str) -> plan.Answer:
+    """What an INSERT's error says to the plan."""
+    what = about(str(error))
+    if what is About.USER:
+        raise failure(error, f"INSERT into {table}") from error
+    if what is About.BLOCK:
+        return plan.Impossible(one_line(error))
+    return plan.Failed(f"INSERT into {table}: {one_line(error)}", what)
 
 
 def _written(answer: object) -> plan.Answer:

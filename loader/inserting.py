@@ -25,6 +25,7 @@ from loader.attempt import guarded
 from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
 from loader.insert import insert
+from relay.clickhouse_errors import About
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ class Inserter:
             return [answer]
         if isinstance(answer, plan.Wrote) and answer.rows >= rows:
             return [plan.Wrote(one.batch.num_rows) for one in group]
-        if isinstance(answer, plan.Impossible):
+        if _is_refused(answer, About.SIZE, About.UNKNOWN):
+            assert isinstance(answer, plan.Impossible | plan.Failed)
             # For one of them, perhaps: the next attempt at each finds that by itself.
             answer = plan.Failed(f"in one INSERT with {len(group) - 1} others: {answer.reason}")
         return [answer] * len(group)
@@ -156,11 +158,18 @@ class Inserter:
     def _unless_altered(self, answer: plan.Answer, of: Ready) -> plan.Answer:
         """A refusal says nothing of a table that is not the one which was looked at any more."""
         table = of.attempt.block.table
-        if isinstance(answer, plan.Impossible):
+        if _is_refused(answer, About.TABLE, About.UNKNOWN):
+            assert isinstance(answer, plan.Impossible | plan.Failed)
             now = self._tables.look({table}).get(table)
             if now is None or now.shape != of.target.shape:
                 return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
         return answer
+
+
+def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
+    """Whether the statement was refused for its rows, or for one of these."""
+    failed = isinstance(answer, plan.Failed) and answer.about in abouts
+    return failed or isinstance(answer, plan.Impossible)
 
 
 def whole(group: Sequence[Ready], stamp: str) -> pa.RecordBatch:

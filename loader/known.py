@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loader.entries import Doubts
+from loader.entries import Row
 from loader.forgotten import Forgotten
-from loader.plan import settled
+from loader.plan import doubt, settled
 from loader.positions import Noted
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
@@ -35,13 +35,13 @@ class Seen(NamedTuple):
         blocks: how many there are.
         left: those that are not settled, by id.
         new: ids of those without an entry.
-        doubts: about them.
+        until: claims on them are taken no later, in Unix seconds by the server's clock.
     """
 
     blocks: int
     left: dict[str, Block]
     new: frozenset[str]
-    doubts: Doubts
+    until: int
 
 
 class Known:
@@ -81,16 +81,24 @@ class Known:
             if offset >= position.get(partition, 0) and settled(known.get(block.id, ())) is None
         ]
         new = [one for one in left if one[2].id not in known]
+        until = self._noted.now + CLAIM_SECONDS
+        doubtful = self._doubt(new, until)
         return Seen(
             len(sealed),
             {block.id: block for *_, block in left},
-            frozenset(block.id for *_, block in new),
-            Doubts(
-                frozenset(self._forgotten.among(new)),
-                self._forgotten.lost,
-                self._noted.now + CLAIM_SECONDS,
-            ),
+            frozenset(block.id for *_, block in new if block.id not in doubtful),
+            until,
         )
+
+    def _doubt(self, new: Sequence[tuple[int, int, Block]], until: int) -> set[str]:
+        """Write down which of these the ledger may have forgotten."""
+        doubtful = self._forgotten.among(new)
+        lost = self._forgotten.lost
+        rows = [
+            Row(block, doubt(block.rows, lost=lost)) for *_, block in new if block.id in doubtful
+        ]
+        self._ledger.write(rows, until)
+        return doubtful
 
     def settled(self, positions: Mapping[int, int]) -> None:
         """Save positions, if the ledger still has those of before."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _RANK = "(attempt, state != 'prepared', claim)"
 _FINAL = "state IN ('loaded', 'discarded')"
-_NOW = f"(argMax(claim, {_RANK}), argMax(state, {_RANK}) = 'parked', countIf({_FINAL}))"
+_RESTS = "state IN ('parked', 'aside')"
+_NOW = f"(argMax(claim, {_RANK}), argMax({_RESTS}, {_RANK}), countIf({_FINAL}))"
 _HELD = "({claim:String}, 0, 0)"
 HOLDS = (
     f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
@@ -133,7 +134,7 @@ class Ledger:
                 "transform": row.entry.transform,
                 "sent": row.entry.sent,
                 "record": base64.b64encode(row.block.SerializeToString()).decode()
-                if row.entry.state == "parked"
+                if row.entry.state in {"parked", "aside"}
                 else "",
                 "state": row.entry.state,
                 "attempt": row.entry.attempt,
@@ -209,26 +210,39 @@ class Ledger:
         self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
-        """(table, state, blocks, rows), a block in its current state."""
+        """(table, state, blocks, rows); a block that is tried again is aside all the while."""
         return sorted(
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
 
     def waiting(self) -> list[Parked]:
-        """Blocks that were parked and are not settled since, by block id."""
+        """Blocks parked or set aside, and not settled since, by block id."""
         rows = self._current(
-            "any(rec), any(why), any(since), any(now) != 'parked'",
-            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'prepared')",
+            "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
+            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
+            f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
         found = [Parked(Block.FromString(base64.b64decode(row[0])), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:
-        """Blocks that wait for a person, with their reasons."""
-        return [(one.block, one.reason) for one in self.waiting()]
+        """Those that wait for a person, with reasons."""
+        return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
-    def _current(self, columns: str, group: str) -> list[Sequence[Any]]:
-        return self._ask(ledger_table.current(self.name, columns, group))
+    def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
+        order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
+        return self._ask(
+            f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
+            "if(st = 'prepared' AND rest, 'aside', st) AS now, "
+            f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, {_RESTS}) AS rec, "
+            f"argMaxIf(reason, {order}, {_RESTS}) AS why, "
+            f"argMaxIf(state, {order}, {_RESTS}) = 'aside' AS rest, "
+            "countIf(state = 'aside') AS nth, "
+            f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rest, "
+            "toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since "
+            f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' AND {which} "
+            f"GROUP BY table, block) GROUP BY {group}"
+        )
 
     def _append(self, rows: Iterator[Mapping[str, object]], until: int = 0) -> None:
         if body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows):

@@ -69,22 +69,3 @@ def given(until: int) -> str:
     structure = ", ".join(f"{column} {kind}" for column, kind in columns.items())
     # Evaluated when the statement runs, however late it came.
     return f"({listed}) SELECT {listed} FROM input('{structure}') WHERE now() <= {until:d}"  # noqa: S608 - constants and a number
-
-
-def current(name: str, columns: str, group: str) -> str:
-    """A question about blocks in their current state, in groups of them.
-
-    Args:
-        name: of the ledger, quoted.
-        columns: that are asked for, of a block's table, now, n, rec, why and since.
-        group: what they are grouped by.
-    """
-    order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
-    return (
-        f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS now, "  # noqa: S608 - names are quoted, values bound
-        f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, state = 'parked') AS rec, "
-        f"argMaxIf(reason, {order}, state = 'parked') AS why, "
-        "toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since "
-        f"FROM {name} WHERE app = {{app:String}} AND state != 'position' "
-        f"GROUP BY table, block) GROUP BY {group}"
-    )

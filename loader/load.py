@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from loader import begin
 from loader.begin import ledger_of, waited
 from loader.checkpoint import Checkpoint
-from loader.job import Job, Stopped
+from loader.job import Job
 from loader.making import transforms
 from loader.metrics.observer import NOTHING, Observer
+from loader.settling import Stopped
 from loader.starting import AT_ONCE, AtOnce
 from relay import errors, names
 from relay.errors import RelayError, Unavailable

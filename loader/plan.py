@@ -38,13 +38,18 @@ from typing import Literal, cast
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
+ASIDE = "aside"
+"""The block waits for its table, and holds up no other: loader.asides tries it again from time to
+time, as a person's "retry" would. What the INSERTs before it did is found out then."""
+PERHAPS, SURELY = "?", "!"
+"""In place of a claim: the ledger may have lost what it knew of the block; a person says so."""
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
 Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
 """What a person said of a parked block: nothing; decide again; none of it is in the table; all
 of it is; never load it."""
-Outcome = Literal["loaded", "parked", "discarded", "retry"]
+Outcome = Literal["loaded", "parked", "discarded", "aside", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
 Sent = Literal["", "alone", "together"]
 """How an INSERT under a claim is sent (Entry.sent)."""
@@ -79,19 +84,27 @@ class Entry:
     sent: Sent = ""
 
 
+def doubt(rows: int, *, lost: bool) -> Entry:
+    """Return the row that stands for a claim which the ledger may have lost.
+
+    It is written before the block is attempted: so the doubt outlives the attempt.
+    """
+    return Entry(PREPARED, 0, SURELY if lost else PERHAPS, stamped=True, rows=rows)
+
+
 def _rank(entry: Entry) -> tuple[int, bool, str]:
     return entry.attempt, entry.state != PREPARED, entry.claim
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: loaded or given up by anyone, or parked by the latest."""
+    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
     if not entries:
         return None
     for final in (LOADED, DISCARDED):
         if found := next((entry for entry in entries if entry.state == final), None):
             return found
     current = max(entries, key=_rank)
-    return current if current.state == PARKED else None
+    return current if current.state in {PARKED, ASIDE} else None
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
@@ -204,10 +217,11 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The attempt is over."""
+    """The attempt is over; `about`: of relay.clickhouse_errors, where an error ended it."""
 
     outcome: Outcome
     reason: str = ""
+    about: str = ""
 
 
 Effect = Read | Claim | Ask | AskRecord | Insert | Mark | Park | Done
@@ -243,9 +257,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No answer, or one that may differ next time: nothing is known."""
+    """No answer, or one that may differ next time: nothing is known.
+
+    `about`: of relay.clickhouse_errors, where it was an error of ClickHouse's about the block's
+    own statement.
+    """
 
     reason: str
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,16 +317,15 @@ def start(
     human: Human = "nothing",
     why: str = "",
     forgotten: bool = False,
-    lost: bool = False,
 ) -> tuple[Run, Effect]:
     """Return a new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why, forgotten, lost), Read()
+    return Run(claim, rows, stamped, human, why, forgotten), Read()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     """Return the next effect, after the answer to the one before."""
     if isinstance(answer, Failed):
-        return run, Done("retry", answer.reason)
+        return run, Done("retry", answer.reason, answer.about)
     if isinstance(answer, Impossible):
         return replace(run, at="mark"), Park(run.attempt, answer.reason)
     match run.at, answer:
@@ -329,10 +347,16 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
 
 def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     last = settled(entries)
-    if last is not None and (last.state != PARKED or run.human == "nothing"):
+    if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
-    return replace(run, at="claim", attempt=attempt), Claim(attempt)
+    return replace(_doubting(run, entries), at="claim", attempt=attempt), Claim(attempt)
+
+
+def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
+    claims = {entry.claim for entry in entries}
+    forgotten = run.forgotten or bool(claims & {PERHAPS, SURELY})
+    return replace(run, forgotten=forgotten, lost=SURELY in claims)
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
@@ -350,12 +374,14 @@ def _claimed(run: Run, taken: Ok | Made) -> Run:
 def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
-    earlier = tuple(e for e in entries if e.state == PREPARED and e.claim != run.claim)
+    run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
+    earlier = tuple(e for e in entries if e.state == PREPARED and e.claim not in others)
     if not earlier and not run.forgotten and run.human not in {"loaded", "discard"}:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
-    since = min((entry.seen for entry in earlier), default=-1)
+    # What the ledger has lost may have been before all that it knows.
+    since = -1 if run.forgotten else min((entry.seen for entry in earlier), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     return run, Ask()
 

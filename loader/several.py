@@ -17,9 +17,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from loader.clickhouse import one_line
 from loader.clioptions import say
-from loader.job import Stopped
 from loader.load import Load
 from loader.session import session, widened
+from loader.settling import Stopped
 from loader.starting import InTurn
 from relay.cli_support import show_error
 from relay.errors import EXIT_BUG, RelayError, Unavailable

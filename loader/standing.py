@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from loader.entries import Parked
@@ -28,6 +29,7 @@ class Facts:
         entries: the ledger's rows of those blocks, by block id.
         counts: (table, state, blocks, rows), a block in its current state.
         parked: blocks that wait for a person.
+        aside: blocks that wait for their table, and are tried again.
         positions: next journal offset by partition, from the ledger.
         ends: last stable offset by journal partition.
         checkpoint: next journal offset by partition, from Spark's checkpoint; None where it
@@ -41,6 +43,7 @@ class Facts:
     entries: Mapping[str, Sequence[Entry]] | None = None
     counts: Sequence[tuple[str, str, int, int]] = ()
     parked: Sequence[Parked] = ()
+    aside: Sequence[Parked] = ()
     positions: Mapping[int, int] | None = None
     ends: Mapping[int, int] | None = None
     checkpoint: Mapping[int, int] | None = None
@@ -53,6 +56,7 @@ class TableRow:
     Attributes:
         sealed_blocks, sealed_rows: that no loader has touched.
         claimed_blocks: that a loader is at, or ended in the middle of.
+        aside_blocks: that wait for their table, or for a limit; also while one is tried again.
         oldest, oldest_seconds: the sealed or claimed block that waits longest, since it was
             sealed; "" and None where none waits.
     """
@@ -63,6 +67,8 @@ class TableRow:
     claimed_blocks: int
     loaded_blocks: int
     loaded_rows: int
+    aside_blocks: int
+    aside_rows: int
     parked_blocks: int
     parked_rows: int
     discarded_blocks: int
@@ -105,6 +111,7 @@ def _tables(facts: Facts) -> Iterable[TableRow]:
         )
         untouched = [block for block in waiting if not entries.get(block.id)]
         parked = [one.block for one in facts.parked if one.block.table == table]
+        aside = [one.block for one in facts.aside if one.block.table == table]
         age = (facts.now_ms - waiting[0].sealed_at_ms) / 1000 if waiting else None
         yield TableRow(
             table=table,
@@ -114,6 +121,8 @@ def _tables(facts: Facts) -> Iterable[TableRow]:
             claimed_blocks=counts.get((table, PREPARED), (0, 0))[0],
             loaded_blocks=counts.get((table, LOADED), (0, 0))[0],
             loaded_rows=counts.get((table, LOADED), (0, 0))[1],
+            aside_blocks=len(aside),
+            aside_rows=sum(block.rows for block in aside),
             parked_blocks=len(parked),
             parked_rows=sum(block.rows for block in parked),
             discarded_blocks=counts.get((table, DISCARDED), (0, 0))[0],
@@ -156,11 +165,12 @@ def as_json(standing: Standing) -> dict[str, Any]:
         "tables": [asdict(row) for row in standing.tables],
         "positions": [asdict(row) for row in standing.positions],
         "parked": [parked_as_json(one) for one in facts.parked],
+        "aside": [parked_as_json(one) for one in facts.aside],
     }
 
 
 def parked_as_json(one: Parked) -> dict[str, Any]:
-    """A parked block, for programs; times are Unix milliseconds."""
+    """A block that is parked or set aside, for programs; times are Unix milliseconds."""
     return {
         "id": one.block.id,
         "table": one.block.table,
@@ -168,4 +178,13 @@ def parked_as_json(one: Parked) -> dict[str, Any]:
         "reason": one.reason,
         "since_ms": one.since_ms,
         "claimed": one.claimed,
+        "aside": one.aside,
+        "tries": one.tries,
+        "last_ms": one.last_ms,
     }
+
+
+def tried(one: Parked) -> str:
+    """How often a block was set aside, and when last, for people."""
+    last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"

@@ -20,16 +20,6 @@ _LOOK_SECONDS = 0.1
 _BEFORE = ("Initializing", "Getting offsets")
 """How Spark's words for a query begin whose source has not answered yet."""
 
-PROGRESS = {
-    "asyncProgressTrackingEnabled": "true",
-    # Each micro-batch: a start without this, as with --once, takes no checkpoint with gaps.
-    "asyncProgressTrackingCheckpointIntervalMs": "0",
-    # Spark wants a sink that it knows to bear a batch twice: the ledger makes ours one.
-    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
-}
-"""The checkpoint is written beside the micro-batches: twice in each, it is a quarter of a small
-one's time. What it lags behind is settled in the ledger, whose position is the one that counts."""
-
 Begin = Callable[[], "StreamingQuery"]
 
 

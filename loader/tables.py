@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, is_permanent, quoted, quoted_table
+from loader.clickhouse import (
+    TableRefused,
+    failure,
+    is_permanent,
+    quoted,
+    quoted_table,
+    table_failure,
+)
 from loader.evidence import Evidence, Parts, why_fewer
 from loader.plan import Facts
 from loader.window import Nature, nature
 from relay import names
-from relay.errors import Refused
 from relay.replicas import is_shared
 from relay.targets import is_ledger
 
@@ -95,7 +101,7 @@ class Tables:
         several: replicas stand behind the client. A table that is not replicated is refused
             then: what an INSERT left on one would be looked for on another.
 
-    Raises (every method): Unavailable, Refused.
+    Raises (every method): Unavailable, Refused; TableRefused where it is about one table.
     """
 
     def __init__(self, client: HttpClient, block_column: str, *, several: bool = False) -> None:
@@ -134,7 +140,7 @@ class Tables:
                     self.ledgers.add(table)
                     continue
                 if self._several and not is_shared(engine):
-                    raise Refused(
+                    raise TableRefused(
                         f"clickhouse.url names several replicas, and {table} is not replicated: "
                         f"it is a {engine}",
                         "Make it a ReplicatedMergeTree, or name one replica.",
@@ -239,7 +245,7 @@ class Tables:
         try:
             return list(self._client.query(sql, parameters=parameters).result_rows)
         except ClickHouseError as error:
-            raise failure(error, "asking about the tables") from error
+            raise table_failure(error, "asking about the tables") from error
 
 
 def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from loader.attempt import Outcome
-    from loader.entries import Doubts
     from loader.work import Worker
     from relay.records_pb2 import Block
     from relay.settings import Settings
@@ -49,7 +48,7 @@ def attempt(
     blocks: Collection[Block],
     new: Collection[str] = (),
     beside: int = 1,
-    doubts: Doubts | None = None,
+    until: int = 0,
 ) -> list[Outcome]:
     """Outcomes of one attempt at each block, in the worker processes.
 
@@ -60,10 +59,9 @@ def attempt(
         new: ids of those that the ledger knew nothing of, when it was asked.
         beside: apps among which Spark's slots are shared. With more tasks than its share, one
             whose server is away would hold up the others.
-        doubts: about the blocks.
+        until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
-    from loader.entries import NO_DOUBTS  # noqa: PLC0415 - heavy, see above
-    from loader.selection import near  # noqa: PLC0415
+    from loader.selection import near  # noqa: PLC0415 - heavy, see above
 
     values = [block.SerializeToString() for block in near(blocks)]
     slots = spark.sparkContext.defaultParallelism
@@ -74,7 +72,7 @@ def attempt(
     # file first. A data frame would be planned and compiled again for every micro-batch, which
     # takes Spark about as long as everything else of it.
     numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
-    known = frozenset(new), doubts or NO_DOUBTS
+    known = frozenset(new), until
     return numbers.mapPartitions(partial(load, settings, values, known)).collect()
 
 
@@ -98,7 +96,7 @@ def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
 def load(
     settings: Settings,
     blocks: Sequence[bytes],
-    known: tuple[Collection[str], Doubts],
+    known: tuple[Collection[str], int],
     numbers: Iterator[int],
 ) -> Iterator[Outcome]:
     """Attempts those of `blocks` that the numbers name."""
@@ -108,10 +106,11 @@ def load(
 
 
 def _attempt(
-    settings: Settings, blocks: list[Block], new: Collection[str], doubts: Doubts
+    settings: Settings, blocks: list[Block], new: Collection[str], until: int
 ) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
+    from relay.clickhouse_errors import About  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
 
     def all_of(outcome: str, reason: str) -> list[Outcome]:
@@ -121,11 +120,14 @@ def _attempt(
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
             keep()
-        return _workers[settings.app].load(blocks, new, doubts=doubts)
+        outcomes = _workers[settings.app].load(blocks, new, until=until)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
         return all_of(REFUSED, f"{error.message}\n{error.next_step}")
+    if any(one.about == About.CONNECTION for one in outcomes):
+        _workers.pop(settings.app).close()  # the next one asks the server what it knows
+    return outcomes
 
 
 def keep() -> None:

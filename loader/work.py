@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from loader import clickhouse, plan
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
-from loader.entries import NO_DOUBTS, Doubts, Row
+from loader.clickhouse import TableRefused
+from loader.entries import Row
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
 from loader.ledger import Claimed, Ledger
@@ -23,6 +24,7 @@ from loader.looks import Looks
 from loader.making import Maker
 from loader.selection import near
 from loader.tables import Tables, Target
+from relay.clickhouse_errors import About
 from relay.errors import Unavailable
 from relay.failpoints import reached
 from relay.targets import Targets, ledger_refusal
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
     from relay.records_pb2 import Block
     from relay.settings import Settings
+
+    Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
 TOGETHER = 32
 """Blocks claimed by one statement and marked by one: four round trips for each block would cost
@@ -77,7 +81,7 @@ class Worker:
         human: plan.Human = "nothing",
         why: str = "",
         forgotten: Collection[str] = (),
-        doubts: Doubts = NO_DOUBTS,
+        until: int = 0,
     ) -> list[Outcome]:
         """One attempt at each block.
 
@@ -88,19 +92,18 @@ class Worker:
             human: what a person says of all blocks.
             why: in the person's own words.
             forgotten: ids of those that the ledger may have known and lost.
-            doubts: the same, from the driver, and until when claims are taken.
+            until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
-        left, forgotten = near(blocks), doubts.forgotten.union(forgotten)
-        self._until = doubts.until
+        left, self._until = near(blocks), until
         outcomes: list[Outcome] = []
         try:
             while left:
                 few = self._next(left)
                 left = left[len(few) :]
-                begun = partial(plan.start, human=human, why=why, lost=doubts.lost)
+                begun = partial(plan.start, human=human, why=why)
                 outcomes += self._few(few, new, begun, left[:TOGETHER], forgotten)
         finally:
             self._fetcher.rest()
@@ -119,7 +122,7 @@ class Worker:
         self,
         blocks: Sequence[Block],
         new: Collection[str],
-        begin: Callable[..., tuple[plan.Run, plan.Effect]],
+        begin: Begin,
         after: Sequence[Block],
         forgotten: Collection[str],
     ) -> list[Outcome]:
@@ -128,6 +131,8 @@ class Worker:
             doubtful = self._doubtful(blocks, targets, forgotten)
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
+        except TableRefused as error:
+            return self._refused(error, blocks, new, begin, forgotten)
         claim = uuid.uuid4().hex
         attempts = []
         for at, block in enumerate(blocks, 1):
@@ -140,6 +145,22 @@ class Worker:
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
         return [outcome(attempt) for attempt in attempts]
+
+    def _refused(
+        self,
+        error: TableRefused,
+        blocks: Sequence[Block],
+        new: Collection[str],
+        begin: Begin,
+        forgotten: Collection[str],
+    ) -> list[Outcome]:
+        """Of blocks whose tables could not all be looked at: table by table then."""
+        tables = sorted({block.table for block in blocks})
+        if len(tables) > 1:
+            by_table = ([b for b in blocks if b.table == table] for table in tables)
+            return [one for some in by_table for one in self._few(some, new, begin, (), forgotten)]
+        why, about = error.message, About.TABLE
+        return [Outcome(b.id, "retry", b.rows, why, about=about) for b in blocks]
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
@@ -193,7 +214,7 @@ class Worker:
         for attempt in attempts:
             # A block is given up where its table is gone, too.
             if attempt.target is None and attempt.run.human != "discard":
-                attempt.answer(plan.Impossible(self._no_target(attempt.block.table)))
+                attempt.answer(self._no_target(attempt.block.table))
                 continue
             made = self._maker.make(attempt)
             if isinstance(made, plan.Made):
@@ -209,9 +230,12 @@ class Worker:
         for attempt, made in claimed:
             attempt.answer(made)
 
-    def _no_target(self, table: str) -> str:
+    def _no_target(self, table: str) -> plan.Answer:
         ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
-        return self._targets.refusal(table) or ledger or f"there is no table {table}"
+        if refusal := self._targets.refusal(table) or ledger:
+            return plan.Impossible(refusal)
+        missing = f"there is no table {table}, or this user may not see it"
+        return plan.Failed(missing, About.TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
         """Which of them may go together: the claim says so, before anything is inserted."""

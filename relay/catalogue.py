@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.clickhouse_errors import PASSING, RIGHTS, About, about
 from relay.errors import Refused, Unavailable
 from relay.replicas import connected, reading
 from relay.schema import ColumnDef
@@ -25,22 +26,6 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30
-
-_PASSING = frozenset({
-    159,  # TIMEOUT_EXCEEDED
-    160,  # TOO_SLOW
-    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
-    209,  # SOCKET_TIMEOUT
-    210,  # NETWORK_ERROR
-    225,  # NO_ZOOKEEPER
-    236,  # ABORTED: the server is shutting down
-    241,  # MEMORY_LIMIT_EXCEEDED
-    279,  # ALL_CONNECTION_TRIES_FAILED
-    394,  # QUERY_WAS_CANCELLED
-    745,  # SERVER_OVERLOADED
-    999,  # KEEPER_EXCEPTION
-})  # fmt: skip
-"""ClickHouse's error codes (ErrorCodes.cpp) that pass by themselves."""
 
 # A view holds no rows and a dictionary takes none; both list columns like tables.
 _COLUMNS = """
@@ -158,7 +143,11 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
             f"{where} could not be asked to {doing}: {error}",
             "check clickhouse.url and that the server runs",
         )
-    if code in _PASSING:
+    what = about(str(error), code)
+    # One table that cannot be looked at, or an error that is not listed, is no reason to end:
+    # what the relay knows of the other tables stays valid.
+    some = what in {About.TABLE, About.UNKNOWN} and code not in RIGHTS
+    if what in PASSING or some:
         return Unavailable(f"{where} cannot {doing} now: {error}", "wait, or look at its load")
     return Refused(
         f"{where} refused to {doing}: {error}",

@@ -18,6 +18,12 @@ _BLOCKS = (
         "table",
     ),
     counter("loader_blocks_parked_total", "blocks", "How many wait for a person?", "table"),
+    counter(
+        "loader_blocks_aside_total",
+        "blocks",
+        "How many were set aside, for their table or their size, to be tried again?",
+        "table",
+    ),
     counter("loader_blocks_discarded_total", "blocks", "How many were found given up?", "table"),
     counter(
         "loader_blocks_known_total",

@@ -24,6 +24,12 @@ class Observer:
     ) -> None:
         """A round of attempts has come back; `blocks` by id."""
 
+    def aside(self, block: Block) -> None:
+        """A block of the micro-batch was set aside."""
+
+    def tried_again(self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block]) -> None:
+        """Blocks that stood aside were tried, beside the micro-batch; `blocks` by id."""
+
     def asked(self, seconds: float) -> None:
         """The ledger has answered the driver."""
 

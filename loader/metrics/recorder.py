@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from loader.metrics.listed import RECORDED
 from loader.metrics.observer import Observer
-from loader.plan import DISCARDED, LOADED, PARKED
+from loader.plan import ASIDE, DISCARDED, LOADED, PARKED
 from relay.metrics.metric import Bounded, made
 
 if TYPE_CHECKING:
@@ -75,9 +75,20 @@ class Recorder(Observer):
         self.heard_at, self.away = self.clock(), ""
         self._m["loader_round_seconds"].observe(seconds)
         for one in outcomes:
+            self.open_blocks -= self._attempt(one, blocks[one.block])
+
+    def aside(self, block: Block) -> None:
+        """Of a micro-batch."""
+        self.open_blocks -= 1
+        self._m["loader_blocks_aside_total"].labels(self._table(block.table)).inc()
+
+    def tried_again(self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block]) -> None:
+        """Of the driver's own worker."""
+        for one in outcomes:
             self._attempt(one, blocks[one.block])
 
-    def _attempt(self, one: Outcome, block: Block) -> None:
+    def _attempt(self, one: Outcome, block: Block) -> bool:
+        """Count it; return whether the block is settled."""
         m, figures = self._m, one.figures
         m["loader_attempts_total"].inc()
         m["loader_inserts_total"].inc(figures.inserts)
@@ -97,10 +108,10 @@ class Recorder(Observer):
             m["loader_blocks_discarded_total"].labels(table).inc()
         elif one.outcome == REFUSED:
             m["loader_refusals_total"].inc()
-        else:
+        elif one.outcome != ASIDE:
             m["loader_retries_total"].labels(why(one.reason)).inc()
-            return
-        self.open_blocks -= 1
+            return False
+        return True
 
     def _loaded(self, one: Outcome, block: Block, table: str) -> None:
         m = self._m

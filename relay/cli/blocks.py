@@ -56,7 +56,8 @@ def list_blocks(
     """List the blocks of the journal that is retained: table, rows, state, when and why sealed.
 
     sealed: no loader touched it; claimed: one is at it, or ended in the middle; loaded;
-    parked: it waits for a person; discarded: a person gave it up.
+    aside: it waits for its table, and the loader tries it again; parked: it waits for a
+    person; discarded: a person gave it up.
 
     \b
     relay blocks ls relay.toml --since 10m

@@ -13,7 +13,6 @@ import re
 import secrets
 import sys
 import urllib.request
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -104,10 +103,13 @@ def await_ready(directory: Path, plan: Layout) -> None:
 
 def _make_password(path: Path) -> None:
     """At the first start; later ones keep it, so that configurations stay right."""
-    with suppress(FileExistsError):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(file, "w", encoding="utf-8") as opened:
-            opened.write(secrets.token_urlsafe(24) + "\n")
+    if path.exists():
+        return
+    partial = path.with_suffix(".part")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(24) + "\n")
+    partial.rename(path)
 
 
 def _pings(url: str) -> bool:

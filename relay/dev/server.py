@@ -42,8 +42,10 @@ _RUNNING = (
     f"SELECT query_id FROM system.processes WHERE NOT {_IS_KEEPALIVE} "  # noqa: S608 - a constant
     "AND query_id != queryID()"
 )
-# HTTP listens last, for whoever waits asks there.
+# The flush makes query_log and part_log, which are otherwise not there until the first entry. HTTP
+# listens last, for whoever waits asks there.
 _STATEMENTS = f"""
+SYSTEM FLUSH LOGS;
 SYSTEM START LISTEN TCP;
 SYSTEM START LISTEN HTTP;
 SELECT sum(sleepEachRow(0.2)) FROM numbers(4000000000) SETTINGS max_block_size = 1,

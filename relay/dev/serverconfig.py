@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -61,13 +62,13 @@ _USERS = """<clickhouse>
     <users>
         <!-- Local mode opens a session as `default` without a password, from 127.0.0.1, and that
              cannot be changed. So this name may have one session, which is that one for as long as
-             the server runs (nobody else gets in), and may do nothing but listen. -->
+             the server runs (nobody else gets in), and may do nothing but what starts it. -->
         <default>
             <no_password/>
             <networks><ip>{host}</ip></networks>
             <profile>local</profile>
             <quota>default</quota>
-            <grants><query>GRANT SYSTEM LISTEN ON *.*</query></grants>
+            <grants><query>GRANT SYSTEM FLUSH LOGS, SYSTEM LISTEN ON *.*</query></grants>
         </default>
         <!-- All rights; READ ON FILE among them, which local mode wants for `input()`. -->
         <{user}>
@@ -84,7 +85,10 @@ _USERS = """<clickhouse>
 
 
 def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
-    """Write config.xml and users.xml for a stack; return the directory that holds them."""
+    """Write config.xml and users.xml for a stack; return the directory that holds them.
+
+    Also makes the database `system` one that is kept, as a server has it.
+    """
     place = directory / f"{NAME}-server"
     place.mkdir(parents=True, exist_ok=True)
     secret = password_file(directory).read_text(encoding="utf-8").strip()
@@ -100,7 +104,18 @@ def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
         logs="".join(_LOG.format(name=name) for name in _LOGS),
     )
     _write(place / "config.xml", config)
+    _keep_system(directory / NAME / "metadata" / "system.sql")
     return place
+
+
+def _keep_system(path: Path) -> None:
+    """Local mode has `system` in memory, and forgets the logs in it, unless it finds it here."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = f"ATTACH DATABASE _ UUID '{uuid.uuid4()}'\nENGINE = Atomic\n"
+        partial = path.with_suffix(".part")
+        partial.write_text(text, encoding="utf-8")
+        partial.rename(path)
 
 
 def _sha256(secret: str) -> str:

@@ -51,7 +51,7 @@ ERRORS: Mapping[str, str] = {
     "refused too",
     "clickhouse-old": "the loader's INSERT cannot be deduplicated on this server",
     "setting-fixed": "the loader's INSERT must set it otherwise, and would be refused",
-    "table-missing": "its messages become dead letters, its sealed blocks are parked",
+    "table-missing": "its messages become dead letters, its blocks stand aside until it is there",
     "engine-unfit": "the engine remembers no deduplication tokens: a repeated INSERT doubles rows",
     "window-zero": "the table remembers no deduplication tokens: a block whose INSERT was "
     "interrupted cannot be repeated, and is parked",

@@ -123,7 +123,7 @@ def landed(
         elif state == "loaded" and counted is not None and rows < whole:
             yield Finding(Kind.GAP, f"block {block.id} is loaded: {rows} rows of {whole} are there")
         elif (
-            state not in {"loaded", "parked", "discarded"}
+            state not in {"loaded", "parked", "aside", "discarded"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
             yield Finding(

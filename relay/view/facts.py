@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A block that waits for a person; also while one resolves it."""
+    """A block that waits for a person; or for its table, as the reason says then."""
 
     id: str
     table: str
@@ -47,9 +47,10 @@ class LedgerFacts:
     Attributes:
         problem: why nothing below is known; empty where it is.
         there: whether there is a ledger, which the loader makes when it first runs.
-        states: of the blocks that were asked for, by id: prepared, loaded, parked, discarded.
+        states: of the blocks that were asked for, by id: prepared, loaded, aside, parked or
+            discarded.
         counts: (table, state, blocks, rows), a block in its current state.
-        parked: all blocks that wait for a person.
+        parked: all blocks that wait for a person or for their table.
     """
 
     problem: str = ""

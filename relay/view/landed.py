@@ -19,9 +19,12 @@ _NOW = (
     f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant
     """
        argMax(rows, (state = 'loaded', attempt, state != 'prepared', claim)) AS n,
-       argMaxIf(reason, (attempt, claim), state = 'parked') AS why,
-       toUnixTimestamp64Milli(maxIf(at, state = 'parked')) AS since,
-       countIf(state = 'parked') > 0 AS once_parked
+       argMaxIf(state, (attempt, claim), state IN ('parked', 'aside')) = 'aside' AS rests,
+       concat(if(rests, 'set aside, and tried again: ', ''),
+              argMaxIf(reason, (attempt, claim), state IN ('parked', 'aside'))) AS why,
+       toUnixTimestamp64Milli(if(rests, minIf(at, state = 'aside'), maxIf(at, state = 'parked')))
+           AS since,
+       countIf(state IN ('parked', 'aside')) > 0 AS once_parked
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND state != 'position' {some}
 GROUP BY table, block
@@ -33,7 +36,7 @@ _COUNTS = (
 )
 _PARKED = (
     f"SELECT block, table, n, why, since FROM ({_NOW}) WHERE once_parked "  # noqa: S608 - constants
-    "AND now IN ('parked', 'prepared') ORDER BY since, block"
+    "AND now IN ('parked', 'aside', 'prepared') ORDER BY since, block"
 )
 _SOME = "AND block IN {blocks:Array(String)}"
 _POSITIONS = """

@@ -12,8 +12,9 @@ from typing import Any
 from relay.verify.contents import BlockTopic
 from relay.view.seen import Listed
 
-STATES = ("sealed", "claimed", "loaded", "parked", "discarded")
-"""Of a block: nobody touched it; a loader is at it, or ended in the middle; settled."""
+STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded")
+"""Of a block: nobody touched it; a loader is at it, or ended in the middle; settled. One that is
+aside waits for its table, and a loader tries it again."""
 
 _LEDGER = {"": "sealed", "prepared": "claimed"}
 

@@ -17,6 +17,7 @@ import click
 import psutil
 
 from relay.dev import broker
+from relay.server_settings import ClickHouse
 from tests.chaos.clusters import CONFIG, SIDES, Clusters, Setup, started
 from tests.chaos.pipelines import TOPICS
 from tests.chaos.pipelines import text as of_two_pipelines
@@ -45,7 +46,7 @@ class Across(Clusters):
         self.until(lambda: self.rows(SOURCE) > seen + 200, f"rows {what}")
 
 
-def text(brokers: Mapping[str, str], engines: Mapping[str, str]) -> str:
+def text(brokers: Mapping[str, str], engines: Mapping[str, ClickHouse]) -> str:
     """The configuration file."""
     shared = of_two_pipelines(brokers, engines).partition("[pipelines]")[0]
     kafka = f'[kafka]\nbootstrap = "{brokers[TARGET]}"\n'

@@ -101,12 +101,15 @@ def test_up_twice_is_the_same_stack(stack: Stack) -> None:
 
 
 def test_data_and_ports_outlive_a_crash(own: Stack) -> None:
-    """After SIGKILL of all servers `up` gives the same addresses and the same data."""
+    """After SIGKILL of all servers `up` gives the same addresses and the same data; what the
+    server recorded of its statements is there as well."""
     _make_topic(own.bootstrap, "kept", 1)
     assert _produce(own.bootstrap, "kept") == 0
     reach.sql(own.clickhouse, "CREATE DATABASE kept")
     reach.sql(own.clickhouse, "CREATE TABLE kept.t (a UInt8) ENGINE MergeTree ORDER BY a")
-    reach.sql(own.clickhouse, "INSERT INTO kept.t VALUES (7)")
+    reach.sql(own.clickhouse, "INSERT INTO kept.t SETTINGS log_comment = 'seven' VALUES (7)")
+    recorded = "SELECT sum(written_rows) FROM system.query_log WHERE log_comment = 'seven'"
+    wait_until(lambda: reach.sql(own.clickhouse, recorded) == "1", "query_log")
     assert broker.kill(own.directory, 0)
     assert process.end(own.directory, dev_stack.CLICKHOUSE, kill=True)
     found = dev_stack.status(own.directory)
@@ -117,6 +120,7 @@ def test_data_and_ports_outlive_a_crash(own: Stack) -> None:
     assert again.complete
     assert _produce(own.bootstrap, "kept") == 1
     assert reach.sql(own.clickhouse, "SELECT a FROM kept.t") == "7"
+    assert reach.sql(own.clickhouse, recorded) == "1"
 
 
 def test_down_ends_what_up_started_and_nothing_else(

@@ -241,7 +241,7 @@ def test_missing_rights_in_clickhouse(
     server: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The engine of the tests knows no users, so its answers to CHECK GRANT are replaced."""
+    """The user of the tests has all rights, so the answers to CHECK GRANT are replaced."""
     answers = {
         f"INSERT ON {pipeline.table}": 0,
         "SELECT ON system.parts": 0,

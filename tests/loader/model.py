@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from loader import plan
+from loader import asides, plan
 from loader.window import Nature, Window
 
 ROWS = 10
@@ -109,6 +109,7 @@ class World:
     loaders: tuple[Loader, ...]
     faults: int  # crashes and lost answers still to come
     others: int  # other writers' inserts still to come
+    asides: int = 0  # times that a driver sets the block aside
     ledger: tuple[plan.Entry, ...] = ()
     deletes: int = 0  # of a person, still to come
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
@@ -135,12 +136,14 @@ def begin(
     others: int,
     deletes: int = 0,
     human: plan.Human = "nothing",
+    asides: int = 0,
 ) -> World:
-    """`human`: what the last of the loaders is told to do."""
-    idle = Loader(None, plan.Done("retry"), rounds)
+    """`human`: what the last of the loaders is told to do; with `asides`, each of the others tries
+    again what stands aside."""
+    idle = Loader(None, plan.Done("retry"), rounds, human="retry" if asides else "nothing")
     all_of = (*(idle,) * (loaders - 1), replace(idle, human=human))
     steps = table.parts * (2 if table.viewed else 1)
-    world = World(all_of, faults, others, deletes=deletes, copies=(0,) * steps)
+    world = World(all_of, faults, others, asides, deletes=deletes, copies=(0,) * steps)
     for i in range(loaders):
         world = _restart(world, i, table)
     return world
@@ -364,6 +367,12 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             flying[j] = replace(statement, owner=-1)
             lost = replace(spent, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
+    if world.asides:  # between its reading and its writing another may come: as with a claim
+        entry = asides.entry(world.ledger, f"a-{world.asides}", ROWS, "")
+        if entry is not None:
+            yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, entry))
+            late = replace(entry, attempt=max(1, entry.attempt - 1))
+            yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, late))
     if world.deletes and any(world.copies) and not world.flying:
         gone = replace(world, deletes=world.deletes - 1, gone=True, deleted=True)
         yield gone  # ALTER TABLE ... DELETE: tokens stay
@@ -390,8 +399,11 @@ def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
 
 def _finish(world: World, table: Table, guards: Guards) -> str:
     """One more loader, undisturbed, must settle the block, rightly."""
-    last = Loader(None, plan.Done("retry"), 2, made=1_000)
-    world = replace(world, loaders=(last,), faults=0, others=0, deletes=0)
+    # What stands aside the loader tries again by itself; what is parked it leaves.
+    rests = plan.settled(world.ledger)
+    human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
+    last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
+    world = replace(world, loaders=(last,), faults=0, others=0, asides=0, deletes=0)
     world = _restart(world, 0, table)
     for _ in range(20):
         loader = world.loaders[0]

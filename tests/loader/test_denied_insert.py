@@ -1,4 +1,4 @@
-"""A user without the right to insert: the loader ends with a clear error, and parks nothing."""
+"""A user without the right to insert into a table: that table's blocks wait, and none parks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from loader import task
 from loader.ledger import Ledger
 from loader.work import Worker
-from relay.errors import Refused
+from relay.clickhouse_errors import About
 from tests.loader.test_work import batch, copies, make, outcomes
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tests.loader.blocks import Journal
 
 DENIED = "Code: 497. DB::Exception: eve: Not enough privileges. (ACCESS_DENIED)"
-WRONG = "Code: 60. DB::Exception: Unknown table expression. (UNKNOWN_TABLE)"
+WRONG = "Code: 469. DB::Exception: Constraint `small` is violated. (VIOLATED_CONSTRAINT)"
+LOCKED_OUT = "Code: 516. DB::Exception: eve: Authentication failed. (AUTHENTICATION_FAILED)"
 
 
 @pytest.fixture
@@ -51,8 +52,9 @@ def test_what_a_user_may_not_do_is_nothing_about_the_block(
     """Once the right is granted the block is loaded, and nobody had to settle anything."""
     with monkeypatch.context() as denied:
         answer(denied, worker, blocks, DENIED)
-        with pytest.raises(Refused, match=rf"INSERT into {blocks[0].table}: Code: 497"):
-            worker.load(blocks)
+        (one,) = worker.load(blocks)
+    assert (one.outcome, one.about) == ("retry", About.TABLE)
+    assert f"INSERT into {blocks[0].table}: Code: 497" in one.reason
     assert list(ledger.parked()) == []
 
     assert outcomes(worker.load(blocks)) == ["loaded"]
@@ -63,14 +65,14 @@ def test_the_driver_hears_of_it_without_a_traceback(
     journal: Journal, worker: Worker, blocks: list[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark would carry an exception as text; an outcome brings message and next step."""
-    answer(monkeypatch, worker, blocks, DENIED)
+    answer(monkeypatch, worker, blocks, LOCKED_OUT)
     monkeypatch.setitem(task._workers, journal.app, worker)
 
     (one,) = task._attempt(journal.settings(), blocks, ())
 
     assert one.outcome == task.REFUSED
     message, next_step = one.reason.split("\n")
-    assert "Not enough privileges" in message
+    assert "Authentication failed" in message
     assert "rights" in next_step
 
 

@@ -35,7 +35,7 @@ def asked(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_rows_that_are_there_are_asked_about(
     ledger: Ledger, client: Client, database: str, asked: list[str]
 ) -> None:
-    """Whatever the engine; not what comes later, and nothing twice of an empty table."""
+    """Where counting proves nothing, all; not what comes later; of an empty table nothing."""
     app = ledger.app
     merge, empty = (make(client, f"{database}.{name}", stamped=True) for name in ("m", "e"))
     bare = make(client, f"{database}.bare", stamped=False)
@@ -48,18 +48,25 @@ def test_rows_that_are_there_are_asked_about(
     forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=False)})
     tables = (merge, log, empty, bare, f"{database}.nowhere")
     new = [(0, at, block(app, table, at)) for table in tables for at in (0, 1, 9, 10)]
-    assert forgotten.among(new) == {f"{app}:{table}:0:0:1" for table in (merge, log)}
+    here = {f"{app}:{merge}:0:0:1", *(f"{app}:{log}:0:0:{at}" for at in (0, 1, 9))}
+    assert forgotten.among(new) == here
     asked.clear()
     assert forgotten.among([(0, 9, block(app, empty, 9)), (1, 0, block(app, merge, 1))]) == set()
     assert asked == []
 
 
-def test_a_person_says_that_it_was_lost(ledger: Ledger, asked: list[str]) -> None:
-    """Then every block is asked about, and nothing is asked here."""
+def test_a_person_says_that_it_was_lost(ledger: Ledger, client: Client, database: str) -> None:
+    """Then an empty table says something only where its rows stay and are seen."""
+    plain = make(client, f"{database}.plain", stamped=False)
+    client.command(f"CREATE TABLE {database}.gone (id Int64) ENGINE = Null")
+    full = make(client, f"{database}.full", stamped=False)
+    client.command(f"INSERT INTO {full} VALUES (1, 'x')")
     forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=True)})
-    new = [(0, at, block(ledger.app, "d.t", at)) for at in (0, 9, 10)]
-    assert forgotten.among(new) == {f"{ledger.app}:d.t:0:0:{at}" for at in (0, 9)}
-    assert asked == []
+    tables = (plain, f"{database}.gone", full)
+    new = [(0, at, block(ledger.app, table, at)) for table in tables for at in (9, 10)]
+    expected = {f"{ledger.app}:{table}:0:0:9" for table in (f"{database}.gone", full)}
+    assert forgotten.among(new) == expected
+    assert forgotten.lost
 
 
 def test_an_insert_that_still_runs_is_asked_about(

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from loader import begin, clickhouse, fetch, insert
+from loader import begin, fetch, insert
 from loader.journal_source import JOURNAL, JournalReader
 from loader.ledger import Ledger
 from loader.positions import Noted
 from loader.tables import Tables
 from relay import chunks
+from relay.clickhouse_errors import About
 from tests.loader import test_journal_source, test_work
 from tests.loader.blocks import Journal
 from tests.loader.test_work import copies, make
@@ -49,12 +50,12 @@ def accurate_cast(patch: Patch) -> None:
 
 def permanent_errors(patch: Patch) -> None:
     """Every error of an INSERT may pass by itself."""
-    patch.setattr(insert, "is_permanent", lambda _: False)
+    patch.setattr(insert, "about", lambda _: About.SERVER)
 
 
 def transient_errors(patch: Patch) -> None:
     """No error of an INSERT passes by itself."""
-    patch.setattr(clickhouse, "TRANSIENT", frozenset())
+    patch.setattr(insert, "about", lambda _: About.BLOCK)
 
 
 def token(patch: Patch) -> None:
@@ -108,7 +109,7 @@ CONTROLS = [
         test_work.test_permanent_reasons_park_one_block_and_stop_nothing,
         '== {"parked"}',
     ),
-    Control(transient_errors, test_work.test_too_many_parts_is_waited_out, '("retry", True)'),
+    Control(transient_errors, test_work.test_too_many_parts_is_waited_out, '("retry", True,'),
     Control(
         token,
         test_work.test_without_block_column_inside_the_window,

@@ -215,19 +215,21 @@ def test_overtaken_at_one_block_inserts_none(
 @pytest.mark.parametrize("human", ["retry", "absent"])
 def test_blocks_that_waited_for_their_table_are_settled_at_once(
     journal: Journal,
-    worker: Worker,
     ledger: Ledger,
     client: Client,
     database: str,
     statements: list[int],
     human: plan.Human,
 ) -> None:
-    """Each was parked without a claim. The ledger knows it, so it goes alone."""
+    """Each was set aside without a claim. The ledger knows it, so it goes alone."""
     table = f"{database}.late"
     sealed = journal.seal(table, *(batch(at * 10, 10) for at in range(3)))
-    assert outcomes(worker.load(sealed)) == ["parked"] * 3
+    ids = [block.id for block in sealed]
+    refused = resolve(journal.settings(), ledger, ids, "retry")
+    assert [state for _, state, _ in refused] == ["aside"] * 3
     make(client, table, stamped=True)
-    settled = resolve(journal.settings(), ledger, ["all"], human)
+    assert list(resolve(journal.settings(), ledger, ["all"], human)) == []
+    settled = resolve(journal.settings(), ledger, ["aside"], human)
     assert [state for _, state, _ in settled] == ["loaded"] * 3
     assert statements == [1] * 3
     assert copies(client, table) == (30, 30)

@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from loader import begin
 from loader.clean import Cleaned, clean
 from loader.cli import loader as command
-from loader.entries import Doubts
 from loader.ledger import Ledger
 from loader.work import Worker
 from relay import names
@@ -133,8 +132,8 @@ def test_a_loader_that_was_paused_in_the_midst_of_a_batch_loads_nothing_again(
     worker = Worker(settings)
     try:
         # Its look is more than a day ago, by the server's clock.
-        late = seen.doubts.until - 10 * DAYS
-        for one in worker.load(blocks, seen.new, doubts=Doubts(until=late)):
+        late = seen.until - 10 * DAYS
+        for one in worker.load(blocks, seen.new, until=late):
             assert one.outcome == "retry"
         assert copies(client, table) == (200, 200)
         # The negative control: without the bound on the claim its rows come twice.

@@ -1,4 +1,4 @@
-"""ClickHouse says no: what a server with users answers, which the engine in-process never does.
+"""ClickHouse says no: what a server with users answers, which the stack's user never hears.
 
 The server here is one that only refuses, in the words of a real one.
 """

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from loader import plan
+from loader import asides, plan
 from loader.evidence import Parts
 from loader.tables import inserted_since
 from loader.window import Nature, Window, nature
@@ -530,3 +530,35 @@ def test_without_counting_another_version_is_never_repeated_under_the_token() ->
     assert "the transform has changed" in parked.reason
     # Nothing at all was inserted since the old claim.
     assert versions(None, other, newest=2) == plan.Insert(2)
+
+
+@pytest.mark.parametrize("table", [STAMPED, replace(BARE, window=2)])
+@pytest.mark.parametrize(("loaders", "rounds", "faults"), [(2, 1, 0), (1, 2, 2)])
+def test_a_block_set_aside_in_any_moment(
+    table: Table, loaders: int, rounds: int, faults: int
+) -> None:
+    """A driver may set it aside beside claims and INSERTs under way, and tries it again: it is
+    never doubled, and where its rows can be counted it is loaded in the end."""
+    start = begin(table, loaders=loaders, rounds=rounds, faults=faults, others=1, asides=1)
+    states, endings = search(start, table, Guards())
+    print(f"{table}: {states} states, endings {endings}")
+    assert "loaded" in endings
+    if table.stamped:
+        assert endings == {"loaded"}
+
+
+def test_a_block_set_aside_without_the_condition_doubles() -> None:
+    """Negative control: an INSERT that does not ask the ledger goes in after the second try."""
+    start = begin(STAMPED, loaders=2, rounds=1, faults=1, others=1, asides=1)
+    with pytest.raises(Violation):
+        search(start, STAMPED, Guards(condition=False))
+
+
+def test_who_sets_it_aside_never_overrules() -> None:
+    """What is loaded, given up or parked stays so; nothing else is written of it."""
+    for state in (plan.LOADED, plan.DISCARDED, plan.PARKED, plan.ASIDE):
+        assert asides.entry((plan.Entry(state, 3, "x"),), "y", 10, "why") is None
+    new = asides.entry((plan.Entry(plan.PREPARED, 3, "x"),), "y", 10, "why")
+    assert new == plan.Entry(plan.ASIDE, 4, "y", reason="why", rows=10)
+    assert plan.settled((plan.Entry(plan.PREPARED, 4, "z"), new)) == new
+    assert plan.settled((plan.Entry(plan.PREPARED, 5, "z"), new)) is None

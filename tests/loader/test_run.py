@@ -48,12 +48,14 @@ def test_killed_between_insert_and_ledger(
         assert copies(client, bare) == (500, 500)
         shutil.rmtree(journal.directory / "checkpoint")
     rows = json.loads(journal.run("status", "--json")[1])["tables"]
-    assert {(row["table"], row["loaded_blocks"], row["parked_blocks"]) for row in rows} == {
+    assert {(row["table"], row["loaded_blocks"], row["aside_blocks"]) for row in rows} == {
         (stamped, 4, 0),
         (bare, 1, 0),
         (f"{bare}_missing", 0, 1),
     }
-    assert "there is no table" in journal.run("parked ls")[1]
+    listed = journal.run("parked ls")[1]
+    assert "set aside" in listed
+    assert "there is no table" in listed
 
 
 def kill_workers(loader: int, gate: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from loader.tables import Tables
 from relay.errors import ContractBroken, Unavailable
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.restored import Backup
-from tests.loader.test_work import copies, make
+from tests.loader.test_work import copies, make, others_insert
 from tests.loader.unsparked import Run, Unsparked
 
 
@@ -175,6 +177,35 @@ def test_an_emptied_ledger_without_a_checkpoint_is_told_by_the_rows(
     # Inserted once more, its rows would be merged into the others: their sums would double.
     assert copies(client, merging) == (100, 100)
     assert client.query(f"SELECT sum(n) FROM {merging}").result_rows == [(100,)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_doubt_outlives_the_attempt(
+    loader: Unsparked,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    lost: bool,
+) -> None:
+    """A claim of our own is no proof that nobody inserted before it: its window is of now."""
+    table = make(client, f"{database}.stamped", stamped=True, window=100)
+    loaded(loader, table, 0)
+    others_insert(client, table, 150)
+    client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+    shutil.rmtree(loader.journal.directory / "checkpoint")
+    facts, asked = Tables.facts, []
+
+    def away(*given: Any) -> Any:
+        asked.append(given)
+        if len(asked) < 3:
+            raise Unavailable("ClickHouse is away")
+        return facts(*given)
+
+    monkeypatch.setattr(Tables, "facts", away)
+    loader.run(lost=lost)
+    assert len(asked) == 3
+    assert copies(client, table) == (100, 100)
 
 
 def test_a_first_start_on_a_long_journal_inserts_and_asks_once(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from loader import several, task
-from loader.job import Stopped
 from loader.metrics.listener import Listener
 from loader.metrics.observer import Observer
 from loader.session import widened
+from loader.settling import Stopped
 from loader.several import Loading, Sharing
 from loader.starting import InTurn
 from relay import config

@@ -63,13 +63,13 @@ def test_a_loader_serves_metrics_and_health_and_logs_json(
     # Java and Spark print some lines by themselves before they begin.
     log = log[next(at for at, line in enumerate(log) if '"message": "loading ' in line) :]
     lines = [json.loads(line) for line in log]
-    assert [one["block"] for one in lines if "block" in one] == [
-        f"{journal.app}:{table}_missing:0:0:0"
+    assert [one["first"] for one in lines if "first" in one] == [
+        [f"{journal.app}:{table}_missing:0:0:0"]
     ]
     assert "Traceback" not in "".join(log)
     look = looked(journal)
     assert look.failed == ""
-    assert look.counts == [(table, "loaded", 3, 300), (f"{table}_missing", "parked", 1, 5)]
+    assert look.counts == [(table, "loaded", 3, 300), (f"{table}_missing", "aside", 1, 5)]
     assert 0 < look.positions[0] <= look.ends[0]
     assert look.blocks == {}
     journal.seal(table, batch(900, 5))
@@ -90,8 +90,8 @@ def looked(journal: Journal) -> Look:
 
 def _settled(address: str) -> bool:
     found = values(address)
-    loaded, parked = found["loader_blocks_loaded_total"], found["loader_blocks_parked_total"]
-    return (loaded, parked) == (3, 1)
+    loaded, aside = found["loader_blocks_loaded_total"], found["loader_blocks_aside_total"]
+    return (loaded, aside) == (3, 1)
 
 
 def _read(process: subprocess.Popen[str], log: list[str]) -> None:

@@ -20,6 +20,7 @@ from loader import inserting, plan, work
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.work import Outcome, Worker
+from relay.clickhouse_errors import About
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
 from relay.settings import Settings
@@ -226,7 +227,9 @@ def test_without_block_column_outside_the_window_is_parked(
     assert list(resolve(journal.settings(), ledger, [block.id], "loaded", "counted\nby hand")) == [
         (block.id, "loaded", "a person found all of its rows in the table; counted by hand")
     ]
-    with pytest.raises(ConfigError, match=f"not parked: {block.id} is loaded: a person found"):
+    with pytest.raises(
+        ConfigError, match=f"nothing to settle: {block.id} is loaded: a person found"
+    ):
         list(resolve(journal.settings(), ledger, [block.id], "discard"))
     assert outcomes(worker.load([block])) == ["loaded"]
     assert copies(client, bare) == (1000, 1000)
@@ -310,14 +313,14 @@ def test_two_loaders_at_once(
 def test_too_many_parts_is_waited_out(
     journal: Journal, worker: Worker, client: Client, database: str
 ) -> None:
-    """A transient refusal is tried again, never parked."""
+    """The table's own trouble: tried again, never parked."""
     extra = ", parts_to_throw_insert = 2, parts_to_delay_insert = 2"
     table = make(client, f"{database}.full", stamped=True, extra=extra)
     client.command(f"SYSTEM STOP MERGES {table}")
     others_insert(client, table, 2)
     blocks = journal.seal(table, batch(0, 10))
     (done,) = worker.load(blocks)
-    assert (done.outcome, "252" in done.reason) == ("retry", True)
+    assert (done.outcome, "252" in done.reason, done.about) == ("retry", True, About.TABLE_NOW)
     client.command(f"TRUNCATE TABLE {table}")
     assert outcomes(worker.load(blocks)) == ["loaded"]
 
@@ -325,7 +328,8 @@ def test_too_many_parts_is_waited_out(
 def test_permanent_reasons_park_one_block_and_stop_nothing(
     journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
 ) -> None:
-    """Missing table, unfit type, damaged chunks: parked with the reason; the rest is loaded."""
+    """Unfit type, damaged chunks: parked with the reason; the rest is loaded, and what has no
+    table is left to be set aside."""
     good = make(client, f"{database}.good", stamped=True)
     unfit = f"{database}.unfit"
     client.command(f"CREATE TABLE {unfit} (id Int64, name UInt8) ENGINE = MergeTree ORDER BY id")
@@ -336,13 +340,14 @@ def test_permanent_reasons_park_one_block_and_stop_nothing(
     damaged.crc32c ^= 1
     (short,) = journal.seal(good, batch(200, 10))
     short.rows += 1
-    bad = [wrong, homeless, damaged, short]
-    done = {o.block: o for o in worker.load([*bad, fine])}
+    bad = [wrong, damaged, short]
+    done = {o.block: o for o in worker.load([*bad, homeless, fine])}
     assert done[fine.id].outcome == "loaded"
     assert copies(client, good) == (10, 10), "rows of a damaged block were inserted"
     assert copies(client, unfit) == (0, 0), "values were changed until they fit"
     assert {done[b.id].outcome for b in bad} == {"parked"}
     assert "name 0" in done[wrong.id].reason
+    assert (done[homeless.id].outcome, done[homeless.id].about) == ("retry", About.TABLE)
     assert "no table" in done[homeless.id].reason
     assert "CRC-32C" in done[damaged.id].reason
     assert "10 rows in the chunks" in done[short.id].reason
@@ -356,14 +361,14 @@ def test_permanent_reasons_park_one_block_and_stop_nothing(
 def test_a_block_whose_table_is_gone_is_given_up(
     journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
 ) -> None:
-    """Discarded without a table, as a last word; what is not parked cannot be resolved."""
+    """Discarded without a table, as a last word; what no journal has cannot be resolved."""
     (homeless,) = journal.seal(f"{database}.missing", batch(0, 10))
     settings = journal.settings()
-    with pytest.raises(ConfigError, match="not in the ledger"):
-        list(resolve(settings, ledger, [homeless.id], "discard"))
-    assert outcomes(worker.load([homeless])) == ["parked"]
+    with pytest.raises(ConfigError, match="not in the ledger, nor in the journal"):
+        list(resolve(settings, ledger, [f"{homeless.id}0"], "discard"))
+    assert outcomes(worker.load([homeless])) == ["retry"]
     ((_, state, reason),) = resolve(settings, ledger, [homeless.id], "loaded")
-    assert (state, "no table" in reason) == ("parked", True)
+    assert (state, "no table" in reason) == ("aside", True)
     ((_, state, reason),) = resolve(settings, ledger, [homeless.id], "discard", "rows of a test")
     assert (state, reason) == ("discarded", "a person gave it up; rows of a test")
     make(client, homeless.table, stamped=True)
@@ -376,14 +381,14 @@ def test_a_block_whose_table_is_gone_is_given_up(
 
 
 def test_a_resolve_that_was_broken_off_is_done_again(
-    journal: Journal, worker: Worker, ledger: Ledger, client: Client, table: str
+    journal: Journal, ledger: Ledger, client: Client, table: str
 ) -> None:
     """Claimed by a person's command that died: still listed, and settled by the next."""
     (block,) = journal.seal(f"{table}_late", batch(0, 10))
-    assert outcomes(worker.load([block])) == ["parked"]
+    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
     ledger.write([Row(block, plan.Entry(plan.PREPARED, 2, "died"))])
     (one,) = ledger.waiting()
-    assert (one.block, one.claimed) == (block, True)
+    assert (one.block, one.claimed, one.aside) == (block, True, False)
     assert "no table" in one.reason
     make(client, block.table, stamped=True)
     ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
@@ -400,7 +405,7 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
     alone: dict[str, bool] = {}
     for number in range(60):
         block = Block(id=f"b{number}", table="a.b")
-        states = [plan.PREPARED] * 4 + [plan.PARKED, plan.LOADED, plan.DISCARDED]
+        states = [plan.PREPARED] * 6 + [plan.PARKED, plan.ASIDE, plan.LOADED, plan.DISCARDED]
         entries = tuple(
             plan.Entry(dice.choice(states), dice.randint(1, 2), dice.choice("xyz"))
             for _ in range(dice.randint(0, 4))

@@ -106,7 +106,7 @@ class Run:
         self.known.check()
         left = dict(seen.left)
         while left:
-            outcomes = self._worker.load(list(left.values()), seen.new, doubts=seen.doubts)
+            outcomes = self._worker.load(list(left.values()), seen.new, until=seen.until)
             for one in outcomes:
                 assert one.outcome != "retry" or one.block in left, one
                 if one.outcome != "retry":

@@ -110,6 +110,23 @@ def other_outcomes(rig: Rig) -> None:
     assert rig.value("loader_refusals_total") == 1
 
 
+def stands_aside(rig: Rig) -> None:
+    """A block that holds up no micro-batch any more, and is loaded beside the next."""
+    rig.recorder.began(0, [block("b0"), block("b1")])
+    rig.attempted(
+        Outcome("b0", "loaded", 7, ""), Outcome("b1", "retry", 7, "Code: 497. no", about="table")
+    )
+    assert rig.value("loader_batch_open_blocks") == 1
+    rig.recorder.aside(block("b1"))
+    assert rig.value("loader_batch_open_blocks") == 0
+    assert rig.value("loader_blocks_aside_total", table="d.a") == 1
+    rig.recorder.settled(1.0)
+    rig.recorder.began(0, [block("b2")])
+    rig.recorder.tried_again([Outcome("b1", "loaded", 7, "")], {"b1": block("b1")})
+    assert rig.value("loader_blocks_loaded_total", table="d.a") == 2
+    assert rig.value("loader_batch_open_blocks") == 1
+
+
 def servers(rig: Rig) -> None:
     """The ledger's time, and waiting for what is away; an answer ends it."""
     rig.recorder.asked(0.5)
@@ -176,6 +193,7 @@ def a_look(rig: Rig) -> None:
 SCENARIOS: tuple[Callable[[Rig], None], ...] = (
     a_micro_batch,
     other_outcomes,
+    stands_aside,
     servers,
     spark,
     a_look,

@@ -15,7 +15,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from loader.ledger import Ledger
-from loader.plan import settled
+from loader.plan import ASIDE, settled
 from relay import chunks, config
 from relay.batching import Batching
 from relay.producer import RowProducer
@@ -234,7 +234,8 @@ class Underway:
 
         def settled_all() -> bool:
             known = self.ledger.entries(blocks)
-            return all(settled(known.get(block.id, ())) for block in blocks)
+            found = [settled(known.get(block.id, ())) for block in blocks]
+            return all(one is not None and one.state != ASIDE for one in found)
 
         self.until(settled_all, "all blocks loaded or parked")
         for table, following, loaded in self._replaced:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
+from loader.asides import Aside
 from loader.begin import ledger_of, start
 from loader.cli import main as loader_main
 from loader.journal_source import JournalReader
+from loader.setaside import set_aside
 from loader.work import Worker
 from relay.cli import cli
 from relay.cli_support import run_main
@@ -107,7 +109,7 @@ def send(pipeline: Pipeline) -> None:  # noqa: F811
 
 
 def load(config: Path) -> None:
-    """As a loader does, without Spark: the worker, then the position behind its batch."""
+    """As a loader does, without Spark: the worker, what stands aside, then the position."""
     settings = load_config(config)
     ledger = ledger_of(settings, make=True)
     begun = start(settings, ledger)
@@ -116,7 +118,11 @@ def load(config: Path) -> None:
     rows = list(reader.readBetweenOffsets(reader.initialOffset(), ends))
     blocks = [Block.FromString(row[2]) for row in rows if row[2] is not None]
     with contextlib.closing(Worker(settings)) as worker:
-        assert len(worker.load(blocks)) == len(TABLES)
+        outcomes = worker.load(blocks)
+        assert len(outcomes) == len(TABLES)
+    by_id = {block.id: block for block in blocks}
+    left = [one for one in outcomes if one.outcome == "retry"]
+    set_aside(ledger, [Aside(by_id[one.block], one.reason, one.about) for one in left])
     positions = {partition: offset + 1 for partition, offset, _ in rows}
     ledger.save_positions(begun.journal, positions)
 
@@ -198,17 +204,21 @@ def parked(operator: Operator, pipeline: Pipeline) -> dict[str, str]:  # noqa: F
         assert (rows[name]["parked_blocks"], rows[name]["waiting_blocks"]) == (1, 0)
     assert len(found["parked"]) == 3
     (found,) = operator.json("loader", "status")
-    assert {name: row["parked_blocks"] for name, row in by_table(found).items()} == {
-        "t": 0,
-        **dict.fromkeys(TABLES[1:], 1),
-    }
+    waiting = {n: (r["parked_blocks"], r["aside_blocks"]) for n, r in by_table(found).items()}
+    assert waiting == {"t": (0, 0), "mended": (1, 0), "byhand": (1, 0), "gone": (0, 1)}
+    assert [one["tries"] for one in found["aside"]] == [1]
     for row in found["positions"]:
         assert 0 < row["ledger"] <= row["end"]
     listed = operator.json("loader", "parked ls")
     reasons = {one["table"]: one["reason"] for one in listed}
     assert "no table" in reasons[f"{pipeline.database}.gone"]
     assert "Code:" in reasons[f"{pipeline.database}.mended"]
-    blocks = operator.json("relay", "blocks ls", "--state", "parked", "--since", "1h")
+    blocks = [
+        one
+        for state in ("parked", "aside")
+        for one in operator.json("relay", "blocks ls", "--state", state, "--since", "1h")
+    ]
+    assert len(blocks) == 3
     assert {one["id"] for one in blocks} == {one["id"] for one in listed}
     return {one["table"].rpartition(".")[2]: one["id"] for one in listed}
 
@@ -251,7 +261,7 @@ def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[s
 
     for name, state in (("mended", "loaded"), ("gone", "discarded"), ("byhand", "loaded")):
         status, _, errors = operator.loader("parked resolve", ids[name], "--retry")
-        assert (status, f"not parked: {ids[name]} is {state}" in errors) == (2, True)
+        assert (status, f"nothing to settle: {ids[name]} is {state}" in errors) == (2, True)
     assert operator.json("loader", "parked ls") == []
 
 
