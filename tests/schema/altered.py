@@ -24,8 +24,9 @@ class Found:
     Attributes:
         rows: of the table, by column.
         gone: rows of a table that was dropped, whose blocks the ledger called loaded then.
-        perhaps: of a table that was replaced while a loader ran, whose blocks it did not: they
-            count where they are nowhere else, as they had been loaded a moment later.
+        perhaps: of such a table, whose blocks the ledger did not call loaded then: they count where
+            they are nowhere else. The loader called them loaded a moment later, or a loader after
+            it did, who read in the server's log that the INSERT had ended in the old table.
         dead, parked: rows in dead letters and in parked blocks.
     """
 

@@ -75,7 +75,6 @@ class Aside:
     table: str
     rows: dict[str, list[int]]
     loaded: set[str]
-    replaced: bool
 
 
 @dataclass
@@ -194,7 +193,7 @@ class Underway:
         gone = f"{step.table}_gone{len(self.asides)}"
         self.command(f"RENAME TABLE {{db}}.{step.table} TO {{db}}.{gone}")
         self.until(lambda: self.client.command(_RUNNING) == 0, "the end of the last INSERT")
-        self.asides.append(Aside(step.table, self._by_block(gone), self.loaded(), replaced=False))
+        self.asides.append(Aside(step.table, self._by_block(gone), self.loaded()))
         self.command(f"DROP TABLE {{db}}.{gone} SYNC")
         self.command(step.sql)
         loader.wanted = True
@@ -239,7 +238,7 @@ class Underway:
 
         self.until(settled_all, "all blocks loaded or parked")
         for table, following, loaded in self._replaced:
-            self.asides.append(Aside(table, self._by_block(following), loaded, replaced=True))
+            self.asides.append(Aside(table, self._by_block(following), loaded))
         self._replaced.clear()
 
     def parked(self) -> list[tuple[Block, str, Any]]:
@@ -257,7 +256,7 @@ class Underway:
             for block, rows in aside.rows.items():
                 if block in aside.loaded:
                     found[aside.table].gone.update(rows)
-                elif aside.replaced:
+                else:
                     found[aside.table].perhaps.update(rows)
         for value, headers in self.pipeline.dead():
             table = headers["table"].removeprefix(f"{self.pipeline.database}.")
