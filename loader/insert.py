@@ -25,6 +25,7 @@ from loader.fitting import recorded_type
 from loader.tables import counter_sql, shape_sql
 from relay import names
 from relay.clickhouse_errors import About, about
+from relay.insert_settings import deduplicated
 from relay.types import parse_type
 
 if TYPE_CHECKING:
@@ -58,28 +59,12 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         rows: of all blocks.
         alone: whether the claim says that the block is inserted alone, under its id as token.
     """
-    whole = max(rows + 1, 1_048_449)
     first = blocks[0].id
     return {
         # What is not alone is inserted under this claim only: no other attempt repeats it.
-        "insert_deduplication_token": first if alone else f"{first} {claim}",
-        "insert_deduplicate": 1,
-        "deduplicate_insert": "enable",  # overrides insert_deduplicate from 26.2 on
-        # From 25.12 on; by default 26.1 ignores the token of an INSERT ... SELECT without ORDER BY.
-        # The condition asks the ledger and not the rows, so the rows are the same each time.
-        "deduplicate_insert_select": "enable_even_for_bad_queries",
-        "deduplicate_blocks_in_dependent_materialized_views": 1,
+        **deduplicated(first if alone else f"{first} {claim}", rows),
         # A view that fails must fail the INSERT, or its rows would be missing for ever.
         "materialized_views_ignore_errors": 0,
-        # An answer must mean that the rows are in the table; the default has become 1.
-        "async_insert": 0,
-        # A token covers one server block: split differently, a repeat would be appended.
-        "max_insert_block_size": whole,
-        "max_block_size": whole,
-        "min_insert_block_size_rows": whole,
-        "min_insert_block_size_bytes": 0,
-        "max_insert_threads": 1,
-        "input_format_parallel_parsing": 0,
         # A block over more partitions than the default of 100 would be refused for ever.
         "max_partitions_per_insert_block": 0,
         # A field that a message does not carry takes the column's DEFAULT.

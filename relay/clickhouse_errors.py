@@ -43,6 +43,9 @@ PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
 RIGHTS = frozenset({164, 497})
 """READONLY and ACCESS_DENIED, which are about one table where its own statement meets them."""
 
+OF_ONE_REPLICA = frozenset({225, 242, 244, 289, 416, 568, 999})
+"""What another replica may not have: this one has lost Keeper, or lags behind."""
+
 
 class Code(NamedTuple):
     """One of them."""

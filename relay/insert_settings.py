@@ -1,8 +1,8 @@
 """Settings of every INSERT that must deduplicate by its token, each with its reason; pure.
 
-The loader sends these with each block (loader.insert, a test compares), and `relay doctor --try`
-and the loader's trial at start send the same: what they find holds for blocks. A setting that a
-server does not know is left out; one that is sent with the statement wins over the user's profile.
+The loader sends these with each block (loader.insert), and `relay doctor --try` and the loader's
+trial at start send the same: what they find holds for blocks. A setting that a server does not know
+is left out; one that is sent with the statement wins over the user's profile.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def deduplicated(token: str, rows: int) -> dict[str, object]:
         "insert_deduplication_token": token,
         "insert_deduplicate": 1,
         "deduplicate_insert": "enable",  # overrides insert_deduplicate from 26.2 on
-        # Overrides both for INSERT … SELECT from 25.12 on. Its default ignores the token on 26.1;
-        # `force_enable` throws there.
+        # Overrides both for INSERT … SELECT from 25.12 on. By default 26.1 ignores the token of an
+        # INSERT … SELECT without ORDER BY; `force_enable` throws there. The loader's condition asks
+        # the ledger and not the rows, so the rows are the same each time.
         "deduplicate_insert_select": "enable_even_for_bad_queries",
         "deduplicate_blocks_in_dependent_materialized_views": 1,
         # An answer must mean that the rows are in the table; the default has become 1.

@@ -18,6 +18,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
+from relay.clickhouse_errors import OF_ONE_REPLICA
 from relay.httppool import Trust, new_pool, pool
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
 _CODE = "X-ClickHouse-Exception-Code"
 _SERVER = "X-ClickHouse-Server-Display-Name"
-_NOT_HERE = frozenset({
-    "225",  # NO_ZOOKEEPER
-    "242",  # TABLE_IS_READ_ONLY: this replica has lost its Keeper
-    "289",  # REPLICA_IS_NOT_IN_QUORUM: it has not got all that counts
-    "999",  # KEEPER_EXCEPTION
-})  # fmt: skip
-"""Errors of one replica, which another may not have."""
 
 
 class Address(NamedTuple):
@@ -78,7 +72,7 @@ class InTurn(PoolManager):
         except HTTPError:
             self._leave(at)
             raise
-        if answer.headers.get(_CODE) in _NOT_HERE:
+        if int(answer.headers.get(_CODE, 0)) in OF_ONE_REPLICA:
             self._leave(at)
         return answer
 

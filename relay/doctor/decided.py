@@ -45,9 +45,11 @@ def judge_decided(name: str, table: Table, kept: Kept, column: str) -> Iterator[
     if kept.parts:
         age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
         steps.append(f"its token, inside the window of {kept.parts:,} parts{age}")
-    steps.append("what the server's logs say of the statement, where it keeps them")
     why = uncountable(table, column)
-    last = f"a count proves nothing: {'; '.join(why)}" if why else f"then a count by {column}"
+    if not why:
+        steps.append(f"finding all its rows by {column}")
+    steps.append("what the server's logs say of the statement, where it keeps them")
+    last = f"a count proves nothing: {'; '.join(why)}" if why else "then finding none of its rows"
     yield found("decided-by", f"{name}: decided by {', then '.join(steps)}; {last}")
 
 

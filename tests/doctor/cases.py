@@ -297,8 +297,8 @@ CLICKHOUSE: dict[str, Case] = {
     "decided-by": Case(
         lambda: of_clickhouse(clickhouse(), decided=True),
         "shop.orders: decided by the server's answer to the INSERT, then its token, inside the "
-        "window of 10,000 parts, then what the server's logs say of the statement, where it keeps "
-        "them; then a count by _block",
+        "window of 10,000 parts, then finding all its rows by _block, then what the server's logs "
+        "say of the statement, where it keeps them; then finding none of its rows",
         "",
     ),
     "row-policy": a_table(

@@ -235,7 +235,8 @@ def test_without_a_window_no_token_is_said_to_decide() -> None:
     findings = of_clickhouse(clickhouse(table(engine_full=NO_WINDOW)), decided=True)
     (said,) = [one for one in findings if one.code == "decided-by"]
     assert "token" not in said.what
-    assert said.what.endswith("then a count by _block")
+    assert said.what.endswith("; then finding none of its rows")
+    assert "then finding all its rows by _block, then what the server's logs" in said.what
 
 
 def test_what_an_old_server_lacks_is_no_reason_where_its_version_is_unknown() -> None:
