@@ -6,20 +6,25 @@ Receives settings, gives the ledger and a Start. Nothing of Spark's engine is st
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from loader import clickhouse
+from loader import beginning, clickhouse
 from loader.clioptions import say
+from loader.journal_polling import JournalPolling
 from loader.ledger import Ledger
+from loader.positions import Noted, rows_of
 from loader.servers import several
 from relay import names
-from relay.errors import ConfigError, ContractBroken, Unavailable
+from relay.errors import ConfigError, Unavailable
+from relay.failpoints import reached
 from relay.replicas import is_shared
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from loader.checkpoint import Checkpoint
     from loader.clioptions import Say
     from loader.journal_source import Start
     from relay.settings import Settings
@@ -80,39 +85,81 @@ def waited(
         pause = min(pause * 2, 10.0)
 
 
-def start(
-    settings: Settings,
-    ledger: Ledger | None,
-    rest: Callable[[float], None] = time.sleep,
-    tell: Say = say,
-) -> Start:
-    """Journal and position to begin with.
+def start(settings: Settings, ledger: Ledger | None) -> Start:
+    """Journal and position as they are now; notes nothing.
 
     Args:
         settings: of the app.
         ledger: of the app; None where there is none yet.
-        rest: as of `waited`.
-        tell: as of `waited`.
 
     Raises:
         ContractBroken: the ledger's positions belong to another journal.
     """
     from loader.journal_source import Start  # noqa: PLC0415 - Spark
 
+    journal = topic_id(settings, names.journal_topic(settings.app))
+    noted = Noted() if ledger is None else ledger.noted()
+    beginning.check_journal(settings.app, journal, noted)
+    return Start(settings, journal, noted.of(journal), noted.unsure_of(journal))
+
+
+def begin(
+    settings: Settings,
+    ledger: Ledger,
+    checkpoint: Checkpoint,
+    *,
+    lost: bool = False,
+    rest: Callable[[float], None] = time.sleep,
+    tell: Say = say,
+) -> Start:
+    """Journal and position to begin with; notes in the ledger what it did not know.
+
+    Args:
+        settings: of the app.
+        ledger: of the app; its table exists.
+        checkpoint: Spark's, which is moved aside where the ledger says otherwise.
+        lost: a person says that the ledger was lost.
+        rest: as of `waited`.
+        tell: as of `waited`.
+
+    Raises:
+        ContractBroken: ledger, journal and checkpoint disagree, and only a person knows why.
+    """
+    from loader.journal_source import Start  # noqa: PLC0415 - Spark
+
     topic = names.journal_topic(settings.app)
     journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
-    positions = {} if ledger is None else waited(settings, ledger.positions, rest, tell)
-    others = {known for known, _ in positions} - {journal}
-    if ledger and others and not any(known == journal for known, _ in positions):
-        raise ContractBroken(
-            f"the ledger's positions of app {settings.app} belong to journal "
-            f"{', '.join(sorted(others))}, the topic {topic} is now {journal}",
-            "It was deleted and made anew: use a new app name; or, if every block of the old "
-            f"journal is loaded, remove {ledger.name}'s position rows of this app.",
-        )
-    return Start(
-        settings, journal, {p: o for (known, p), o in positions.items() if known == journal}
+    facts = beginning.Facts(
+        settings.app,
+        ledger.name,
+        journal,
+        waited(settings, ledger.noted, rest, tell),
+        waited(settings, lambda: _bounds(settings, topic), rest, tell),
+        checkpoint.found(),
+        checkpoint.where,
+        lost,
     )
+    found = beginning.decide(facts)
+    for warning in found.warnings:
+        tell(warning, went_back=True)
+    if found.new or found.ends:
+        rows = rows_of(journal, found.new, found.ends, found.why)
+        note = partial(ledger.note, rows)
+        waited(settings, note, rest, tell)
+    # What is noted is noted: from here on the ledger says by itself what the checkpoint told.
+    reached("beginning_noted")
+    if found.aside:
+        tell(f"the checkpoint was moved to {checkpoint.set_aside()}")
+    return Start(settings, journal, found.positions, found.unsure)
+
+
+def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
+    """First offset and end of each partition of the journal."""
+    polling = JournalPolling(settings.kafka, topic, lambda *_: [])
+    try:
+        return {p: polling.watermarks(p) for p in polling.partitions()}
+    finally:
+        polling.close()
 
 
 def topic_id(settings: Settings, topic: str) -> str:

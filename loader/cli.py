@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.cliledger import ledger
 from loader.clioptions import config_argument, say
 from loader.cliparked import parked
 from loader.clistatus import status
@@ -26,6 +27,7 @@ from relay.errors import RelayError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from loader.load import Load
     from relay.settings import Settings
 
 
@@ -40,6 +42,13 @@ def loader() -> None:
 @click.option("--master", help="Spark master, instead of loader.master.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Instead of loader.checkpoint.")
 @click.option(
+    "--ledger-lost",
+    "lost",
+    is_flag=True,
+    help="The ledger was lost or emptied: begin with the journal's first record, and ask each "
+    "table what it has of a block before inserting it.",
+)
+@click.option(
     "--http",
     "listen",
     metavar="HOST:PORT",
@@ -52,6 +61,7 @@ def run(
     once: bool,
     master: str | None,
     checkpoint: Path | None,
+    lost: bool,
     listen: str | None,
     log_format: str,
 ) -> None:
@@ -67,32 +77,35 @@ def run(
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
     every = config.pipelines(path, pipeline=chosen_pipeline())
     if len(every) > 1:
-        if checkpoint is not None:
-            raise click.UsageError("--checkpoint is one pipeline's: name it with --pipeline")
+        if checkpoint is not None or lost:
+            option = "--checkpoint" if checkpoint is not None else "--ledger-lost"
+            raise click.UsageError(f"{option} is one pipeline's: name it with --pipeline")
         from loader.several import load  # noqa: PLC0415 - Spark
 
         sys.exit(load(every, master, listen, once=once, json_log=log_format == "json"))
-    _alone(every[0].settings, master, checkpoint, listen, once=once, json_log=log_format == "json")
+    from loader.load import Load  # noqa: PLC0415 - Spark, which the other commands do without
+
+    settings = every[0].settings
+    work = Load(settings, say, listen, lost=lost)
+    where = str(checkpoint or settings.loader.checkpoint)
+    _alone(work, settings, master, where, once=once, json_log=log_format == "json")
     say("ended")
 
 
 def _alone(
+    work: Load,
     settings: Settings,
     master: str | None,
-    checkpoint: Path | None,
-    listen: str | None,
+    checkpoint: str,
     *,
     once: bool,
     json_log: bool,
 ) -> None:
     """One app; a signal before its query runs ends the process at once."""
-    # Spark, which the other commands do without.
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415 - Spark
 
-    from loader.load import Load  # noqa: PLC0415
     from loader.session import session  # noqa: PLC0415
 
-    work = Load(settings, say, listen)
     engines: list[SparkSession] = []
 
     def stop(*_: object) -> None:
@@ -101,15 +114,16 @@ def _alone(
         work.stop()
 
     def engine() -> SparkSession:
-        engines.append(session(settings, master, json_log=json_log))
-        # Spark has set a handler of its own for SIGINT.
-        signal.signal(signal.SIGINT, stop)
+        if not engines:
+            engines.append(session(settings, master, json_log=json_log))
+            # Spark has set a handler of its own for SIGINT.
+            signal.signal(signal.SIGINT, stop)
         return engines[0]
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
-        work.run(engine, str(checkpoint or settings.loader.checkpoint), once=once)
+        work.run(engine, checkpoint, once=once)
     finally:
         for spark in engines:
             with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended by itself
@@ -118,6 +132,7 @@ def _alone(
 
 loader.add_command(status)
 loader.add_command(parked)
+loader.add_command(ledger)
 loader.add_command(supersede)
 
 

@@ -70,7 +70,6 @@ class Job:
         self._say, self._observer = say, observer
         self._stopping = threading.Event()
         self._busy = threading.Lock()
-        self._journal = ""
         self._asides = SetAside(settings, ledger, say, observer)
         using = settings, ledger, say, observer, self._asides
         self._settling = Settling(*using, self._stopping, beside)
@@ -88,7 +87,7 @@ class Job:
         Raises:
             RelayError: as the batch or the journal source raised it, or Spark's exception.
         """
-        self._journal = start.journal
+        self._settling.begin(start)
         journal = journal_source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
@@ -103,6 +102,7 @@ class Job:
         with self._asides.running():
             self._until_the_end(spark, stream)
         if once and not self._stopping.is_set():
+            self._settling.end()
             self._asides.finish()
 
     def _until_the_end(self, spark: SparkSession, stream: DataStreamWriter) -> None:
@@ -147,7 +147,7 @@ class Job:
     def _on_batch(self, frame: DataFrame, _number: int) -> None:
         with self._busy:
             try:
-                self._settling.settle(frame.sparkSession, frame.collect(), self._journal)
+                self._settling.settle(frame.sparkSession, frame.collect())
             except Stopped:
                 hush(frame.sparkSession, STREAMING, level="OFF")  # would report just this
                 raise

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from loader.journal_polling import Row
+    from loader.positions import Unsure
     from relay.settings import Settings
 
 SCHEMA = "partition int, offset bigint, block binary"
@@ -50,11 +51,13 @@ class Start:
         settings: of the app.
         journal: id of the journal topic as it is now.
         positions: next journal offset by partition, from the ledger.
+        unsure: by partition, before which offset the ledger may lack entries.
     """
 
     settings: Settings
     journal: str
     positions: Mapping[int, int]
+    unsure: Mapping[int, Unsure] = field(default_factory=dict)
 
 
 class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -110,7 +113,11 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(self._polling.up_to(self._positions(start), until, None, whole=True))
 
     def _positions(self, start: Offsets) -> dict[int, int]:
-        """Spark's offsets, with partitions that are new; the later of them and the ledger's."""
+        """Spark's offsets, with partitions that are new; the later of them and the ledger's.
+
+        When the query began, no offset of Spark's was beyond the ledger's (loader.beginning); later
+        ones are, by what this query has settled since.
+        """
         if start[JOURNAL] != self._start.journal:
             raise ContractBroken(
                 f"the checkpoint belongs to journal {start[JOURNAL]}, the topic {self._topic} is "

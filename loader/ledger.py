@@ -16,11 +16,12 @@ from loader import ledger_table
 from loader.clickhouse import failure, quoted
 from loader.entries import Parked, Row
 from loader.plan import Entry
+from loader.positions import NOTED, SAVE, Noted, noted, saved
 from relay.httppool import in_urls
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -118,9 +119,14 @@ class Ledger:
         )
         return Claimed(float(rows[0][0]), int(rows[0][1]))
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Appends rows, all of them visible at once."""
-        self._append(
+    def write(self, rows: Sequence[Row], until: int = 0) -> None:
+        """Appends rows, all of them visible at once.
+
+        Args:
+            rows: state changes.
+            until: Unix seconds by the server's clock: later nothing is written; 0: whenever.
+        """
+        written = (
             {
                 "table": row.block.table,
                 "block": row.block.id,
@@ -139,6 +145,7 @@ class Ledger:
             }
             for row in rows
         )
+        self._append(written, until)
 
     def mark(
         self,
@@ -172,21 +179,35 @@ class Ledger:
             reason=said[1],
         )
 
-    def positions(self) -> dict[tuple[str, int], int]:
-        """Next journal offset by (journal topic id, partition): all before it is settled."""
-        rows = self._ask(
-            f"SELECT block, max(attempt) FROM {self.name} WHERE app = {{app:String}} "  # noqa: S608 - names are quoted, values bound
-            "AND table = '' AND state = 'position' GROUP BY block"
-        )
-        keys = ((block.rpartition(":"), offset) for block, offset in rows)
-        return {(journal, int(partition)): offset for (journal, _, partition), offset in keys}
+    def noted(self) -> Noted:
+        """What it says of the app's journals: positions, and what may be missing."""
+        return noted(self.ask(NOTED))
 
-    def save_positions(self, journal: str, positions: Mapping[int, int]) -> None:
-        """Appends position rows."""
-        self._append(
-            {"block": f"{journal}:{partition}", "state": "position", "attempt": offset}
-            for partition, offset in positions.items()
-        )
+    def positions(self) -> Mapping[tuple[str, int], int]:
+        """Next journal offset by (journal topic id, partition): all before it is settled."""
+        return self.noted().positions
+
+    def save_positions(
+        self, journal: str, positions: Mapping[int, int], known: Mapping[int, int] | None = None
+    ) -> None:
+        """Appends position rows, unless the ledger is behind what it is `known` to have said.
+
+        Where it has those positions no more, somebody set it back, and a position beyond would
+        hide what is missing: then nothing is written.
+        """
+        self._tell(SAVE.replace("LEDGER", self.name), **saved(journal, positions, known or {}))
+
+    def note(self, rows: Iterable[Mapping[str, object]]) -> None:
+        """Appends rows that loader.positions made."""
+        self._append(iter(rows))
+
+    def ask(self, sql: str) -> list[Sequence[Any]]:
+        """The answer to a question about the table, which it calls LEDGER."""
+        return self._ask(sql.replace("LEDGER", self.name))
+
+    def remove(self, where: str) -> None:
+        """Removes rows; waits until it is done, on all replicas."""
+        self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
         """(table, state, blocks, rows); a block that is tried again is aside all the while."""
@@ -223,12 +244,11 @@ class Ledger:
             f"GROUP BY table, block) GROUP BY {group}"
         )
 
-    def _append(self, rows: Iterator[dict[str, object]]) -> None:
-        body = "\n".join(json.dumps({"app": self.app, **row}) for row in rows)
-        if body:
-            columns = ", ".join(name for name in ledger_table.COLUMNS if name != "at")
+    def _append(self, rows: Iterator[Mapping[str, object]], until: int = 0) -> None:
+        if body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows):
             self._tell(
-                f"INSERT INTO {self.name} ({columns}) FORMAT JSONEachRow", data=body.encode()
+                f"INSERT INTO {self.name} {ledger_table.given(until)} FORMAT JSONEachRow",
+                data=body.encode(),
             )
 
     def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:

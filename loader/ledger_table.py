@@ -54,3 +54,18 @@ def add(name: str, found: Collection[str]) -> str:
         )
     added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column} {COLUMNS[column]}" for column in missing)
     return f"ALTER TABLE {name} {added}" if added else ""
+
+
+def given(until: int) -> str:
+    """The part of an INSERT that names the columns of rows sent along.
+
+    Args:
+        until: Unix seconds; the server takes the rows no later than that, by its clock; 0: always.
+    """
+    columns = {column: kind for column, kind in COLUMNS.items() if column != "at"}
+    listed = ", ".join(columns)
+    if not until:
+        return f"({listed})"
+    structure = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    # Evaluated when the statement runs, however late it came.
+    return f"({listed}) SELECT {listed} FROM input('{structure}') WHERE now() <= {until:d}"  # noqa: S608 - constants and a number

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from loader import begin, trial
 from loader.begin import ledger_of, waited
+from loader.checkpoint import Checkpoint
 from loader.job import Job
 from loader.making import transforms
 from loader.metrics.observer import NOTHING, Observer
@@ -43,6 +44,7 @@ class Load:
         listen: HOST:PORT of metrics and health; None: they are not served.
         beside: how many loads share the Spark session, this one included.
         starts: begins the query, where several must not begin at once.
+        lost: a person says that the ledger was lost.
     """
 
     def __init__(
@@ -52,7 +54,10 @@ class Load:
         listen: str | None = None,
         beside: int = 1,
         starts: AtOnce = AT_ONCE,
+        *,
+        lost: bool = False,
     ) -> None:
+        self._lost = lost
         self._settings, self._say, self._listen = settings, say, listen
         self._beside, self._starts = beside, starts
         self._stopping = threading.Event()
@@ -89,7 +94,14 @@ class Load:
                 self._say,
             )
             self._try(ledger)
-            start = begin.start(self._settings, ledger, self._rest, self._say)
+            start = begin.begin(
+                self._settings,
+                ledger,
+                Checkpoint(checkpoint, engine),
+                lost=self._lost,
+                rest=self._rest,
+                tell=self._say,
+            )
             with self._watched(start) as observer:
                 spark = engine()
                 self._job = Job(

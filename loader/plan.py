@@ -41,6 +41,8 @@ DISCARDED = "discarded"
 ASIDE = "aside"
 """The block waits for its table, and holds up no other: loader.asides tries it again from time to
 time, as a person's "retry" would. What the INSERTs before it did is found out then."""
+PERHAPS, SURELY = "?", "!"
+"""In place of a claim: the ledger may have lost what it knew of the block; a person says so."""
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
@@ -80,6 +82,14 @@ class Entry:
     rows: int = 0
     transform: str = ""
     sent: Sent = ""
+
+
+def doubt(rows: int, *, lost: bool) -> Entry:
+    """Return the row that stands for a claim which the ledger may have lost.
+
+    It is written before the block is attempted: so the doubt outlives the attempt.
+    """
+    return Entry(PREPARED, 0, SURELY if lost else PERHAPS, stamped=True, rows=rows)
 
 
 def _rank(entry: Entry) -> tuple[int, bool, str]:
@@ -280,6 +290,7 @@ class Run:
         why: the person's own words, for the ledger.
         forgotten: the ledger may have known this block and lost what it knew (it was
             emptied, dropped or restored), so that no earlier claim does not mean no INSERT.
+        lost: a person says that it did know it, so that it may well have been inserted.
     """
 
     claim: str
@@ -288,6 +299,7 @@ class Run:
     human: Human = "nothing"
     why: str = ""
     forgotten: bool = False
+    lost: bool = False
     at: Literal["look", "claim", "again", "ask", "record", "insert", "mark", "end"] = "look"
     attempt: int = 0
     since: int = -1
@@ -338,7 +350,13 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
-    return replace(run, at="claim", attempt=attempt), Claim(attempt)
+    return replace(_doubting(run, entries), at="claim", attempt=attempt), Claim(attempt)
+
+
+def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
+    claims = {entry.claim for entry in entries}
+    forgotten = run.forgotten or bool(claims & {PERHAPS, SURELY})
+    return replace(run, forgotten=forgotten, lost=SURELY in claims)
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
@@ -356,12 +374,14 @@ def _claimed(run: Run, taken: Ok | Made) -> Run:
 def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
-    earlier = tuple(e for e in entries if e.state == PREPARED and e.claim != run.claim)
+    run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
+    earlier = tuple(e for e in entries if e.state == PREPARED and e.claim not in others)
     if not earlier and not run.forgotten and run.human not in {"loaded", "discard"}:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
-    since = min((entry.seen for entry in earlier), default=-1)
+    # What the ledger has lost may have been before all that it knows.
+    since = -1 if run.forgotten else min((entry.seen for entry in earlier), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     return run, Ask()
 
@@ -434,7 +454,7 @@ def _decide_by_record(run: Run, record: Record) -> Effect:
     counted = facts.counted if run.all_stamped else None
     if counted == 0 and not facts.fewer and not facts.views:
         return Insert(None)
-    if run.forgotten and not _makers(run) and not counted:
+    if run.forgotten and not run.lost and not _makers(run) and not counted:
         # Nothing says that it was ever inserted, as with every block at a first start.
         return Insert(None)
     return Park(run.attempt, _undecided(run, counted, record))
@@ -444,6 +464,8 @@ def _undecided(run: Run, counted: int | None, record: Record) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     found = ["an earlier attempt ended before its answer came"]
+    if not _makers(run):
+        found = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
         found.append(_share(run, counted))
         if counted and len({entry.transform for entry in _makers(run)}) > 1:

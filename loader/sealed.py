@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loader.begin import start
+from loader.begin import start, waited
 from loader.journal_source import JOURNAL, JournalReader, Start
 from relay.records_pb2 import Block
 
@@ -42,7 +42,7 @@ def sealed(settings: Settings, ledger: Ledger | None) -> Sealed:
     Raises:
         Unavailable, ContractBroken: as loader.begin.start.
     """
-    begun = start(settings, ledger)
+    begun = waited(settings, lambda: start(settings, ledger))
     reader = JournalReader(begun)
     ends = reader.ends()
     rows = reader.readBetweenOffsets(reader.initialOffset(), ends)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loader.asides import Aside, stands_aside
-from loader.plan import ASIDE, LOADED, PARKED, settled
+from loader.known import Known, Seen
+from loader.plan import ASIDE, LOADED, PARKED
 from loader.task import REFUSED, attempt
 from relay.errors import Refused, Unavailable
-from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     from loader.attempt import Outcome
     from loader.clioptions import Say
+    from loader.journal_source import Start
     from loader.ledger import Ledger
     from loader.metrics.observer import Observer
     from loader.setaside import SetAside
+    from relay.records_pb2 import Block
     from relay.settings import Settings
 
 _LONGEST_PAUSE = 10.0
@@ -74,6 +76,8 @@ class Settling:
         stopping: threading.Event,
         beside: int = 1,
     ) -> None:
+        self._known: Known
+        self._until = 0
         self._settings, self._beside = settings, beside
         self._ledger, self._say, self._observer = ledger, say, observer
         self._asides, self._stopping = asides, stopping
@@ -84,29 +88,53 @@ class Settling:
         self._batch = 0
         self._round = 0.0  # when it began
 
-    def settle(self, spark: SparkSession, rows: Sequence[Any], journal: str) -> None:
+    def begin(self, start: Start) -> None:
+        """Hear where the run begins."""
+        self._known = Known(self._ledger, start, self._settings.loader.block_column)
+
+    def end(self) -> None:
+        """Compare the positions that were saved last with the ledger's.
+
+        Raises:
+            Unavailable: somebody set the ledger back meanwhile.
+        """
+        self._retried(self._known.look_again)
+        self._known.check()
+
+    def settle(self, spark: SparkSession, rows: Sequence[Any]) -> None:
         """Settle the blocks of the journal's rows, then write the position behind them.
 
         Raises:
             Stopped: the loader is to end.
-            Unavailable: the servers were away for longer than the settings allow.
+            Unavailable: the servers were away for longer than the settings allow, or somebody set
+                the ledger back.
             Refused: ClickHouse denies what no block can be loaded without.
         """
         begun = time.monotonic()
-        blocks = [Block.FromString(bytes(row.block)) for row in rows if row.block is not None]
-        known = self._retried(lambda: self._ledger.entries(blocks))
-        # A lost checkpoint is cheap: what is settled is passed over.
-        open_ = {one.id: one for one in blocks if settled(known.get(one.id, ())) is None}
-        self._count = Counter(known=len(blocks) - len(open_))
+        seen = self._look(rows)
+        open_ = dict(seen.left)
+        self._count = Counter(known=seen.blocks - len(open_))
         self._observer.began(self._count["known"], list(open_.values()))
         self._shut_out(open_)
-        self._attempts(spark, open_, open_.keys() - known.keys())
+        self._attempts(spark, open_, seen.new, rows)
         positions = {row.partition: row.offset + 1 for row in rows}
-        self._retried(lambda: self._ledger.save_positions(journal, positions))
+        self._retried(lambda: self._known.settled(positions))
         self._observer.settled(time.monotonic() - begun)
         self._report(time.monotonic() - begun)
 
-    def _attempts(self, spark: SparkSession, open_: dict[str, Block], new: Collection[str]) -> None:
+    def _look(self, rows: Sequence[Any]) -> Seen:
+        seen = self._retried(lambda: self._known.look(rows))
+        self._known.check()
+        self._until = seen.until
+        return seen
+
+    def _attempts(
+        self,
+        spark: SparkSession,
+        open_: dict[str, Block],
+        new: Collection[str],
+        rows: Sequence[Any],
+    ) -> None:
         """Attempt the blocks in rounds, until none is open."""
         pause, since = _FIRST_PAUSE, time.monotonic()
         self._failing = {}
@@ -114,7 +142,9 @@ class Settling:
             if self._stopping.is_set():
                 raise Stopped
             self._round, before = time.monotonic(), len(open_)
-            outcomes = attempt(spark, self._settings, open_.values(), new, self._beside)
+            outcomes = attempt(
+                spark, self._settings, open_.values(), new, self._beside, self._until
+            )
             new = ()
             self._observer.attempted(outcomes, open_, time.monotonic() - self._round)
             failed = {one.block: one for one in outcomes if not self._is_done(one, open_)}
@@ -125,6 +155,10 @@ class Settling:
                 reasons = {failed[block].reason for block in open_}
                 self._wait(open_.values(), reasons, pause, time.monotonic() - since)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+                left = self._look(rows).left
+                for block in open_.keys() - left.keys():  # somebody else has settled it
+                    del open_[block]
+                    self._count["known"] += 1
 
     def _is_done(self, one: Outcome, open_: dict[str, Block]) -> bool:
         """Note one block's outcome; return whether the block is settled by it."""

@@ -146,6 +146,9 @@ class Tables:
         natures: dict[str, Nature] = {}
         for table, engine, engine_full, partition_key, views in found:
             if table in tables:
+                if is_ledger(columns.get(table, ({}, 0))[0]):
+                    self.ledgers.add(table)
+                    continue
                 if self._several and not is_shared(engine):
                     raise TableRefused(
                         f"clickhouse.url names several replicas, and {table} is not replicated: "

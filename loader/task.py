@@ -48,6 +48,7 @@ def attempt(
     blocks: Collection[Block],
     new: Collection[str] = (),
     beside: int = 1,
+    until: int = 0,
 ) -> list[Outcome]:
     """Outcomes of one attempt at each block, in the worker processes.
 
@@ -58,6 +59,7 @@ def attempt(
         new: ids of those that the ledger knew nothing of, when it was asked.
         beside: apps among which Spark's slots are shared. With more tasks than its share, one
             whose server is away would hold up the others.
+        until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
     from loader.selection import near  # noqa: PLC0415 - heavy, see above
 
@@ -70,7 +72,8 @@ def attempt(
     # file first. A data frame would be planned and compiled again for every micro-batch, which
     # takes Spark about as long as everything else of it.
     numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
-    return numbers.mapPartitions(partial(load, settings, values, frozenset(new))).collect()
+    known = frozenset(new), until
+    return numbers.mapPartitions(partial(load, settings, values, known)).collect()
 
 
 def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
@@ -91,15 +94,20 @@ def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
 
 
 def load(
-    settings: Settings, blocks: Sequence[bytes], new: Collection[str], numbers: Iterator[int]
+    settings: Settings,
+    blocks: Sequence[bytes],
+    known: tuple[Collection[str], int],
+    numbers: Iterator[int],
 ) -> Iterator[Outcome]:
     """Attempts those of `blocks` that the numbers name."""
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
-    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], new)
+    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], *known)
 
 
-def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> list[Outcome]:
+def _attempt(
+    settings: Settings, blocks: list[Block], new: Collection[str], until: int
+) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
     from relay.clickhouse_errors import About  # noqa: PLC0415
@@ -112,7 +120,7 @@ def _attempt(settings: Settings, blocks: list[Block], new: Collection[str]) -> l
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
             keep()
-        outcomes = _workers[settings.app].load(blocks, new)
+        outcomes = _workers[settings.app].load(blocks, new, until=until)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback

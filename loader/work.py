@@ -66,6 +66,7 @@ class Worker:
         self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
         self._looks = Looks(self._tables, self._stamp)
         self._targets = Targets.of(settings)
+        self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
@@ -85,6 +86,7 @@ class Worker:
         human: plan.Human = "nothing",
         why: str = "",
         forgotten: Collection[str] = (),
+        until: int = 0,
     ) -> list[Outcome]:
         """One attempt at each block.
 
@@ -95,11 +97,12 @@ class Worker:
             human: what a person says of all blocks.
             why: in the person's own words.
             forgotten: ids of those that the ledger may have known and lost.
+            until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
-        left = near(blocks)
+        left, self._until = near(blocks), until
         outcomes: list[Outcome] = []
         try:
             while left:
@@ -226,7 +229,8 @@ class Worker:
         self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
-            self._ledger.write([Row(one.block, _claim_of(one, made)) for one, made in claimed])
+            rows = [Row(one.block, _claim_of(one, made)) for one, made in claimed]
+            self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
             attempt.answer(made)

@@ -123,10 +123,8 @@ class Journal:
         """From now on the configuration names a port where nobody listens."""
         self._clickhouse = self._clickhouse.model_copy(update={"url": "http://127.0.0.1:1"})
 
-    def start(
-        self, *arguments: str, failpoint: str = "", environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[str]:
-        """`loader` with a configuration file of these settings."""
+    def configured(self) -> Path:
+        """The configuration file of these settings."""
         now = self.settings()
         path = self.directory / "relay.toml"
         path.write_text(
@@ -136,6 +134,13 @@ class Journal:
             f'checkpoint = "{now.loader.checkpoint}"\n'
             f"wait_for_servers_seconds = {self.patience}\n"
         )
+        return path
+
+    def start(
+        self, *arguments: str, failpoint: str = "", environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """`loader` with a configuration file of these settings."""
+        path = self.configured()
         command, *options = arguments
         return subprocess.Popen(
             [sys.executable, "-m", "loader.cli", *command.split(), str(path), *options],

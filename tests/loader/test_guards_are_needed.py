@@ -16,6 +16,7 @@ import pytest
 from loader import begin, fetch, insert
 from loader.journal_source import JOURNAL, JournalReader
 from loader.ledger import Ledger
+from loader.positions import Noted
 from loader.tables import Tables
 from relay import chunks
 from relay.clickhouse_errors import About
@@ -173,10 +174,15 @@ def test_positions_of_another_journal_skip_blocks(
 ) -> None:
     """Believed, they hide the blocks before them."""
     here = begin.topic_id(journal.settings(), f"{journal.app}.journal")
-    positions = Ledger.positions
-    monkeypatch.setattr(
-        Ledger, "positions", lambda self: {(here, p): o for (_, p), o in positions(self).items()}
-    )
+    noted = Ledger.noted
+
+    def believing(self: Ledger) -> Noted:
+        found = noted(self)
+        return dataclasses.replace(
+            found, positions={(here, p): o for (_, p), o in found.positions.items()}
+        )
+
+    monkeypatch.setattr(Ledger, "noted", believing)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_journal_source.test_positions_of_another_journal_are_a_broken_contract(journal, ledger)
 

@@ -16,6 +16,7 @@ import pytest
 from loader import asides, plan, settling
 from loader.asides import Aside
 from loader.entries import Row
+from loader.journal_source import Start
 from loader.metrics.observer import NOTHING
 from loader.plan import ASIDE
 from loader.resolve import resolve
@@ -54,6 +55,8 @@ class Rig:
         self.asides = SetAside(settings, ledger, self.say)
         using = settings, ledger, self.say, NOTHING, self.asides
         self.settling = Settling(*using, self.stopping)
+        ledger.save_positions("journal", {0: 0})  # as every start notes where it begins
+        self.settling.begin(Start(settings, "journal", {0: 0}))
         self.ledger, self.settings = ledger, settings
         self._offset = 0
 
@@ -67,7 +70,7 @@ class Rig:
             self._offset += 1
             value = block.SerializeToString()
             rows.append(SimpleNamespace(block=value, partition=0, offset=self._offset))
-        self.settling.settle(None, rows, "journal")  # type: ignore[arg-type] # Spark's part is ours
+        self.settling.settle(None, rows)  # type: ignore[arg-type] # Spark's part is ours
 
     def states(self, *blocks: Block) -> list[str]:
         found = self.ledger.entries(blocks)
@@ -91,9 +94,10 @@ def begin(
     monkeypatch.setattr(asides, "FIRST_SECONDS", 0.05)
 
     def attempt(
-        _: Any, settings: Settings, blocks: Collection[Block], new: Collection[str], __: int
+        _: Any, settings: Settings, blocks: Collection[Block], new: Collection[str], *rest: int
     ) -> list[Outcome]:
-        return _attempt(settings, list(blocks), new)
+        _beside, until = rest
+        return _attempt(settings, list(blocks), new, until)
 
     monkeypatch.setattr(settling, "attempt", attempt)
 

@@ -1,0 +1,136 @@
+"""The ledger's rows about an app's journal as a whole, not about one block; pure.
+
+Receives (block, attempt, reasons) of rows in state "position", gives what they say. All of them
+are of that state, because readers of earlier versions know no other. The column `block` tells
+them apart:
+
+    JOURNAL:PARTITION         attempt: next offset; all before it is settled
+    JOURNAL#unsure:PARTITION  attempt: of blocks before it the ledger may have lost its entries
+    JOURNAL#gone:0            a person took note that this journal was deleted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Why = Literal["first", "back", "lost"]
+"""Why the ledger may lack entries of blocks before an offset: a loader's first start, which cannot
+be told from one after the ledger was lost; ClickHouse was set back; a person says it was lost."""
+NOTED = """
+SELECT block, max(attempt), groupUniqArray(reason), toUnixTimestamp(now()) FROM LEDGER
+WHERE app = {app:String} AND table = '' AND state = 'position' GROUP BY block
+"""
+"""The rows, as `noted` reads them."""
+SAVE = """INSERT INTO LEDGER (app, block, state, attempt)
+SELECT {app:String}, {blocks:Array(String)}[n], 'position', {offsets:Array(Int64)}[n]
+FROM (SELECT arrayJoin(range(1, length({blocks:Array(String)}) + 1)) AS n)
+WHERE (
+    SELECT count() FROM (
+        SELECT block FROM LEDGER WHERE app = {app:String} AND table = '' AND state = 'position'
+        AND block IN {before:Array(String)} GROUP BY block
+        HAVING max(attempt) >= {floors:Array(Int64)}[indexOf({before:Array(String)}, block)]
+    )
+) = length({before:Array(String)})
+"""
+"""Appends positions unless the ledger is behind others; parameters: `saved`."""
+_UNSURE, _GONE = "#unsure", "#gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Of one journal partition.
+
+    Attributes:
+        end: blocks before this offset may have been inserted, though the ledger has no entry.
+        lost: a person said so; else it is only possible.
+    """
+
+    end: int
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What the ledger says of the app's journals.
+
+    Attributes:
+        positions: next offset by (topic id, partition).
+        unsure: by (topic id, partition).
+        gone: topic ids of deleted journals that a person took note of.
+        now: Unix seconds by the server's clock; 0 where there is no row.
+    """
+
+    positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    unsure: Mapping[tuple[str, int], Unsure] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    now: int = 0
+
+    def of(self, journal: str) -> dict[int, int]:
+        """Return positions of one journal, by partition."""
+        return {p: offset for (known, p), offset in self.positions.items() if known == journal}
+
+    def unsure_of(self, journal: str) -> dict[int, Unsure]:
+        """Return what is unsure of one journal, by partition."""
+        return {p: one for (known, p), one in self.unsure.items() if known == journal}
+
+    def others(self, journal: str) -> list[str]:
+        """Return the topic ids of all other journals that have a position."""
+        return sorted({known for known, _ in self.positions} - {journal})
+
+
+def noted(rows: Iterable[Sequence[object]]) -> Noted:
+    """Return what rows of (block, greatest attempt, reasons, now) say."""
+    positions: dict[tuple[str, int], int] = {}
+    unsure: dict[tuple[str, int], Unsure] = {}
+    gone: set[str] = set()
+    now = 0
+    for block, attempt, reasons, at in rows:
+        name, _, partition = str(block).rpartition(":")
+        journal, _, kind = name.partition("#")
+        place = journal, int(partition)
+        now = int(str(at))
+        if f"#{kind}" == _UNSURE:
+            assert isinstance(reasons, Sequence)
+            unsure[place] = Unsure(int(str(attempt)), "lost" in reasons)
+        elif f"#{kind}" == _GONE:
+            gone.add(journal)
+        elif not kind:
+            positions[place] = int(str(attempt))
+    return Noted(positions, unsure, frozenset(gone), now)
+
+
+def position(journal: str, partition: int) -> str:
+    """Return the `block` of a position row."""
+    return f"{journal}:{partition}"
+
+
+def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) -> dict[str, Any]:
+    """Return the parameters of SAVE: `positions` to append where it has `known`, or later ones."""
+    return {
+        "blocks": [position(journal, p) for p in positions],
+        "offsets": list(positions.values()),
+        "before": [position(journal, p) for p in known],
+        "floors": list(known.values()),
+    }
+
+
+def rows_of(
+    journal: str, positions: Mapping[int, int], unsure: Mapping[int, int], why: Why
+) -> list[dict[str, object]]:
+    """Return the rows that note these positions, and the ends of what is unsure, and why."""
+    rows: list[dict[str, object]] = [
+        {"block": position(journal, p), "state": "position", "attempt": offset}
+        for p, offset in positions.items()
+    ]
+    rows += [
+        {"block": f"{journal}{_UNSURE}:{p}", "state": "position", "attempt": end, "reason": why}
+        for p, end in unsure.items()
+    ]
+    return rows
+
+
+def gone_row(journal: str) -> dict[str, object]:
+    """Return the row that notes that a journal was deleted."""
+    return {"block": f"{journal}{_GONE}:0", "state": "position"}

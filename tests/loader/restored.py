@@ -1,0 +1,26 @@
+"""ClickHouse set back to what it was: tables copied away and put back, as a backup is restored."""
+
+from __future__ import annotations
+
+from clickhouse_connect.driver.client import Client
+
+
+class Backup:
+    """Rows of some tables as they are now.
+
+    Args:
+        client: of ClickHouse.
+        tables: database.table of each.
+    """
+
+    def __init__(self, client: Client, *tables: str) -> None:
+        self._client, self._tables = client, tables
+        for table in tables:
+            client.command(f"CREATE TABLE {table}_copy AS {table}")
+            client.command(f"INSERT INTO {table}_copy SELECT * FROM {table}")
+
+    def restore(self, *tables: str) -> None:
+        """Puts back these tables; all of them, if none is named."""
+        for table in tables or self._tables:
+            self._client.command(f"TRUNCATE TABLE {table}")
+            self._client.command(f"INSERT INTO {table} SELECT * FROM {table}_copy")

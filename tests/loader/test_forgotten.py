@@ -1,0 +1,91 @@
+"""Which blocks are asked about though the ledger has no entry of them; on the real server."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from loader.forgotten import Forgotten
+from loader.ledger import Ledger
+from loader.positions import Unsure
+from relay.records_pb2 import Block
+from tests.loader.test_work import make
+
+
+def block(app: str, table: str, first: int) -> Block:
+    return Block(id=f"{app}:{table}:0:0:{first}", table=table)
+
+
+@pytest.fixture
+def asked(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions of Forgotten."""
+    seen: list[str] = []
+    query = ledger.client.query
+
+    def listening(sql: str, **options: object) -> object:
+        seen.append(sql)
+        return query(sql, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ledger.client, "query", listening)
+    return seen
+
+
+def test_rows_that_are_there_are_asked_about(
+    ledger: Ledger, client: Client, database: str, asked: list[str]
+) -> None:
+    """Where counting proves nothing, all; not what comes later; of an empty table nothing."""
+    app = ledger.app
+    merge, empty = (make(client, f"{database}.{name}", stamped=True) for name in ("m", "e"))
+    bare = make(client, f"{database}.bare", stamped=False)
+    log = f"{database}.log"
+    client.command(f"CREATE TABLE {log} (id Int64, _block String) ENGINE = Log")
+    for table in (merge, log):
+        client.command(
+            f"INSERT INTO {table} (id, _block) VALUES (1, '{app}:{table}:0:0:1'), (2, 'x')"
+        )
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=False)})
+    tables = (merge, log, empty, bare, f"{database}.nowhere")
+    new = [(0, at, block(app, table, at)) for table in tables for at in (0, 1, 9, 10)]
+    here = {f"{app}:{merge}:0:0:1", *(f"{app}:{log}:0:0:{at}" for at in (0, 1, 9))}
+    assert forgotten.among(new) == here
+    asked.clear()
+    assert forgotten.among([(0, 9, block(app, empty, 9)), (1, 0, block(app, merge, 1))]) == set()
+    assert asked == []
+
+
+def test_a_person_says_that_it_was_lost(ledger: Ledger, client: Client, database: str) -> None:
+    """Then an empty table says something only where its rows stay and are seen."""
+    plain = make(client, f"{database}.plain", stamped=False)
+    client.command(f"CREATE TABLE {database}.gone (id Int64) ENGINE = Null")
+    full = make(client, f"{database}.full", stamped=False)
+    client.command(f"INSERT INTO {full} VALUES (1, 'x')")
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=True)})
+    tables = (plain, f"{database}.gone", full)
+    new = [(0, at, block(ledger.app, table, at)) for table in tables for at in (9, 10)]
+    expected = {f"{ledger.app}:{table}:0:0:9" for table in (f"{database}.gone", full)}
+    assert forgotten.among(new) == expected
+    assert forgotten.lost
+
+
+def test_an_insert_that_still_runs_is_asked_about(
+    ledger: Ledger, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are not there yet; and the table is not taken for an empty one."""
+    table = make(client, f"{database}.t", stamped=True)
+    late = block(ledger.app, table, 1)
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=False)})
+    with monkeypatch.context() as patched:
+        patched.setattr(forgotten, "_running", lambda: {late.id})
+        assert forgotten.among([(0, 1, late), (0, 2, block(ledger.app, table, 2))]) == {late.id}
+    client.command(f"INSERT INTO {table} (id, _block) VALUES (1, '{late.id}')")
+    assert forgotten.among([(0, 1, late)]) == {late.id}
+
+
+def test_what_runs_is_found_by_its_comment(ledger: Ledger) -> None:
+    """The question itself, under the comment of two blocks."""
+    ids = [f"{ledger.app}:d.t:0:0:{n}" for n in (1, 2)]
+    forgotten = Forgotten(ledger, "_block", {})
+    ledger.client.set_client_setting("log_comment", ",".join([*ids, f"x{uuid.uuid4()}:d.t:0:0:1"]))
+    assert forgotten._running() == {*ids}

@@ -1,0 +1,296 @@
+"""A person sets ClickHouse back, empties the ledger or replaces it: FAULTS C3 and C5."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from loader.tables import Tables
+from relay.errors import ContractBroken, Unavailable
+from tests.loader.blocks import DEADLINE, Journal, batch
+from tests.loader.restored import Backup
+from tests.loader.test_work import copies, make, others_insert
+from tests.loader.unsparked import Run, Unsparked
+
+
+@pytest.fixture
+def table(client: Client, database: str) -> str:
+    return make(client, f"{database}.stamped", stamped=True)
+
+
+@pytest.fixture
+def loader(journal: Journal) -> Unsparked:
+    return Unsparked(journal)
+
+
+def ledger_of(journal: Journal) -> str:
+    return f"{journal.settings().loader.database}.ledger"
+
+
+def loaded(loader: Unsparked, table: str, *firsts: int) -> None:
+    """Blocks of 100 rows, sealed and loaded."""
+    for first in firsts:
+        loader.journal.seal(table, batch(first, 100))
+    loader.run()
+
+
+@pytest.mark.timeout(6 * DEADLINE)
+def test_the_whole_loader_after_a_restore_and_after_a_loss(
+    journal: Journal, client: Client, table: str
+) -> None:
+    """With Spark and its own checkpoint: C3, 100 of 300 rows were lost; then the ledger is lost."""
+    for first in (0, 100):
+        journal.seal(table, batch(first, 100))
+    assert journal.run("run", "--once")[0] == 0
+    backup = Backup(client, table, ledger_of(journal))
+    journal.seal(table, batch(200, 100))
+    assert journal.run("run", "--once")[0] == 0
+    backup.restore()
+    assert copies(client, table) == (200, 200)
+    status, said = journal.run("run", "--once")
+    assert (status, "WARNING: ClickHouse went back" in said) == (0, True), said
+    assert copies(client, table) == (300, 300)
+
+    # The same where the checkpoint is on a file system that Spark knows.
+    elsewhere = ("--checkpoint", f"file:{journal.directory}/elsewhere")
+    journal.seal(table, batch(300, 100))
+    assert journal.run("run", "--once", *elsewhere)[0] == 0
+    client.command(f"TRUNCATE TABLE {ledger_of(journal)}")
+    status, said = journal.run("run", "--once", *elsewhere)
+    assert status == 6, said
+    assert "has no position of app" in said
+    assert "next: If the ledger was lost" in said
+    assert "Traceback" not in said
+    status, said = journal.run("run", "--once", "--ledger-lost", *elsewhere)
+    assert (status, "the checkpoint was moved to file:" in said) == (0, True), said
+    assert copies(client, table) == (400, 400)
+
+
+def test_a_restored_clickhouse_gets_what_came_since(
+    loader: Unsparked, client: Client, database: str, table: str
+) -> None:
+    """Tables and ledger of one moment, the checkpoint newer, with and without the column."""
+    bare = make(client, f"{database}.bare", stamped=False)
+    loaded(loader, table, 0, 100)
+    loaded(loader, bare, 0)
+    backup = Backup(client, table, bare, ledger_of(loader.journal))
+    loaded(loader, table, 200)
+    loaded(loader, bare, 100)
+    backup.restore()
+    assert copies(client, table) == (200, 200)
+    said = "\n".join(loader.run())
+    assert "WARNING: ClickHouse went back" in said
+    assert "the checkpoint was moved to" in said
+    assert (copies(client, table), copies(client, bare)) == ((300, 300), (200, 200))
+    assert loader.run() == [], "said once"
+    assert copies(client, table) == (300, 300)
+
+
+def test_tables_newer_than_the_restored_ledger_are_not_filled_twice(
+    loader: Unsparked, client: Client, table: str
+) -> None:
+    """A backup of the ledger taken first, of the table later; a block of the middle is missing."""
+    loaded(loader, table, 0, 100)
+    backup = Backup(client, ledger_of(loader.journal))
+    loaded(loader, table, 200, 300, 400)
+    client.command(f"DELETE FROM {table} WHERE id >= 300 AND id < 400")
+    backup.restore()
+    assert "WARNING: ClickHouse went back" in "\n".join(loader.run())
+    assert copies(client, table) == (500, 500)
+
+
+def test_a_crash_between_the_note_and_the_checkpoints_move_changes_nothing(
+    loader: Unsparked, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the checkpoint told is in the ledger before the checkpoint goes."""
+    loaded(loader, table, 0)
+    backup = Backup(client, ledger_of(loader.journal))
+    loaded(loader, table, 100)
+    backup.restore()
+
+    def dies(_: object) -> str:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("loader.checkpoint.Checkpoint.set_aside", dies)
+        with pytest.raises(OSError, match="killed"):
+            loader.run()
+    shutil.rmtree(loader.journal.directory / "checkpoint")
+    loader.run()
+    assert copies(client, table) == (200, 200)
+
+
+@pytest.mark.parametrize("statement", ["TRUNCATE TABLE {}", "DROP TABLE {} SYNC"])
+def test_a_ledger_that_is_gone_beside_a_checkpoint_stops(
+    loader: Unsparked, client: Client, table: str, statement: str
+) -> None:
+    """Status 6 with both values, again and again; as told, the tables' rows decide."""
+    loaded(loader, table, 0, 100, 200)
+    client.command(statement.format(ledger_of(loader.journal)))
+    for _ in range(2):
+        with pytest.raises(ContractBroken, match=r"has no position .* checkpoint .* stands at"):
+            loader.run()
+    assert copies(client, table) == (300, 300)
+    client.command(f"DELETE FROM {table} WHERE id < 100")
+    loader.run(lost=True)
+    assert copies(client, table) == (300, 300)
+    loaded(loader, table, 300)
+    assert copies(client, table) == (400, 400)
+
+
+def test_another_ledger_database_stops(loader: Unsparked, client: Client, table: str) -> None:
+    """loader.database was changed: the ledger of before has what counts."""
+    loaded(loader, table, 0, 100)
+    before = loader.journal.settings().loader.database
+    settings = loader.journal.settings(database=f"{before}_new")
+    try:
+        with pytest.raises(ContractBroken, match="has no position of app"):
+            loader.run(settings=settings)
+    finally:
+        client.command(f"DROP DATABASE {settings.loader.database} SYNC")
+    assert loader.run() == []
+    assert copies(client, table) == (200, 200)
+
+
+def test_an_emptied_ledger_without_a_checkpoint_is_told_by_the_rows(
+    loader: Unsparked, client: Client, database: str, table: str
+) -> None:
+    """Three blocks loaded, ledger truncated, loader started (C5): there were 600 of 300 rows."""
+    merging = f"{database}.merging"
+    client.command(
+        f"CREATE TABLE {merging} (id Int64, name String, _block String, n Int64 DEFAULT 1) "
+        "ENGINE = SummingMergeTree ORDER BY id"
+    )
+    empty = make(client, f"{database}.empty", stamped=True)
+    loaded(loader, table, 0, 100, 200)
+    loaded(loader, merging, 0)
+    client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+    shutil.rmtree(loader.journal.directory / "checkpoint")
+    loader.journal.seal(table, batch(300, 100))
+    loader.journal.seal(empty, batch(0, 100))
+    loader.run()
+    assert copies(client, table) == (400, 400)
+    assert copies(client, empty) == (100, 100)
+    # Inserted once more, its rows would be merged into the others: their sums would double.
+    assert copies(client, merging) == (100, 100)
+    assert client.query(f"SELECT sum(n) FROM {merging}").result_rows == [(100,)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_doubt_outlives_the_attempt(
+    loader: Unsparked,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    lost: bool,
+) -> None:
+    """A claim of our own is no proof that nobody inserted before it: its window is of now."""
+    table = make(client, f"{database}.stamped", stamped=True, window=100)
+    loaded(loader, table, 0)
+    others_insert(client, table, 150)
+    client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+    shutil.rmtree(loader.journal.directory / "checkpoint")
+    facts, asked = Tables.facts, []
+
+    def away(*given: Any) -> Any:
+        asked.append(given)
+        if len(asked) < 3:
+            raise Unavailable("ClickHouse is away")
+        return facts(*given)
+
+    monkeypatch.setattr(Tables, "facts", away)
+    loader.run(lost=lost)
+    assert len(asked) == 3
+    assert copies(client, table) == (100, 100)
+
+
+def test_a_first_start_on_a_long_journal_inserts_and_asks_once(
+    loader: Unsparked, client: Client, database: str, table: str
+) -> None:
+    """No block-id column, no window, no checkpoint: it is taken for what it is."""
+    bare = make(client, f"{database}.bare", stamped=False, window=0)
+    for first in range(0, 1000, 100):
+        loader.journal.seal(table, batch(first, 100))
+        loader.journal.seal(bare, batch(first, 100))
+    assert loader.run() == []
+    assert (copies(client, table), copies(client, bare)) == ((1000, 1000), (1000, 1000))
+
+
+def test_a_lost_ledger_of_a_table_without_evidence_parks(
+    loader: Unsparked, client: Client, database: str
+) -> None:
+    """A person says that it was lost: what nobody can know waits for a person."""
+    bare = make(client, f"{database}.bare", stamped=False, window=0)
+    loaded(loader, bare, 0)
+    client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+    (said,) = (one for one in loader.run(lost=True) if one.startswith("parked"))
+    assert "the ledger may have lost the entry" in said
+    assert copies(client, bare) == (100, 100)
+
+
+@pytest.mark.parametrize("what", ["restored", "emptied"])
+def test_clickhouse_set_back_under_a_running_loader(
+    loader: Unsparked, client: Client, table: str, what: str
+) -> None:
+    """It hides nothing behind a position, and ends with the next block; the next start goes on."""
+    loaded(loader, table, 0)
+    backup = Backup(client, table, ledger_of(loader.journal))
+    run = Run(loader.journal.settings())
+    try:
+        loader.journal.seal(table, batch(100, 100))
+        run.seal_end()
+        while run.batch():
+            pass
+        loader.journal.seal(table, batch(200, 100))
+        run.seal_end()
+        if what == "restored":
+            backup.restore()
+        else:
+            client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+        with pytest.raises(Unavailable, match="went back under the running loader"):
+            run.batch()
+    finally:
+        run.close()
+    if what == "emptied":
+        with pytest.raises(ContractBroken, match="has no position of app"):
+            loader.run()
+    said = loader.run(lost=what == "emptied")
+    assert ("WARNING: ClickHouse went back" in "\n".join(said)) == (what == "restored")
+    assert copies(client, table) == (300, 300)
+
+
+def test_a_position_is_not_saved_over_a_ledger_that_went_back(
+    loader: Unsparked, client: Client, table: str
+) -> None:
+    """Between a batch's look and its end: what was lost would lie before the position."""
+    loaded(loader, table, 0)
+    backup = Backup(client, table, ledger_of(loader.journal))
+    run = Run(loader.journal.settings())
+    loader.journal.seal(table, batch(100, 100))
+    run.seal_end()
+    while run.batch():
+        pass
+    backup.restore()
+    run.known.settled({0: 1_000})
+    run.known.look_again()
+    with pytest.raises(Unavailable, match="stood at 1000"):
+        run.known.check()
+    run.close()
+    loader.run()
+    assert copies(client, table) == (200, 200)
+
+
+def test_what_only_the_table_lost_is_not_guessed(
+    loader: Unsparked, client: Client, table: str
+) -> None:
+    """The ledger says that its rows are there: `relay verify --deep` finds it, no loader can."""
+    loaded(loader, table, 0, 100)
+    backup = Backup(client, table)
+    loaded(loader, table, 200)
+    backup.restore()
+    assert loader.run() == []
+    assert copies(client, table) == (200, 200)

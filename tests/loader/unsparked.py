@@ -1,0 +1,133 @@
+"""The loader without Spark, whose start costs seconds: the same parts, in this process.
+
+What Spark does is done by hand: micro-batches, and a checkpoint in Spark's form.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import TopicPartition
+
+from loader import begin
+from loader.checkpoint import Checkpoint
+from loader.journal_source import JOURNAL, JournalReader
+from loader.known import Known, Seen
+from loader.work import Worker
+from relay import kafka_settings, names
+from relay.reader import PartitionReader
+from relay.settings import Settings
+from tests.broker.pipeline import wait_until
+from tests.loader.blocks import Journal
+
+
+class SealedRow(NamedTuple):
+    partition: int
+    offset: int
+    block: bytes | None
+
+
+@dataclass
+class Unsparked:
+    """A loader of a journal; each run is another process, as far as anybody can tell."""
+
+    journal: Journal
+    said: list[str] = field(default_factory=list)
+
+    def run(self, *, lost: bool = False, settings: Settings | None = None) -> list[str]:
+        """Loads what is sealed now; gives what was said, and the reasons of parked blocks."""
+        run = Run(settings or self.journal.settings(), lost=lost)
+        try:
+            while run.batch():
+                pass
+        finally:
+            run.close()
+        return run.said
+
+
+class Run:
+    """From start to end of the process."""
+
+    def __init__(self, settings: Settings, *, lost: bool = False) -> None:
+        self.said: list[str] = []
+        self._directory = Path(settings.loader.checkpoint)
+        ledger = begin.ledger_of(settings, make=True)
+        start = begin.begin(
+            settings,
+            ledger,
+            Checkpoint(str(self._directory)),
+            lost=lost,
+            tell=lambda text, **_: self.said.append(text),
+        )
+        self._settings, self._reader = settings, JournalReader(start)
+        self.seal_end()
+        self.known = Known(ledger, start, settings.loader.block_column)
+        self._worker = Worker(settings)
+        self._number, self._offsets = self._checkpointed()
+
+    def close(self) -> None:
+        self._worker.close()
+
+    def seal_end(self) -> None:
+        """As a run that is not told to end: what was sealed meanwhile comes, too.
+
+        A transaction is committed before its markers are in the log: until then nobody sees it.
+        """
+        config = kafka_settings.reader(self._settings.kafka)
+        topic = names.journal_topic(self._settings.app)
+        uncommitted = PartitionReader({**config, "isolation.level": "read_uncommitted"})
+
+        def visible() -> bool:
+            ends = {int(p): end for p, end in self._reader.ends().items() if p != JOURNAL}
+            places = {p: TopicPartition(topic, p) for p in ends}
+            highs = {p: uncommitted.get_watermark_offsets(places[p], timeout=30) for p in ends}
+            return all(ends[p] >= high for p, (_, high) in highs.items())
+
+        wait_until(visible, "what was committed")
+        uncommitted.close()
+        self._reader.prepareForTriggerAvailableNow()
+
+    def look(self) -> Seen:
+        """Of the next micro-batch, what the ledger knows; nothing is done."""
+        rows = [SealedRow(*row) for row in self._reader.read(self._offsets)[0]]
+        return self.known.look(rows)
+
+    def batch(self) -> bool:
+        """One micro-batch; whether there was one."""
+        found, end = self._reader.read(self._offsets)
+        if end == self._offsets:
+            return False
+        rows = [SealedRow(*row) for row in found]
+        self._write("offsets", "v1\n{}\n" + json.dumps(end))
+        seen = self.known.look(rows)
+        self.known.check()
+        left = dict(seen.left)
+        while left:
+            outcomes = self._worker.load(list(left.values()), seen.new, until=seen.until)
+            for one in outcomes:
+                assert one.outcome != "retry" or one.block in left, one
+                if one.outcome != "retry":
+                    del left[one.block]
+                    if one.reason:
+                        self.said.append(f"{one.outcome}: {one.reason}")
+            seen = self.known.look(rows)
+            self.known.check()
+            left = {block: one for block, one in left.items() if block in seen.left}
+        self.known.settled({row.partition: row.offset + 1 for row in rows})
+        self._write("commits", 'v1\n{"nextBatchWatermarkMs":0}')
+        self._number, self._offsets = self._number + 1, end
+        return True
+
+    def _checkpointed(self) -> tuple[int, dict[str, Any]]:
+        done = [int(one.name) for one in (self._directory / "commits").glob("*")]
+        if not done:
+            return 0, self._reader.initialOffset()
+        text = (self._directory / "offsets" / str(max(done))).read_text("utf-8")
+        return max(done) + 1, json.loads(text.splitlines()[-1])
+
+    def _write(self, log: str, text: str) -> None:
+        (self._directory / log).mkdir(parents=True, exist_ok=True)
+        (self._directory / log / str(self._number)).write_text(text, encoding="utf-8")
