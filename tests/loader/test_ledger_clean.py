@@ -91,7 +91,7 @@ def test_old_entries_of_records_that_are_gone_go(
     cleaned(journal, ledger)
     # The journal holds none of the table any more, and what waits for a person stays.
     assert known(client, ledger) == {blocks[1].id, missing.id}
-    assert [one.id for one, _ in ledger.parked()] == [missing.id]
+    assert [one.block.id for one in ledger.waiting()] == [missing.id]
     journal.seal(table, batch(600, 100))
     assert Unsparked(journal).run() == []
     assert copies(client, table) == (700, 700)

@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 from confluent_kafka import TopicPartition
 
 from loader import begin
+from loader.asides import Aside
 from loader.checkpoint import Checkpoint
 from loader.journal_source import JOURNAL, JournalReader
 from loader.known import Known, Seen
+from loader.plan import ASIDE
+from loader.setaside import set_aside
 from loader.work import Worker
 from relay import kafka_settings, names
 from relay.reader import PartitionReader
@@ -62,7 +65,8 @@ class Run:
             lost=lost,
             tell=lambda text, **_: self.said.append(text),
         )
-        self._settings, self._reader = settings, JournalReader(start)
+        self._settings, self._ledger = settings, ledger
+        self._reader = JournalReader(start)
         self.seal_end()
         self.known = Known(ledger, start, settings.loader.block_column)
         self._worker = Worker(settings)
@@ -108,11 +112,13 @@ class Run:
         while left:
             outcomes = self._worker.load(list(left.values()), seen.new, until=seen.until)
             for one in outcomes:
-                assert one.outcome != "retry" or one.block in left, one
                 if one.outcome != "retry":
                     del left[one.block]
                     if one.reason:
                         self.said.append(f"{one.outcome}: {one.reason}")
+                elif one.about:  # as loader.settling does, where a block has trouble of its own
+                    set_aside(self._ledger, [Aside(left.pop(one.block), one.reason, one.about)])
+                    self.said.append(f"{ASIDE}: {one.reason}")
             seen = self.known.look(rows)
             self.known.check()
             left = {block: one for block, one in left.items() if block in seen.left}
