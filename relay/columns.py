@@ -13,6 +13,7 @@ cannot hold, and numbers for a String column, are refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from relay.rowmessage import left_out
 from relay.schema import live_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from relay.records_pb2 import Column, TableSchema
     from relay.rowmessage import RowCodec
@@ -57,16 +58,19 @@ def is_required(column: Column) -> bool:
 def check_names(
     schema: TableSchema, names: Collection[str], file: str, *, allow_missing: bool
 ) -> None:
-    """Unknown and missing columns of a file, all in one error.
+    """Unknown, missing and doubled columns of a file, all in one error.
 
     Raises:
         ConfigError: naming file, table and the columns.
     """
     columns = live_columns(schema)
     known = {column.name for column in columns}
+    doubled = sorted(name for name, times in Counter(names).items() if times > 1)
     unknown = [name for name in names if name not in known]
     missing = [c.name for c in columns if is_required(c) and c.name not in names]
     problems = []
+    if doubled:
+        problems.append(f"column {', '.join(map(repr, doubled))} is there twice")
     if unknown:
         problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
     if missing and not allow_missing:
@@ -80,6 +84,15 @@ def check_names(
         )
 
 
+def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
+    """Names that stand twice among the fields, or among those of a struct in them, with a dot."""
+    listed = list(fields)
+    yield from (name for name, times in Counter(f.name for f in listed).items() if times > 1)
+    for field in listed:
+        inner = [field.type.field(at) for at in range(field.type.num_fields)]
+        yield from (f"{field.name}.{name}" for name in twice(inner))
+
+
 def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
     """The batch as columns of `codec.wire_schema`, which `encode_rows` takes.
 
@@ -88,7 +101,13 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.Re
 
     Raises:
         BadValue: naming file, row, column, value and the type it does not fit.
+        ConfigError: a column, or a field of one, is there twice.
     """
+    if doubled := sorted(twice(batch.schema)):
+        raise ConfigError(
+            f"{origin.file}: column {', '.join(map(repr, doubled))} is there twice",
+            "rename or drop one: which of them is meant cannot be known",
+        )
     arrays = []
     for name, type_ in zip(codec.column_names, codec.types, strict=True):
         if (place := batch.schema.get_field_index(name)) < 0:

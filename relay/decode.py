@@ -66,7 +66,7 @@ def decode(
     rows = wirerows.read(values, codec, framing)
     refused = [one for one in rows.strangers if one.kind == "wrong" or unknown_fields == "dead"]
     batch, misfits = _narrow(rows.columns, codec)
-    misfits += [_Misfit(-1, one.rows, partial(_said, one.reason)) for one in refused]
+    misfits += [_Misfit(-1, one.rows, one.why) for one in refused]
     if not misfits and not rows.strangers:
         return Decoded(batch, len(rows.index), sorted(rows.bad), {})
     # Row number to message: only needed to blame somebody.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,7 @@ class Source:
             raise ConfigError(f"{self.path}: {reason}", f"is it {self.format}? mend it") from error
 
     def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Raises ConfigError for columns unknown or missing."""
+        """Raises ConfigError for columns unknown, missing or there twice."""
         check_names(encoder.codec.schema, names, str(self.path), allow_missing=self.allow_missing)
 
 
@@ -109,9 +110,6 @@ def _csv(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
     """Every column as text: what it means is for the table's types to say, not for a guess."""
     with _stream(source.path) as (_, text), _open_csv(source, text, []) as reader:
         names = reader.schema.names
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ConfigError(f"{source.path}: column {', '.join(doubled)} twice", "rename one")
     source.check_names(encoder, names)
     with _stream(source.path) as (raw, text), _open_csv(source, text, names) as reader:
         row = 0
@@ -196,10 +194,18 @@ def _json_rows(source: Source, encoder: RowEncoder, block: bytes, first: int) ->
 
 
 def _json_object(line: bytes) -> dict[str, object]:
-    row = json.loads(line)
+    row = json.loads(line, object_pairs_hook=_object)
     if not isinstance(row, dict):
         raise ConfigError(f"no JSON object: {line[:80]!r}", "write one object in each line")
     return row
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """As json.loads makes it, which would take the last value of a name that is there twice."""
+    doubled = sorted(name for name, times in Counter(k for k, _ in pairs).items() if times > 1)
+    if doubled:
+        raise ConfigError(f"{', '.join(map(repr, doubled))} is there twice", "rename or drop one")
+    return dict(pairs)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ relay.columns, and so do here the values that protobuf alone cannot judge.
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
@@ -40,6 +41,11 @@ _PYTHON: dict[str, tuple[type, ...]] = {
     "bytes": (bytes,),
 }
 """Exact types whose values protobuf takes as they are."""
+
+_SAME = frozenset({bool, bytes, date, int, str})
+"""Exact types of which two equal values mean the same. Not so of others: two datetimes are equal
+though `fold` says that one is an hour later, or though their zones have other dates, and so are
+0.0 and -0.0."""
 
 _EXACT = ("Int", "UInt", "Decimal")
 """Types that travel as text and of which a Python int is a value, however long."""
@@ -180,7 +186,12 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
         given = _of_type(kind, value, (dict, list))
         pairs = list(given.items() if isinstance(given, dict) else given)
         made = [one({"key": key, "value": held}) for key, held in pairs]
-        return {single.key: single.value for single in made} if by_key else made
+        if not by_key:
+            return made
+        by_keys = {single.key: single.value for single in made}
+        if len(by_keys) < len(made):
+            raise _Misfit(f"{shown(value)} does not fit {kind.text}: a key is there twice")
+        return by_keys
 
     return entries
 
@@ -197,7 +208,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
     bounds = _BOUNDS.get(type_.proto)
 
     @lru_cache(maxsize=1024)
-    def converted(_: str, value: Any) -> Any:  # the type tells 1, 1.0 and True apart
+    def remembered(_: str, value: Any) -> Any:  # the type tells 1 and True apart
         return _columnar(type_, value)
 
     def convert_value(value: Any) -> Any:
@@ -209,10 +220,11 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
             value = f"{value:f}"  # never with an exponent
         elif type(value) is int and type_.proto == "string":
             value = str(value) if type_.clickhouse.startswith(_EXACT) else value
-        try:
-            return converted(type(value).__name__, value)
-        except TypeError as error:  # a list or dict has no hash
-            raise _Misfit(type_.complaint(value)) from error
+        if type(value) in _SAME:
+            return remembered(type(value).__name__, value)
+        if isinstance(value, list | dict):
+            raise _Misfit(type_.complaint(value))
+        return _columnar(type_, value)
 
     return convert_value
 

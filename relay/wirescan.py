@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 STEPS = 256
 """Fields of a row walked together with the other rows; a longer row goes on alone."""
+OWN = "\0"
+"""In a reason: what is another number in each row."""
 NAMED = 1000
 """Unknown numbers of one step that are told apart; each costs a look at all of them."""
 _WIRE_NAMES = {0: "varint", 1: "64 bits", 2: "length-delimited", 3: "group", 5: "32 bits"}
@@ -50,8 +52,17 @@ class Stranger(NamedTuple):
     field: str
     """Number of the field, with the name of the message it is in."""
     reason: str
+    """The same for all rows, but for OWN, which stands for each row's own number."""
     rows: Integers
     """Indices, each once, in order."""
+    numbers: npt.NDArray[Any] | None = None
+    """For OWN: of each of the rows."""
+
+    def why(self, row: int) -> str:
+        """What is wrong in one of the rows."""
+        if self.numbers is None:
+            return self.reason
+        return self.reason.replace(OWN, str(self.numbers[np.searchsorted(self.rows, row)]))
 
 
 @dataclass
@@ -183,10 +194,11 @@ def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterat
         signed = values.view(np.int64)
         wide = (signed < low) | (signed > high) if low else values > np.uint64(high)
         if wide.any():
-            shown = signed[wide][0] if low else values[wide][0]
             name = plan.fields[number].name
-            reason = f"field {plan.name}{number} ({name}): {shown} does not fit {shape.scalar}"
-            yield Stranger("wrong", f"{plan.name}{number}", reason, np.unique(rows[wide]))
+            reason = f"field {plan.name}{number} ({name}): {OWN} does not fit {shape.scalar}"
+            bad, first = np.unique(rows[wide], return_index=True)
+            numbers = (signed if low else values)[wide][first]
+            yield Stranger("wrong", f"{plan.name}{number}", reason, bad, numbers)
 
 
 def _numbers(
@@ -228,10 +240,13 @@ def _pairs(first: Integers, second: Integers) -> list[tuple[int, int]]:
 
 def _merged(found: list[Stranger]) -> list[Stranger]:
     """Each kind once, with the rows of all steps that met it."""
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str, str], list[Stranger]] = {}
     for one in found:
-        groups.setdefault((one.kind, one.field), []).append(one)
-    return [
-        ones[0]._replace(rows=np.unique(np.concatenate([one.rows for one in ones])))
-        for ones in groups.values()
-    ]
+        groups.setdefault((one.kind, one.field, one.reason), []).append(one)
+    merged = []
+    for ones in groups.values():
+        rows, first = np.unique(np.concatenate([one.rows for one in ones]), return_index=True)
+        numbers = [one.numbers for one in ones if one.numbers is not None]
+        own = np.concatenate(numbers)[first] if numbers else None
+        merged.append(ones[0]._replace(rows=rows, numbers=own))
+    return merged

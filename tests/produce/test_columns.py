@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from relay.columns import BadValue, Origin, row_columns
+from relay.errors import ConfigError
 from tests.produce.codecs import codec
 
 CODEC = codec()
@@ -91,3 +92,22 @@ def test_the_first_of_many_bad_values_is_found() -> None:
     values[7_654] = values[9_000] = "no"
     with pytest.raises(BadValue, match=r"row 7665,"):
         convert("small", values)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([("small", pa.int8()), ("word", pa.string()), ("small", pa.int8())], "'small'"),
+        ([("word", pa.struct([("x", pa.int8()), ("x", pa.int8())]))], "'word.x'"),
+        (
+            [("word", pa.list_(pa.struct([("x", pa.int8()), ("x", pa.int8())])))],
+            "'word.item.x'",
+        ),
+    ],
+)
+def test_a_column_that_is_there_twice_is_refused(fields: Any, said: str) -> None:
+    """Which of them is meant cannot be known: from a file, and from a program's batch."""
+    schema = pa.schema([pa.field(*field) for field in fields])
+    batch = pa.RecordBatch.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)
+    with pytest.raises(ConfigError, match=f"f.csv: column {said} is there twice"):
+        row_columns(CODEC, batch, Origin("f.csv", 1))

@@ -3,12 +3,15 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from relay.columns import BadValue
 from relay.errors import ConfigError
+from relay.rowencoder import RowEncoder
 from tests.produce.codecs import encoder
 
 ENCODER = encoder()
@@ -86,3 +89,46 @@ def test_an_unknown_column_is_named_with_those_there_are() -> None:
     """A typing error shows what was meant."""
     with pytest.raises(ConfigError, match=r"no column 'smal' \(it has small, big"):
         ENCODER.encode({"smal": 1})
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "expected"),
+    [
+        (
+            "second",
+            dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN),
+            dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
+            (1_729_989_000, 1_729_992_600),
+        ),
+        (
+            "day",
+            dt.datetime(2024, 1, 1, 0, 30, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+            dt.datetime(2023, 12, 31, 22, 30, tzinfo=dt.UTC),
+            None,
+        ),
+        ("ratio", np.float64(0.0), np.float64(-0.0), (0.0, -0.0)),
+        ("ratio", 0.0, -0.0, (0.0, -0.0)),
+    ],
+)
+def test_equal_values_that_are_not_the_same_are_each_their_own(
+    name: str, first: object, second: object, expected: tuple[object, object] | None
+) -> None:
+    """A cache would give the second what the first was; either order, and what one gives alone."""
+    alone = tuple(outcome(RowEncoder(ENCODER.codec), {name: one}) for one in (first, second))
+    for pair in ((first, second), (second, first)):
+        encoder = RowEncoder(ENCODER.codec)
+        found = [outcome(encoder, {name: one}) for one in pair]
+        assert found == list(alone if pair[0] is first else alone[::-1])
+    if expected is not None:
+        made = [ENCODER.codec.decode_rows(pa.array([one])).to_pylist()[0][name] for one in alone]
+        assert list(map(repr, made)) == list(map(repr, expected))
+
+
+def outcome(encoder: RowEncoder, row: dict[str, object]) -> bytes | str:
+    try:
+        return encoder.encode(row)
+    except BadValue as error:
+        return error.message

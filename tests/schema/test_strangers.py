@@ -140,6 +140,25 @@ SAME_LENGTH = {
 }  # fmt: skip
 
 
+def test_each_message_is_told_its_own_number() -> None:
+    """Also where another has the field in another wire type, and where one row has two of them."""
+    rows = [
+        tagged(2, 0, varint(2**32)),
+        tagged(2, 0, varint(1_099_511_627_781)),
+        tagged(2, 2, b"\x01x"),
+        tagged(2, 0, varint(99_999_999_999)) + tagged(2, 0, varint(2**34)),
+        long(6, varint(7) + varint(2**33 + 1)),
+    ]
+    said = [bad.reason for bad in decoded(rows, WIDE).bad]
+    assert said == [
+        "row 1: field 2 (signed): 4294967296 does not fit int32",
+        "row 1: field 2 (signed): 1099511627781 does not fit int32",
+        "row 1: field 2 (signed) is length-delimited on the wire, not varint",
+        "row 1: field 2 (signed): 99999999999 does not fit int32",
+        "row 1: field 6 (list): 8589934593 does not fit uint32",
+    ]
+
+
 @pytest.mark.parametrize("name", SAME_LENGTH)
 def test_a_number_is_never_cut_though_its_length_stays(name: str) -> None:
     """Too wide for its field, and the half that a decoder keeps takes just as many bytes: found
