@@ -356,7 +356,7 @@ def test_an_unknown_outcome_replaces_the_producer(phase: Phase) -> None:
 
 
 def test_what_was_learned_is_no_failure() -> None:
-    """Each time a table or a record less is in the way: however many, the relay does not give up."""
+    """Each time a table or record less is in the way: the relay does not give up."""
     state = in_phase(Phase.PRODUCING)
     for _ in range(3 * MAX_FAILURES):
         state, effects = step(
