@@ -1,0 +1,155 @@
+"""Every way in which `relay run` and `loader run` can end with a status other than 0, and whose
+affair it is. The list is kept in step with the code: a new error, or a new place that makes one,
+has to be judged here. What runs for real stands behind it: in tests/broker test_one_table_alone and
+test_missing_rights, in tests/loader test_refused_tables and test_asides.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relay import errors
+from relay.core.effects import StopKind
+from relay.run import ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+BEGINS = ("relay.run", "loader.load", "loader.job", "loader.several")
+MAKES = {
+    *(name for name, one in vars(errors).items() if isinstance(one, type)),
+    "StopError",
+}
+
+APP, SETTING, SERVER, PARTITION = "the app", "a setting", "a server", "a source partition"
+CAUGHT = "one table; caught, and made a dead letter or a block that stands aside"
+TOPIC_DELETED = "a topic that somebody deleted under way, once; the next start goes on"
+ONE_TABLE = "one table, and it still ends the loader"
+
+WAYS = {
+    "relay.blocktopics._learn Refused": CAUGHT,
+    "relay.catalogue.translated Refused": SERVER,
+    "relay.catalogue.translated Unavailable": SERVER,
+    "relay.core.step._fenced StopError": APP,
+    "relay.core.step._gave_up StopError": SERVER,
+    "relay.core.step._refused StopError": "the app: what is a table's or a record's was learned",
+    "relay.core.takeover._first_start StopError": SETTING,
+    "relay.core.takeover._rewinding StopError": PARTITION,
+    "relay.core.takeover._stop StopError": PARTITION,
+    "relay.failures.answered Refused": "the app's topics; a block topic's is caught",
+    "relay.failures.answered Unavailable": SERVER,
+    "relay.failures.ended Fenced": APP,
+    "relay.failures.ended Refused": APP,
+    "relay.failures.ended Unavailable": SERVER,
+    "relay.fetching.seek Unavailable": SERVER,
+    "relay.journalheads._head ContractBroken": PARTITION,
+    "relay.kafka_settings.secret ConfigError": SETTING,
+    "relay.producers._error Fenced": APP,
+    "relay.producers._error Refused": APP,
+    "relay.producers._error Unavailable": SERVER,
+    "relay.registry._end ContractBroken": APP,
+    "relay.registry._read_on Unavailable": SERVER,
+    "relay.registry._take ContractBroken": APP,
+    "relay.registry._translated Refused": APP,
+    "relay.registry._translated Unavailable": SERVER,
+    "relay.registry.propose ContractBroken": APP,
+    "relay.registry.propose Unavailable": SERVER,
+    "relay.serving.__init__ ConfigError": SETTING,
+    "relay.serving.parsed ConfigError": SETTING,
+    "relay.shown.read Unavailable": SERVER,
+    "relay.source._as_error Fenced": APP,
+    "relay.source._as_error Refused": APP,
+    "relay.source._look_at ContractBroken": PARTITION,
+    "relay.topics._await Unavailable": SERVER,
+    "relay.topics._ensure ConfigError": "the app's topics; a block topic's is caught",
+    "relay.topics.describe Refused": "the app's topics; a block topic's is caught",
+    "relay.topics.source Refused": SETTING,
+    "relay.topics.still_there Refused": TOPIC_DELETED,
+    "relay.transactiontimeout.with_both_numbers Refused": SETTING,
+    "relay.truth._check_beginning ContractBroken": PARTITION,
+    "relay.truth._committed ContractBroken": PARTITION,
+    "relay.truth._committed Unavailable": SERVER,
+    "relay.truth._from Unavailable": SERVER,
+    "relay.truth._journal_id Unavailable": SERVER,
+    "relay.cli_support.get_command MissingTool": SETTING,
+    "relay.config._chosen ConfigError": SETTING,
+    "relay.config._read ConfigError": SETTING,
+    "relay.config.load ConfigError": SETTING,
+    "relay.config.pipelines ConfigError": SETTING,
+    "loader.begin.ledger_of ConfigError": SETTING,
+    "loader.begin.topic_id Unavailable": SERVER,
+    "loader.beginning._checkpoint ContractBroken": APP,
+    "loader.beginning._lost ContractBroken": APP,
+    "loader.beginning.check_journal ContractBroken": APP,
+    "loader.checkpoint.set_aside Refused": SETTING,
+    "loader.clickhouse.connect ConfigError": SETTING,
+    "loader.clickhouse.failure Refused": SERVER,
+    "loader.clickhouse.failure Unavailable": SERVER,
+    "loader.fetch._explain Unavailable": SERVER,
+    "loader.journal_polling._refuse ContractBroken": PARTITION,
+    "loader.journal_polling.up_to Unavailable": SERVER,
+    "loader.journal_source._positions ContractBroken": APP,
+    "loader.known.check Unavailable": APP,
+    "loader.ledger_table.add ContractBroken": APP,
+    "loader.load._from_spark Unavailable": SERVER,
+    "loader.servers.several Refused": SETTING,
+    "loader.settling._is_done Refused": "what is refused in a task: as its places here say",
+    "loader.settling._wait Unavailable": SERVER,
+    "loader.transform._source Refused": SETTING,
+    "loader.transform.check ConfigError": SETTING,
+    "loader.transform.load Refused": SETTING,
+    "loader.transform.made Refused": ONE_TABLE,
+    "loader.trial.check ContractBroken": SERVER,
+}
+"""Module, function and error: whose affair it is."""
+
+
+def file_of(module: str) -> Path:
+    return ROOT / f"{module.replace('.', '/')}.py"
+
+
+def reached() -> dict[str, ast.Module]:
+    """The modules that a run may import, by name."""
+    found: dict[str, ast.Module] = {}
+    left = list(BEGINS)
+    while left:
+        module = left.pop()
+        if module in found or not file_of(module).exists():
+            continue
+        found[module] = ast.parse(file_of(module).read_text(encoding="utf-8"))
+        for node in ast.walk(found[module]):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                left += [node.module, *(f"{node.module}.{one.name}" for one in node.names)]
+    return found
+
+
+def made(module: str, tree: ast.Module) -> Iterator[str]:
+    """The errors that its functions make."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                called = node.func if isinstance(node, ast.Call) else None
+                name = getattr(called, "id", getattr(called, "attr", ""))
+                if name in MAKES:
+                    yield f"{module}.{function.name} {name}"
+
+
+def test_every_place_that_ends_a_run_is_judged() -> None:
+    found = {one for module, tree in reached().items() for one in made(module, tree)}
+    assert found == WAYS.keys()
+
+
+def test_none_is_one_tables_or_one_messages_affair() -> None:
+    """But for what is known: a transform that makes two answers of one table's rows."""
+    assert [way for way, whose in WAYS.items() if whose == ONE_TABLE] == [
+        "loader.transform.made Refused"
+    ]
+
+
+def test_every_status_has_an_error_and_every_stop_a_status() -> None:
+    statuses = {one.exit_code for one in errors.RelayError.__subclasses__()}
+    assert statuses == {1, 2, 3, 4, 5, 6, 7}
+    assert ERRORS.keys() == set(StopKind)
