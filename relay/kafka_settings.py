@@ -110,7 +110,7 @@ def consumer(settings: Settings) -> ClientSettings:
         "bootstrap.servers": settings.source_kafka.bootstrap,
         "group.id": names.group_id(settings.app),
         # Static membership: a restart within the session keeps its partitions.
-        "group.instance.id": f"{settings.app}.{settings.relay.member}",
+        "group.instance.id": names.instance_id(settings.app, settings.relay.member),
         # Under the newer protocol a restarted static member is fenced by its own predecessor.
         "group.protocol": "classic",
         # Eager: each rebalance revokes everything and floors are read again, no partial paths.

@@ -118,6 +118,11 @@ def transactional_id(app: str, member: str) -> str:
     return f"{app}.relay.{member}"
 
 
+def instance_id(app: str, member: str) -> str:
+    """The group.instance.id of the relay process `member`: a restart keeps its partitions."""
+    return f"{app}.{member}"
+
+
 def partition_transactional_id(app: str, partition: int) -> str:
     """Of a source partition, where the source is in another cluster: its new owner fences the old.
 

@@ -1,9 +1,7 @@
 """Several relay processes under one command: Python uses one core per process.
 
-Of one app (`run`): members `<member>-0`, `<member>-1`, … that end together. It restarts
-nothing: that is the work of whoever supervises this command. Of several pipelines
-(`supervise`): one must not end the others, so what ends by itself is started again here, as
-relay.supervision says.
+Members `<member>-0`, `<member>-1`, … of one pipeline, or of each of several. None ends the others:
+what ends by itself is started again here, as relay.supervision says.
 """
 
 from __future__ import annotations
@@ -28,47 +26,17 @@ PROGRAM = [sys.executable, "-c", "import sys; from relay.cli import main; sys.ex
 LOOK_SECONDS = 0.2
 
 
-def run(arguments: Sequence[str], member: str, count: int, listen: str | None = None) -> int:
-    """Run `count` relays until SIGTERM, SIGINT or the end of one of them.
-
-    Args:
-        arguments: of `relay run`, without `--member` and `--processes`.
-        member: what the members' names begin with.
-        count: of processes, at least 2.
-        listen: HOST:PORT at which the first serves metrics and health, the others at the
-            ports behind it; port 0: each at a free one, which its log names.
-
-    Returns:
-        The exit status of the first that ended by itself; 0 if all ended because asked.
-    """
-    addresses = [served(listen, index) for index in range(count)]
-    stop = _asked_to_stop()
-    children = [
-        _started([*arguments, "--member", f"{member}-{index}", *served])
-        for index, served in enumerate(addresses)
-    ]
-    try:
-        while not stop.wait(LOOK_SECONDS):
-            ended = [child for child in children if child.poll() is not None]
-            if ended:
-                log.error("a relay ended, ending all", extra={"status": ended[0].returncode})
-                return int(ended[0].returncode)
-        return 0
-    finally:
-        _end(children)
-
-
-def supervise(pipelines: Mapping[str, Sequence[str]]) -> int:
+def supervise(relays: Mapping[str, Sequence[str]]) -> int:
     """Run a relay with each of these arguments until SIGTERM or SIGINT, or until all stay ended.
 
     Args:
-        pipelines: a name for the log to the arguments of `relay run`.
+        relays: a name for the log to the arguments of `relay run`.
 
     Returns:
         The worst of the statuses at the end, 0 if all is well; see relay.supervision.
     """
     stop = _asked_to_stop()
-    children = [Child(name, arguments) for name, arguments in pipelines.items()]
+    children = [Child(name, arguments) for name, arguments in relays.items()]
     try:
         while not stop.wait(LOOK_SECONDS):
             for child in children:

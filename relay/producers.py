@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import kafka_settings, names
+from relay.core.effects import ONE_PROCESS
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.failures import TransactionFailed
@@ -50,7 +51,7 @@ class OfMember:
         try:
             self._producer.replace()
         except TransactionFailed as failed:
-            raise _error(failed, "run one process per relay.member") from failed
+            raise _error(failed, ONE_PROCESS) from failed
 
     def of(self, _partition: int | None) -> TransactionalProducer:
         """What a transaction of this source partition runs under; None: one of several."""

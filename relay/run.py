@@ -22,6 +22,7 @@ from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.limits import limits
+from relay.membership import MemberFenced, holder, is_own_past
 from relay.metrics.observer import NOTHING, Observer
 from relay.ownership import Ownership
 from relay.performer import Performer
@@ -95,13 +96,15 @@ class Relay:
         owning = settings, topics, self._source, self._performer.producers
         self._ownership = Ownership(*owning)
 
-    def run(self) -> None:
+    def run(self, limit: float) -> None:
         """Until stopped or stopped by an error.
+
+        Args:
+            limit: seconds to wait for servers at the start; 0: for ever.
 
         Raises:
             RelayError: why it ended by itself.
         """
-        limit = self._settings.relay.wait_for_servers_seconds
         try:
             self._wait(self._topics.ensure_own, limit)
             self._wait(self._ownership.start, limit)
@@ -111,9 +114,6 @@ class Relay:
                 self._turn()
         except StoppedWaiting:
             log.info("stopped while a server was away")
-        except RelayError as error:
-            self._observer.ended(error)
-            raise
         finally:
             self._leave()
         if self._error is not None:
@@ -227,6 +227,40 @@ class Relay:
         log.info("left", extra={"member": self._settings.relay.member})
 
 
+def until_ended(settings: Settings, stop: threading.Event, observer: Observer = NOTHING) -> None:
+    """Run a relay, and another in its place when its session in the group ended in an outage.
+
+    Raises:
+        RelayError: why it ended by itself.
+    """
+    limit = settings.relay.wait_for_servers_seconds
+    try:
+        while not stop.is_set():
+            try:
+                return Relay(settings, stop, observer).run(limit)
+            except MemberFenced as error:
+                if not _is_own_past(error, settings, Waiting(stop, observer.away)):
+                    raise
+                limit = 0  # it has started once
+                log.warning(
+                    "the session in the group ended while the brokers were away, joining anew",
+                    extra={"member": settings.relay.member, "why": error.message},
+                )
+    except StoppedWaiting:
+        log.info("stopped while a server was away")
+    except RelayError as error:
+        observer.ended(error)
+        raise
+
+
+def _is_own_past(error: MemberFenced, settings: Settings, wait: Waiting) -> bool:
+    try:
+        return is_own_past(wait(lambda: holder(settings)), error.mine)
+    except Refused as refused:  # who may not ask believes what the group said
+        log.warning("who holds the member cannot be asked", extra={"why": refused.message})
+        return False
+
+
 def run(settings: Settings, listen: str = "") -> None:
     """Run a relay until SIGTERM or SIGINT.
 
@@ -239,11 +273,11 @@ def run(settings: Settings, listen: str = "") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if not listen:
-        Relay(settings, stop).run()
+        until_ended(settings, stop)
         return
     from relay.metrics.page import Watch  # noqa: PLC0415 - 0.1 s, for those who are watched
 
     watch = Watch(settings)
     with Serving(listen, watch.routes()) as serving:
         log.info("serving metrics and health", extra={"address": serving.address})
-        Relay(settings, stop, watch.observer).run()
+        until_ended(settings, stop, watch.observer)

@@ -17,10 +17,12 @@ from relay import kafka_settings, names
 from relay.batches import of_messages
 from relay.bootstrap import Bootstrap
 from relay.bulk import WhenFull
+from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, Fenced, Refused, RelayError
 from relay.failures import REFUSED, describe, ends_reading
 from relay.fetching import Fetching
 from relay.leaderepochs import LeaderEpochs
+from relay.membership import MemberFenced, concerns_member
 from relay.troubles import GONE, RECEIVE, RECEIVE_BYTES, Troubles
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class Source:
         self.epochs = LeaderEpochs()
         self.rebalanced = False
         self._fatal: KafkaError | None = None
+        self._ids: set[str] = set()
         client = {**(watched or {}), **kafka_settings.consumer(settings)}
         self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
         self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
@@ -129,6 +132,7 @@ class Source:
             wanted = min(left, batch)
             got = self._one_by_one(wanted, wait if bulk is None else 0, take)
             if self.rebalanced:
+                self._ids |= {self.consumer.memberid() or ""} - {""}
                 return
             if bulk is not None and not got:
                 got = self._in_bulk(bulk, wanted, wait, take)
@@ -240,4 +244,6 @@ class Source:
         text = describe(f"consumer of topic {self._topic} in group {self._group}", error)
         if error.code() in REFUSED:
             return Refused(text, "grant the right or mend the credentials, then start again")
-        return Fenced(text, "run one process per relay.member")
+        if concerns_member(error):
+            return MemberFenced(text, self._ids)
+        return Fenced(text, ONE_PROCESS)

@@ -54,9 +54,10 @@ def run(
     """Form blocks from the source topic, in transactions, until SIGTERM or Ctrl-C.
 
     Where the configuration has several pipelines, all of them, each in a process of its own (or
-    in --processes of them). The end of one ends no other: it is started again, with pauses,
-    unless it ended with a status that waits for a person (2, 3, 5, 6); then the others go on, and
-    the worst status is this command's at its end.
+    in --processes of them). Of several processes the end of one ends no other: it is started
+    again, with pauses, unless it ended with a status that waits for a person (2, 3, 5, 6), or was
+    fenced (7) four times in a row; then the others go on, and the worst status is this command's
+    at its end.
 
     \b
     Exit status: 0 stopped as asked · 2 wrong configuration · 4 servers away for longer
@@ -74,11 +75,7 @@ def run(
         relay_run.run(settings, listen or "")
         return
     common = [*(["--start", start] if start else []), "--log-format", log_format]
-    if len(every) > 1:
-        sys.exit(several.supervise(commands(config_file, every, processes, listen, common)))
-    chosen = ["--pipeline", pipeline] if pipeline else []
-    arguments = [str(config_file), *chosen, *common]
-    sys.exit(several.run(arguments, settings.relay.member, processes, listen))
+    sys.exit(several.supervise(commands(config_file, every, processes, listen, common)))
 
 
 def commands(
@@ -101,8 +98,9 @@ def commands(
     for name, settings in every:
         for index in range(processes):
             member = settings.relay.member + (f"-{index}" if processes > 1 else "")
-            found[f"{name}, {member}"] = [
-                *(str(config_file), "--pipeline", name, "--member", member, *common),
+            chosen = ["--pipeline", name] if name else []
+            found[f"{name}, {member}" if name else member] = [
+                *(str(config_file), *chosen, "--member", member, *common),
                 *several.served(listen, len(found)),
             ]
     return found

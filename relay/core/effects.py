@@ -13,6 +13,12 @@ from enum import Enum, auto
 from relay.core.records import Arrival, CommittedOffset, JournalEnd, JournalRecord
 from relay.core.state import Seal
 
+ONE_PROCESS = (
+    "run one process per relay.member; if that is so already, its successor has taken over, or "
+    "`relay rewind`, `relay accept` or `relay retire` has: start it again after them"
+)
+"""The next step of a relay that was fenced."""
+
 
 class StopKind(Enum):
     """Which error of relay.errors ends the process."""

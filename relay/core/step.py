@@ -384,7 +384,7 @@ def _fenced(fencing: Fencing, why: str) -> ef.StopError:
     return ef.StopError(
         ef.StopKind.FENCED,
         f"another process took over this relay's identity: {why}",
-        "run one process per relay.member; if that is so already, its successor has taken over",
+        ef.ONE_PROCESS,
     )
 
 

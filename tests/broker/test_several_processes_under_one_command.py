@@ -1,9 +1,11 @@
-"""`relay run --processes N` is N members that end together."""
+"""`relay run --processes N` is N members that stop together, and none ends the others."""
 
 from __future__ import annotations
 
 import signal
 from typing import TYPE_CHECKING
+
+import psutil
 
 if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
@@ -22,3 +24,18 @@ def test_several_processes_share_the_partitions_and_stop_together(pipeline: Pipe
     assert process.returncode == 0
     assert {c.member for commits in pipeline.journal().values() for c in commits} <= {"m-0", "m-1"}
     assert pipeline.log(process).count("left member") == 2
+
+
+def test_one_that_dies_is_started_again_and_the_others_go_on(pipeline: Pipeline) -> None:
+    """As with several pipelines; every row comes once all the while."""
+    process = pipeline.start("m", arguments=["--processes", "2"])
+    pipeline.until(lambda: pipeline.log(process).count("assigned") >= 2, "both members")
+    killed, lives = psutil.Process(process.pid).children()
+    killed.kill()
+    pipeline.send(range(100))
+    pipeline.send(range(100, 200), partition=1)
+    pipeline.exactly_once()
+    pipeline.until(lambda: pipeline.log(process).count("joined") >= 3, "the one that died")
+    assert lives.is_running()
+    assert process.poll() is None
+    assert "a relay ended, starting again" in pipeline.log(process)

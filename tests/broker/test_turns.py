@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 from relay import config, kafka_settings
 from relay.core import events as ev
 from relay.metrics.observer import Observer
-from relay.run import Relay
+from relay.run import until_ended
 from relay.source import Source
 from relay.tableheaders import TableHeaders
 from tests.broker.pipeline import WAIT_SECONDS, wait_until
@@ -105,7 +105,7 @@ def relay(pipeline: Pipeline, member: str, *, slow: bool = False) -> Iterator[Wa
     """Runs in a thread."""
     watched, stop = Watched(slow=slow), threading.Event()
     with ThreadPoolExecutor() as pool:
-        running = pool.submit(Relay(settings(pipeline, member), stop, watched).run)
+        running = pool.submit(until_ended, settings(pipeline, member), stop, watched)
         try:
             yield watched
         finally:

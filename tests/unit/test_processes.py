@@ -13,7 +13,7 @@ import pytest
 from relay import config, processes
 from relay.cli.run import commands
 from relay.errors import ConfigError
-from relay.processes import run, served, supervise
+from relay.processes import served, supervise
 from tests.broker.pipeline import wait_until
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -35,10 +35,9 @@ def test_each_process_has_the_port_behind_the_one_before(
     assert [served(listen, index) for index in range(2)] == addresses
 
 
-def test_a_wrong_address_starts_no_process() -> None:
-    """It is told before any is there that had to be ended."""
+def test_a_wrong_address_is_told() -> None:
     with pytest.raises(ConfigError, match="not an address"):
-        run(["no-such-file"], "m", 2, "9464")
+        served("9464", 1)
 
 
 FAKE = """
@@ -108,3 +107,7 @@ def test_each_pipeline_has_processes_members_and_an_address_of_its_own(tmp_path:
     two = commands(path, every, 2, None, [])
     assert list(two) == ["east, m-0", "east, m-1", "west, m-0", "west, m-1"]
     assert two["west, m-1"] == [str(path), "--pipeline", "west", "--member", "m-1"]
+    (only,) = config.pipelines(write(tmp_path, GOOD), {"relay.member": "m"})
+    assert commands(path, [only], 2, None, []) == {
+        f"m-{index}": [str(path), "--member", f"m-{index}"] for index in range(2)
+    }

@@ -1,0 +1,96 @@
+"""Brokers that are away for longer than a member's session, with a transaction open."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from relay.dev import broker, stack
+from tests.broker.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from clickhouse_connect.driver.client import Client
+
+    from relay.dev.stack import Stack
+    from relay.server_settings import ClickHouse
+
+OUTAGE_SECONDS = 12.0
+"""Of sessions that last six."""
+ROWS = 4000
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A broker that the tests kill and start again."""
+    directory = tmp_path_factory.mktemp("outage")
+    try:
+        yield stack.up(directory, progress=print)
+    finally:
+        stack.down(directory)
+
+
+@pytest.fixture
+def pipeline(
+    own: Stack, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
+) -> Iterator[Pipeline]:
+    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
+    made = Pipeline(own.bootstrap, clickhouse, app, database, tmp_path, patience_seconds=90.0)
+    made.create_source()
+    yield made
+    made.stop_all()
+
+
+def outage(own: Stack, seconds: float) -> None:
+    """SIGKILL the broker, and start it again so much later."""
+    broker.kill(own.directory, 0)
+    time.sleep(seconds)  # the outage itself
+    broker.start(own.directory, 0)
+
+
+@pytest.mark.timeout(400)
+def test_relays_outlive_it_under_their_own_members(own: Stack, pipeline: Pipeline) -> None:
+    """NEWCOMER A2: the broker still knows the member by the id that it had before, and its own
+    late heartbeat is refused as another's. Nobody else used the member, and nobody ends."""
+    config = pipeline.config(wait_for_servers_seconds=0.0)
+    relays = [pipeline.start(member, config) for member in "ab"]
+    first = 0
+    for _ in range(3):
+        for partition in range(2):
+            pipeline.send(range(first, first + ROWS), partition)
+            first += ROWS
+        before = first - 2 * ROWS
+        pipeline.until(lambda least=before: pipeline.rows().total() > least, "the first of them")
+        outage(own, OUTAGE_SECONDS)
+        pipeline.until(lambda all_=first: pipeline.rows().total() >= all_, "all rows", 120.0)
+        assert [one.poll() for one in relays] == [None, None], "".join(map(pipeline.log, relays))
+    pipeline.exactly_once()
+
+
+@pytest.mark.timeout(300)
+def test_of_two_under_one_member_one_is_left(own: Stack, pipeline: Pipeline) -> None:
+    """A twin that was started while the brokers were away, and one whose session ended then: they
+    do not fence each other for ever."""
+    config = pipeline.config(wait_for_servers_seconds=0.0)
+    first = pipeline.start("a", config)
+    pipeline.send(range(ROWS))
+    pipeline.until(lambda: pipeline.rows().total() > 0, "the first of them")
+    broker.kill(own.directory, 0)
+    second = pipeline.start("a", config)
+    time.sleep(OUTAGE_SECONDS)  # the outage itself
+    broker.start(own.directory, 0)
+
+    def ended() -> list[int]:
+        return [one.returncode for one in (first, second) if one.poll() is not None]
+
+    for partition in range(2):  # a fenced producer hears of it when it has something to commit
+        start = ROWS * (partition + 1)
+        pipeline.send(range(start, start + ROWS), partition)
+    pipeline.until(lambda: len(ended()) == 1, "the end of one of them", 90.0)
+    pipeline.until(lambda: pipeline.rows().total() >= 3 * ROWS, "all rows", 90.0)
+    assert ended() == [7]
+    pipeline.exactly_once()
