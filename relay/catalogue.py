@@ -142,7 +142,7 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     if code is None:
         said = silence(error)
         return Unavailable(
-            f"{said} (to be asked to {doing})"
+            f"{said} (asked to {doing})"
             if said
             else f"{where} could not be asked to {doing}: {error}",
             "check clickhouse.url and that the server runs",

@@ -7,6 +7,7 @@ broker why it cannot be reached, and then how many are down, without an address.
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
@@ -51,16 +52,31 @@ class Heard:
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
-        self._whys: dict[str, str] = {}
+        self._whys: dict[str, tuple[float, str]] = {}
 
     def listen(self, error: KafkaError) -> None:
         """As error_cb; called by the binding while the client is polled."""
         if error.code() in CREDENTIALS:
             self.error = error
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self.error = self.error or KafkaError(error.code(), nobody(self._whys))
+            self.error = self.error or KafkaError(error.code(), nobody(self._since(0.0)))
         elif (of_one := _OF_ONE.fullmatch(error.str())) is not None:
-            self._whys[of_one["where"]] = short(of_one["why"])
+            self._whys[of_one["where"]] = time.monotonic(), short(of_one["why"])
+
+    def explained(self, error: KafkaError, begun: float) -> KafkaError:
+        """The error; of a request without an answer, what single brokers said since it began.
+
+        Args:
+            error: of the request.
+            begun: when, by time.monotonic.
+        """
+        whys = self._since(begun)
+        if error.code() >= 0 or not whys:  # negative: librdkafka's own, nobody answered
+            return error
+        return KafkaError(error.code(), f"{error.str()}; {listed(whys)}")
+
+    def _since(self, begun: float) -> Mapping[str, str]:
+        return {where: why for where, (at, why) in self._whys.items() if at >= begun}
 
     def refused(self) -> KafkaError | None:
         """The error, if it says that the credentials are wrong."""
@@ -94,5 +110,9 @@ def short(why: str) -> str:
 
 def nobody(whys: Mapping[str, str]) -> str:
     """Return that no broker answers, by address and why; librdkafka's own text only counts them."""
-    brokers = "; ".join(f"{where}: {why}" for where, why in sorted(whys.items()))
-    return f"no broker answers: {brokers}" if brokers else "no broker answers"
+    return f"no broker answers: {listed(whys)}" if whys else "no broker answers"
+
+
+def listed(whys: Mapping[str, str]) -> str:
+    """Return each address and why it cannot be reached."""
+    return "; ".join(f"{where}: {why}" for where, why in sorted(whys.items()))

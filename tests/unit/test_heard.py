@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,22 @@ def test_the_last_word_of_a_broker_counts() -> None:
     error = heard("a:1/1: Disconnected", f"a:1/1: {REFUSED}")
 
     assert error.str() == "no broker answers: a:1: Connection refused"
+
+
+def test_a_request_that_timed_out_says_what_was_heard_since_and_nothing_older() -> None:
+    """What a broker said before may be over; an answer of the brokers stays as it is."""
+    found, timed_out = Heard(), KafkaError(KafkaError._TIMED_OUT, "Local: Timed out")
+    found.listen(KafkaError(KafkaError._TRANSPORT, "a:1/1: Disconnected"))
+    begun = time.monotonic()
+    assert found.explained(timed_out, begun).str() == "Local: Timed out"
+
+    found.listen(KafkaError(KafkaError._TRANSPORT, f"b:1/2: {REFUSED}"))
+
+    explained = found.explained(timed_out, begun)
+    assert explained.code() == KafkaError._TIMED_OUT
+    assert explained.str() == "Local: Timed out; b:1: Connection refused"
+    no = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no")
+    assert found.explained(no, begun) is no
 
 
 def test_a_request_to_nobody_names_the_addresses() -> None:
