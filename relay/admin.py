@@ -5,6 +5,7 @@ Receives a request under way, gives what the brokers answer, or the error for pe
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
@@ -50,6 +51,7 @@ class Admin:
             Unavailable: the brokers did not answer.
             Refused: they answered no, or the credentials are wrong.
         """
+        begun = time.monotonic()
         self.client.poll(0)
         if self._heard.refused():
             self._heard.error = None  # of before; told again if it is still so
@@ -61,4 +63,4 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() in fine:
                 return None
-            raise answered(what, error.args[0], refusal) from error
+            raise answered(what, self._heard.explained(error.args[0], begun), refusal) from error

@@ -16,6 +16,7 @@ from relay.clickhouse_errors import PASSING, RIGHTS, About, about
 from relay.errors import Refused, Unavailable
 from relay.replicas import connected, reading
 from relay.schema import ColumnDef
+from relay.silence import silence
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -139,8 +140,11 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     code = getattr(error, "code", None)
     where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
     if code is None:
+        said = silence(error)
         return Unavailable(
-            f"{where} could not be asked to {doing}: {error}",
+            f"{said} (asked to {doing})"
+            if said
+            else f"{where} could not be asked to {doing}: {error}",
             "check clickhouse.url and that the server runs",
         )
     what = about(str(error), code)
