@@ -117,8 +117,8 @@ class Evidence:
         rows = self._ask(_DELETES, since_ms, **_place(table))
         return int(rows[0][0]) if rows else None
 
-    def hidden(self, table: str) -> bool:
-        """Return whether the table has rows that this user does not see.
+    def hidden(self, table: str) -> str:
+        """Return why this user may not see all rows of the table; "": it sees them.
 
         A row policy, or a row that was deleted and not merged away yet, is in the parts' own
         counts and not in the SELECT. INSERTs come between the two questions, so the SELECT is
@@ -130,8 +130,14 @@ class Evidence:
             0,
             **_place(table),
         )
+        if parts is None:
+            return "whether this user sees all rows cannot be asked (SELECT on system.parts)"
         shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
-        return not parts or not shown or int(shown[0][0]) < int(parts[0][0])
+        if shown is None:
+            return f"its rows cannot be counted (SELECT on {table})"
+        if int(shown[0][0]) < int(parts[0][0]):
+            return "this user does not see all rows of the table (a row policy, DELETEs)"
+        return ""
 
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
@@ -256,6 +262,6 @@ def why_fewer(
         reasons.append("rows were deleted since")
     if deletes is None:
         reasons.append("whether rows were deleted since cannot be asked (system.mutations)")
-    if not reasons and evidence.hidden(table):
-        reasons.append("this user does not see all rows of the table (a row policy, DELETEs)")
+    if not reasons and (hidden := evidence.hidden(table)):
+        reasons.append(hidden)
     return ", ".join(reasons)
