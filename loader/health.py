@@ -37,8 +37,8 @@ class Facts:
         away: which server is away while the loader waits for it; else empty.
         started: whether Spark's query runs.
         unseen: why ledger or journal could not be looked at last time; else empty.
-        waiting: by journal partition, how long ago the sealed block was sealed that waits
-            longest; 0 where none does.
+        waiting: by journal partition, for how long the block that waits longest is seen to wait;
+            0 where none does.
     """
 
     now: float

@@ -378,7 +378,7 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
         return run, _outcome(entries)
     run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
     earlier = tuple(e for e in entries if e.state == PREPARED and e.claim not in others)
-    if not earlier and not run.forgotten and run.human not in {"loaded", "discard"}:
+    if not earlier and not run.forgotten and run.human in {"nothing", "retry"}:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
@@ -451,9 +451,11 @@ def _decide_by_record(run: Run, record: Record) -> Effect:
     facts = run.facts
     if record.state == "written" and (maker := _maker(run, record.claim)):
         return Mark(run.attempt, made_by=maker.claim)
-    if record.state == "never" or facts.repeatable:
-        return Insert(None)
     counted = facts.counted if run.all_stamped else None
+    # Rows that a person inserted by hand are in no record, and the person found none.
+    by_hand = run.human == "absent" and bool(counted)
+    if (record.state == "never" and not by_hand) or facts.repeatable:
+        return Insert(None)
     if counted == 0 and not facts.fewer and not facts.views:
         return Insert(None)
     unknown = run.forgotten and not run.lost and record.state != "perhaps"

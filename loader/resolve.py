@@ -54,11 +54,13 @@ def resolve(
             blocks |= {name: one.block for name, one in waiting.items() if one.aside == aside}
     if others := [name for name in wanted if name not in blocks and name not in {"all", "aside"}]:
         blocks |= _sealed(settings, ledger, others)
-    worker, begun = Worker(settings), time.monotonic()
+    known = ledger.entries([blocks[name] for name in others])
+    forgotten = [name for name in others if not known.get(name)]
+    worker, begun, said = Worker(settings), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())
         while left:
-            outcomes = worker.load(left, (), human, " ".join(why.split()))
+            outcomes = worker.load(left, (), human, said, forgotten)
             late = time.monotonic() - begun > PATIENCE_SECONDS
             again = {one.block for one in outcomes if _is_busy(one, human) and not late}
             for one in outcomes:

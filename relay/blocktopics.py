@@ -13,11 +13,14 @@ from confluent_kafka import KafkaError
 
 from relay import names
 from relay.errors import ConfigError, Refused
+from relay.failures import TOO_LARGE, describe
 from relay.heard import CREDENTIALS
+from relay.toolarge import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from relay.failures import Lost, TransactionFailed
     from relay.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ class BlockTopics:
         self._topics = topics
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
+        self._limits = Limits()
 
     def of(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
@@ -68,6 +72,56 @@ class BlockTopics:
     def retry(self) -> None:
         """Try again what was refused: a right may have been granted, a name be free."""
         self.ensure(tuple(self._refused))
+        for topic in self._limits.known():
+            self._limits.look_again(topic, self._topics.most_bytes(topic))
+
+    def most(self, topic: str) -> int | None:
+        """Return the most that a record of the topic may weigh; None where none was refused."""
+        return self._limits.most(topic)
+
+    def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
+        """Whether a transaction failed of one table or record, which is left out from now on.
+
+        Args:
+            failed: how.
+            tables: whose blocks were in it.
+        """
+        whose = {self._found[table]: table for table in tables if table in self._found}
+        learned = [self._learn(lost, whose.get(lost.topic, "")) for lost in failed.lost]
+        if failed.code in DENIED:
+            learned.append(self._denied_since())
+        return any(learned)
+
+    def _learn(self, lost: Lost, table: str) -> bool:
+        """One record that was refused, of this table or of none."""
+        told = self._topics.most_bytes(lost.topic)
+        if lost.error.code() in TOO_LARGE:
+            if self._limits.learn(lost.topic, lost.size, told):
+                log.error(
+                    "a record is too large for its topic",
+                    extra={"topic": lost.topic, "bytes": lost.size, "topic_takes": told},
+                )
+                return True
+            if not table and lost.topic == names.dead_topic(self._app):
+                self._limits.halve(lost.topic, lost.size)
+                return True
+        if not table:
+            return False
+        text = describe(f"delivery to {lost.topic}", lost.error)
+        self._refuse(table, Refused(f"{text}; its limit is {told}", "mend the topic's settings"))
+        return True
+
+    def _denied_since(self) -> bool:
+        """Ask for all rights again, as at the start; whether they are missing for some only."""
+        tables = tuple(self._found)
+        for topic in self._found.values():
+            self._topics.forget(topic)
+        self._found = {}
+        try:
+            self.ensure(tables)
+        except Refused:
+            return False
+        return len(self._found) < len(tables)
 
     def _refuse(self, table: str, error: ConfigError | Refused) -> None:
         why = f"no block topic for {table}: {error.message}; next: {error.next_step}"

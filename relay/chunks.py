@@ -53,31 +53,36 @@ class Encoder:
         self._chunk_bytes = chunk_bytes
         self._ratio = _FIRST_RATIO
 
-    def encode(self, batch: pa.RecordBatch) -> list[tuple[bytes, int]]:
+    def encode(self, batch: pa.RecordBatch, most: int | None = None) -> list[tuple[bytes, int]]:
         """A batch as (Arrow IPC streams, rows) pairs.
 
         It is cut by rows; how many fit is guessed, first by the block before, then by the chunk
         before, and mended by halving. A row that is larger by itself is a chunk by itself: it came
         in a message, so a record of its size exists, and the block topics take 16 MiB
         (relay.topics). An empty batch has no chunks.
+
+        Args:
+            batch: of one block.
+            most: bytes of a value, where that is less than chunks have by themselves.
         """
+        limit = self._chunk_bytes if most is None else max(1, min(most, self._chunk_bytes))
         total = batch.num_rows
         if not total:
             return []
         size = batch.nbytes
-        chunks = self._cut(_Parts(batch), total, self._first(total, size))
+        chunks = self._cut(_Parts(batch), total, self._first(total, size, limit), limit)
         if total >= APART_FROM_ROWS:
             self._ratio = sum(len(value) for value, _ in chunks) / max(1, size)
         return chunks
 
-    def _first(self, total: int, size: int) -> int:
+    def _first(self, total: int, size: int, limit: int) -> int:
         """Rows of the first chunk: as many as of the others, if all shrinks as expected."""
-        expected = size * self._ratio / (_FILL * self._chunk_bytes)
+        expected = size * self._ratio / (_FILL * limit)
         return math.ceil(total / max(1, math.ceil(expected)))
 
-    def _cut(self, parts: _Parts, total: int, rows: int) -> list[tuple[bytes, int]]:
+    def _cut(self, parts: _Parts, total: int, rows: int, limit: int) -> list[tuple[bytes, int]]:
         chunks: list[tuple[bytes, int]] = []
-        done, limit = 0, self._chunk_bytes
+        done = 0
         while done < total:
             taken = _stretch(rows, total - done)
             value = parts.streams(done, taken)

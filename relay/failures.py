@@ -7,7 +7,7 @@ orders them, then the codes whose flag is missing or too weak.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -126,18 +126,42 @@ any first sequence number. So where the leader refused the first requests and to
 (NOT_LEADER, as a topic is just made), the first two records are lost, and reported delivered."""
 
 
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+"""Said of a record, or of the batch that it was sent in."""
+
+OF_TOPIC = frozenset({KafkaError.INVALID_RECORD, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+"""Said of a record for what its topic is."""
+
+
+class Lost(NamedTuple):
+    """A record that the brokers, or the client, refused.
+
+    Attributes:
+        size: by relay.toolarge.record_bytes.
+        error: what was said.
+    """
+
+    topic: str
+    size: int
+    error: KafkaError
+
+
 class TransactionFailed(Exception):
     """A transactional call did not succeed.
 
     Args:
         kind: what to do about it.
         why: the call and the error, for people.
+        code: of the error; 0 where there is none.
+        lost: records that were refused for what they or their topics are.
     """
 
-    def __init__(self, kind: Failure, why: str) -> None:
+    def __init__(self, kind: Failure, why: str, code: int = 0, lost: tuple[Lost, ...] = ()) -> None:
         super().__init__(why)
         self.kind = kind
         self.why = why
+        self.code = code
+        self.lost = lost
 
 
 def is_final(error: KafkaError) -> bool:

@@ -7,16 +7,20 @@ the records to produce. No client, no clock: what it makes depends on its input 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from relay import chunks
-from relay.decode import decode
+from relay.decode import count_rows, decode
 from relay.texts import size_of
+from relay.toolarge import CHUNK_ROOM, oversized
 
 if TYPE_CHECKING:
     from relay.rowmessage import RowCodec
+    from relay.toolarge import Oversized
 
 
 DeadMessage = tuple[int, bytes | None, str]
@@ -52,8 +56,19 @@ def form(
     framing: str,
     encoder: chunks.Encoder,
     unknown_fields: str = "dead",
+    most: int | None = None,
 ) -> Formed:
-    """Decode the buffer; good messages become chunks, the others dead letters, whole."""
+    """Decode the buffer; good messages become chunks, the others dead letters, whole.
+
+    Args:
+        offsets: of the messages.
+        values: of the messages.
+        codec: of the table; or why there is none.
+        framing: as relay.decode.
+        encoder: of the table.
+        unknown_fields: as relay.decode.
+        most: that a record of the table's block topic may weigh, where that was learned.
+    """
     if isinstance(codec, str):
         every: list[DeadMessage] = [
             (offset, values[i].as_py(), codec) for i, offset in enumerate(offsets)
@@ -64,8 +79,35 @@ def form(
         (offsets[b.index], values[b.index].as_py(), b.reason) for b in decoded.bad
     ]
     bad_bytes = sum(len(value or b"") for _, value, _ in dead)
-    encoded = encoder.encode(decoded.batch)
+    encoded = encoder.encode(decoded.batch, None if most is None else most - CHUNK_ROOM)
+    if most is not None:
+        rows_of = count_rows(values, framing)
+        rows_of[[bad.index for bad in decoded.bad]] = 0
+        if large := oversized(encoded, rows_of, most):
+            kept = _others(offsets, values, large)
+            rest = form(*kept, codec, framing, encoder, unknown_fields, most)
+            rest.dead.extend(
+                (offsets[one.message], values[one.message].as_py(), _why(one, most))
+                for one in large
+            )
+            rest.dead.sort(key=itemgetter(0))
+            return rest
     row_bytes = size_of(values) - bad_bytes
     rows = decoded.batch.num_rows
     version = codec.schema.version
     return Formed(encoded, dead, decoded.messages, rows, row_bytes, decoded.unknown, version)
+
+
+def _others(
+    offsets: list[int], values: pa.ChunkedArray[Any], large: list[Oversized]
+) -> tuple[list[int], pa.ChunkedArray[Any]]:
+    kept = np.ones(len(offsets), bool)
+    kept[[one.message for one in large]] = False
+    return [offsets[i] for i in np.flatnonzero(kept)], values.filter(pa.array(kept))
+
+
+def _why(one: Oversized, most: int) -> str:
+    return (
+        f"row {one.row}: {one.bytes:,} bytes in a chunk of its own, and the table's block topic "
+        f"takes records of {most:,} bytes: raise its max.message.bytes"
+    )

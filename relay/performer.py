@@ -21,13 +21,14 @@ from relay.chunks import Encoder
 from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.dead.letter import Place, headers_of
+from relay.dead.letter import Place, headers_of, headers_without
 from relay.failpoints import reached
 from relay.failures import TransactionFailed
 from relay.forming import Formed, form
 from relay.intake import Poll
 from relay.metrics.observer import NOTHING, Observer
 from relay.sent import Sent
+from relay.toolarge import record_bytes
 from relay.totals import Totals
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Performer:
         self.producers = producers.of(settings, observer)
         self._producer = self.producers.of(None)
         self._under_way = frozenset[int]()
+        self._sealing = frozenset[str]()
 
     def start(self) -> None:
         """Make the first producer, if there is one for all; as relay.producers.OfMember.start."""
@@ -102,13 +104,19 @@ class Performer:
         try:
             answer = self._attempt(effect)
         except TransactionFailed as failed:
-            log.warning(
-                "failed", extra={"effect": name, "kind": failed.kind.name, "why": failed.why}
-            )
-            return ev.Failed(failed.kind, failed.why)
+            kind = self._kind(failed)
+            log.warning("failed", extra={"effect": name, "kind": kind.name, "why": failed.why})
+            return ev.Failed(kind, failed.why)
         reached(f"after_{name}")
         self._concerning.after(effect)
         return answer
+
+    def _kind(self, failed: TransactionFailed) -> ev.Failure:
+        """What is refused of one table or message alone is left out when it comes again."""
+        if failed.kind is not ev.Failure.REFUSED:
+            return failed.kind
+        known = self._wait(lambda: self._tables.learn(failed, self._sealing))
+        return ev.Failure.LEARNED if known else failed.kind
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
@@ -135,6 +143,7 @@ class Performer:
                 # Before the wait: what is buffered was polled in this generation.
                 group = self._source.consumer.consumer_group_metadata()
                 self._wait(lambda: self._tables.resolve(tables))
+                self._sealing = tables
                 self._producer = self.producers.of(partition)
                 self._under_way = frozenset() if partition is None else frozenset({partition})
                 self._producer.begin(group)
@@ -198,6 +207,7 @@ class Performer:
                 self._settings.source.framing,
                 self._encoders[table],
                 self._settings.source.unknown_fields,
+                self._tables.most(self._tables.topic(table)),
             )
             if not (formed.dead or formed.unknown) or not self._tables.overtaken(table):
                 return formed
@@ -223,7 +233,13 @@ class Performer:
         for offset, value, reason in formed.dead:
             source = Place(seal.partition, offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
-            self._producer.produce(place, value, str(source).encode(), headers, lambda _: None)
+            key, most = str(source).encode(), self._tables.most(place.topic)
+            if most is not None and record_bytes(value, key, headers) > most:
+                size = len(value or b"")
+                headers = headers_without(topic, source, seal.table, reason, size)
+                self._producer.produce(place, None, key, headers, lambda _: None)
+            else:
+                self._producer.produce(place, value, key, headers, lambda _: None)
 
     def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
         topic = names.journal_topic(self._settings.app)

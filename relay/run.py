@@ -30,6 +30,7 @@ from relay.performer import Performer
 from relay.registry import Registry
 from relay.serving import Serving
 from relay.source import Source
+from relay.steady import steady_ms
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
 from relay.targets import Targets
@@ -51,11 +52,6 @@ ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.UNAVAILABLE: Unavailable,
     ef.StopKind.CONFIG: ConfigError,
 }
-
-
-def now_ms() -> int:
-    """Unix milliseconds: for the core's ages, and shown in records."""
-    return time.time_ns() // 1_000_000
 
 
 class Relay:
@@ -144,7 +140,7 @@ class Relay:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
             asked = self._state.reading if full or self._state.turns else ()
             ends = self._source.fetching.ends(asked)
-            self._dispatch(ev.Polled(now_ms(), arrivals, poll.offsets, full, ends))
+            self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends))
 
     def _refresh_tables(self) -> None:
         """A changed row message: seal what was read under the old one, then use the new."""
@@ -198,7 +194,7 @@ class Relay:
                 return self._wait(lambda: self._ownership.fence(partitions))
             case ef.ReadTruth(partitions, ends):
                 found = self._wait(lambda: self._ownership.read(partitions, ends))
-                return ev.TruthRead(found, now_ms())
+                return ev.TruthRead(found, steady_ms())
             case ef.Seek(partition, offset):
                 if self._assigning is not None:
                     self._assigning[partition] = offset

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from relay.blocktopics import BlockTopics
     from relay.catalogue import Catalogue, TableColumns
+    from relay.failures import TransactionFailed
     from relay.records_pb2 import TableSchema
     from relay.registry import Registry
     from relay.targets import Targets
@@ -82,6 +83,14 @@ class Tables:
         for table, schema in self._schemas(unknown).items():
             self._known[table] = self._codec(table, schema)
         self._topics.ensure(unknown & self._known.keys())
+
+    def most(self, topic: str) -> int | None:
+        """Return the most that a record of the topic may weigh, where that was learned."""
+        return self._topics.most(topic)
+
+    def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
+        """As relay.blocktopics.BlockTopics.learn."""
+        return self._topics.learn(failed, tables)
 
     def topic(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AclOperation,
+    ConfigResource,
     NewPartitions,
     NewTopic,
+    ResourceType,
 )
 
 from relay import names
@@ -109,6 +111,22 @@ class Topics:
         """Create or grow a block topic; relay.blocktopics says by which name."""
         if topic not in self._ready:
             self._ensure(topic, self._partitions, (WRITE,))
+
+    def forget(self, topic: str) -> None:
+        """Look at it again when it is needed next: what was granted may be gone."""
+        self._ready.discard(topic)
+
+    def most_bytes(self, topic: str) -> int | None:
+        """Return the topic's limit for a record batch; None where the brokers do not say."""
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.client.describe_configs([asked], request_timeout=REQUEST_SECONDS)
+        try:
+            entries = self._admin.answer(f"settings of topic {topic}", future[asked], "")
+        except (Unavailable, Refused):
+            return None  # the right is asked of nobody: then it is found by trying
+        known = ("max.message.bytes", "segment.bytes")
+        values = [int(entries[name].value) for name in known if name in entries]
+        return min(values, default=None)
 
     def one_can_be_written(self) -> bool:
         """Whether there is a block topic that this user may write."""

@@ -18,7 +18,10 @@ from relay.core.events import Failure
 from relay.evidence import Evidence
 from relay.failures import (
     NOWHERE,
+    OF_TOPIC,
+    TOO_LARGE,
     TRANSPORT,
+    Lost,
     TransactionFailed,
     behind,
     classify,
@@ -26,6 +29,7 @@ from relay.failures import (
     without_frames,
 )
 from relay.heard import CREDENTIALS
+from relay.toolarge import record_bytes
 from relay.watchdog import armed, within
 
 if TYPE_CHECKING:
@@ -66,6 +70,7 @@ class TransactionalProducer:
         self._unacknowledged = 0
         self._lost: KafkaError | None = None
         self._lost_topics: set[str] = set()
+        self._refused: list[Lost] = []
 
     def replace(self) -> None:
         """A new producer; init_transactions fences the old and ends what it left open."""
@@ -82,6 +87,7 @@ class TransactionalProducer:
         if self._evidence.doubt:
             raise _unknown(f"the last transaction's end is in doubt: {self._evidence.doubt}")
         self._unacknowledged, self._lost, self._lost_topics = 0, None, set()
+        self._refused = []
         self._group = group
         if self._group is None:
             raise TransactionFailed(Failure.ABORT, "the group does not know this member any more")
@@ -100,11 +106,15 @@ class TransactionalProducer:
         acknowledged: Callable[[int], None],
     ) -> None:
         """Queue one record; `acknowledged` gets its offset, by the end of `flush`."""
+        size = record_bytes(value, key, headers)
+        refused = self._refused  # of this transaction, however late the report comes
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is not None or offset is None:
                 self._lost = error or NOWHERE
+                if self._lost.code() in TOO_LARGE | OF_TOPIC:
+                    refused.append(Lost(place.topic, size, self._lost))
                 self._lost_topics.add(message.topic() or "")
             else:
                 self._unacknowledged -= 1
@@ -122,6 +132,8 @@ class TransactionalProducer:
                     return
             except KafkaException as error:
                 cause = without_frames(error).args[0]
+                if cause.code() in TOO_LARGE:  # the client's own limit
+                    refused.append(Lost(place.topic, size, cause))
                 raise self._failed(f"produce to {place.topic}", cause) from error
             if time.monotonic() > deadline:
                 raise _unknown("produce: queue stays full")
@@ -239,7 +251,11 @@ class TransactionalProducer:
         kind = classify(cause)
         if kind is None:  # retriable, but not by this caller: a record that was not delivered
             kind = Failure.ABORT
-        return TransactionFailed(kind, describe(name, cause))
+        if kind is Failure.REFUSED and cause.code() in TOO_LARGE | OF_TOPIC and not self._refused:
+            with suppress(KafkaException):  # which record it was, its report says
+                self._open().flush(SLICE_SECONDS)
+        lost = tuple(self._refused)
+        return TransactionFailed(kind, describe(name, cause), cause.code(), lost)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in CREDENTIALS:

@@ -67,8 +67,16 @@ class Current(Collector):
             away=recorder.away,
             started=recorder.started,
             unseen="not looked at yet" if look is None else look.failed,
-            waiting={} if look is None else self._waiting(look),
+            waiting={} if look is None else self._unmoved(look),
         )
+
+    def _unmoved(self, look: Look) -> dict[int, float]:
+        """Seconds for which a partition's oldest waiting block was seen to be the same one.
+
+        Not since it was sealed: that is a relay's wall clock, and this machine's may be set.
+        """
+        now = self._recorder.clock()
+        return {p: now - look.since.get(p, now) for p in look.ends.keys() | look.since.keys()}
 
     def _waiting(self, look: Look) -> dict[int, float]:
         """Seconds, by journal partition; 0 where no block waited when it was looked at."""

@@ -42,6 +42,7 @@ class Look:
         ends: last stable offset by journal partition.
         blocks: by journal partition, how many sealed blocks were seen to wait.
         sealed_ms: and when the oldest of them was sealed, Unix milliseconds.
+        since: by journal partition, since when its oldest waiting block is seen to wait; monotonic.
         failed: why the last look was in vain; the rest is of the one before.
     """
 
@@ -51,6 +52,7 @@ class Look:
     ends: Mapping[int, int] = field(default_factory=dict)
     blocks: Mapping[int, int] = field(default_factory=dict)
     sealed_ms: Mapping[int, int] = field(default_factory=dict)
+    since: Mapping[int, float] = field(default_factory=dict)
     failed: str = ""
 
 
@@ -116,4 +118,12 @@ class Looking:
         ends = {int(p): end for p, end in self._reader.ends().items() if p != JOURNAL}
         self._reader.rest()
         counts = self._ledger.counts()
-        return Look(self._clock(), counts, positions, ends, blocks, sealed_ms)
+        since = self._since(sealed_ms)
+        return Look(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
+
+    def _since(self, sealed_ms: Mapping[int, int]) -> dict[int, float]:
+        """What was seen the last time keeps its time: wall clocks may be set meanwhile."""
+        before = self.latest or Look(self._clock())
+        same = {p for p, sealed in sealed_ms.items() if before.sealed_ms.get(p) == sealed}
+        now = self._clock()
+        return {p: before.since.get(p, now) if p in same else now for p in sealed_ms}

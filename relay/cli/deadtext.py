@@ -125,7 +125,8 @@ def whole(letter: DeadLetter, mark: Mark | None, rows: look.Rows, most: int) -> 
         yield f"headers      {len(letter.origin.headers)}"
         for name, raw in letter.origin.headers:
             yield f"  {name}: {_shown(raw)}"
-    yield f"value        {'null' if letter.value is None else f'{letter.size:,} bytes'}"
+    size = "null" if letter.value is None else f"{letter.size:,} bytes"
+    yield f"value        {size if letter.whole else 'in the source topic alone'}"
     for line in look.hexdump(letter.value or b"", most):
         yield f"  {line}"
     yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"

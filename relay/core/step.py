@@ -333,6 +333,9 @@ def _failed(state: RelayState, event: ev.Failed) -> Step:
             return _exit(state, _fenced(state.fencing, event.why))
         case ev.Failure.REFUSED:
             return _exit(state, _refused(event.why))
+        case ev.Failure.LEARNED:
+            # Each time it is another table, or less that is taken: it comes to an end.
+            return _replace(replace(state, failures=0), event.why)
         case ev.Failure.ABORT if state.phase in IN_TRANSACTION:
             return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
         case ev.Failure.ABORT | ev.Failure.UNKNOWN:

@@ -8,7 +8,8 @@ could be read), reason; then source_key where the message had a key, source_head
 it had), and each of them under its name behind `source.`; more than MANY of them all in
 source_headers_packed, because librdkafka reads no header at all of a record with more than
 100,000, and a dead letter has some of its own. Dead letters of releases before
-those three end at the reason: of them key and further headers are not known.
+those three end at the reason: of them key and further headers are not known. One that is larger
+than the topic takes has no value; source_value_bytes says how large that is in the source topic.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ Headers = Sequence[tuple[str, bytes | None]]
 _KEY = "source_key"
 _COUNT = "source_headers"
 _PACKED = "source_headers_packed"
+_LEFT_OUT = "source_value_bytes"
 _PREFIX = "source."
+REASON = 1_000
+"""So much of a reason is left where the letter was too large."""
 MANY = 1_000
 _LENGTHS = struct.Struct(">ii")
 """Of a packed header's name and value, which follow; -1: the value is null."""
@@ -72,6 +76,7 @@ class DeadLetter:
         source: coordinates of the source message in `source_topic`.
         table: that its header named; empty where none could be read.
         origin: key and headers of the source message; None where they were not kept.
+        whole: False where the message was too large for the topic: `value` is not its value.
     """
 
     place: Place
@@ -82,6 +87,7 @@ class DeadLetter:
     table: str
     reason: str
     origin: Origin | None
+    whole: bool = True
 
     @property
     def size(self) -> int:
@@ -93,13 +99,7 @@ def headers_of(
     source_topic: str, source: Place, table: str, reason: str, origin: Origin
 ) -> list[tuple[str, str | bytes | None]]:
     """The headers of a dead letter."""
-    headers: list[tuple[str, str | bytes | None]] = [
-        ("source_topic", source_topic.encode()),
-        ("source_partition", str(source.partition).encode()),
-        ("source_offset", str(source.offset).encode()),
-        (names.TABLE_HEADER, table.encode()),
-        ("reason", reason.encode()),
-    ]
+    headers = _always(source_topic, source, table, reason)
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
@@ -108,6 +108,29 @@ def headers_of(
     else:
         headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
     return headers
+
+
+def headers_without(
+    source_topic: str, source: Place, table: str, reason: str, size: int
+) -> list[tuple[str, str | bytes | None]]:
+    """The headers of one that is too large for its topic: value, key and headers stay behind."""
+    said = (
+        f"{reason[:REASON]}; its dead letter is larger than the topic of dead letters takes: the "
+        f"message, a value of {size:,} bytes, is in the source topic alone, while that keeps it"
+    )
+    return [*_always(source_topic, source, table, said), (_LEFT_OUT, str(size).encode())]
+
+
+def _always(
+    source_topic: str, source: Place, table: str, reason: str
+) -> list[tuple[str, str | bytes | None]]:
+    return [
+        ("source_topic", source_topic.encode()),
+        ("source_partition", str(source.partition).encode()),
+        ("source_offset", str(source.offset).encode()),
+        (names.TABLE_HEADER, table.encode()),
+        ("reason", reason.encode()),
+    ]
 
 
 def parse(place: Place, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
@@ -134,6 +157,7 @@ def parse(place: Place, when_ms: int, value: bytes | None, headers: Headers) -> 
         text(names.TABLE_HEADER),
         text("reason"),
         _origin(found, headers),
+        whole=_LEFT_OUT not in found,
     )
 
 

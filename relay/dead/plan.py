@@ -92,6 +92,7 @@ class Why(Enum):
 
     DONE = "replayed already"
     NO_TABLE = "no table: would be a dead letter again; say which with --as-table"
+    LEFT_OUT = "the message is in the source topic alone: raise the topics' limits, then rewind"
     OTHER_SOURCE = "of another source topic than source.topic"
 
 
@@ -132,6 +133,8 @@ def decide(
         return Why.DONE
     if letter.source_topic != source_topic:
         return Why.OTHER_SOURCE
+    if not letter.whole:
+        return Why.LEFT_OUT
     table = as_table or letter.table
     if not table:
         return Why.NO_TABLE

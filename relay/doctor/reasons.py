@@ -32,7 +32,7 @@ ERRORS: Mapping[str, str] = {
     "topic-compacted": "compaction deletes records of which each is needed",
     "registry-deleted": "field numbers and marks must be kept for ever: retention would delete "
     "them, and rows would be read under other numbers, or replayed twice",
-    "topic-message-bytes": "a record that is too large fails its transaction, and the relay ends",
+    "topic-message-bytes": "chunks do not fit: rows, or all of the table's, become dead letters",
     "journal-passed": "the record that the committed floor names is gone: the next start ends "
     "with status 6",
     "source-passed": "messages were deleted before they were read: the next start ends with "
@@ -79,8 +79,9 @@ WARNINGS: Mapping[str, str] = {
     "topic-replication": "a broker that is lost takes acknowledged records with it",
     "topic-in-sync": "a record is acknowledged while only one replica has it",
     "topic-bytes": "a burst deletes by size what was not read yet, whatever the time says",
-    "dead-message-bytes": "a large source message could not become a dead letter, and the relay "
-    "would end",
+    "dead-message-bytes": "a large source message's dead letter would not hold the message, which "
+    "is in the source topic alone, until retention deletes it",
+    "row-message-bytes": "a row that is larger than its block topic takes becomes a dead letter",
     "dead-retention": "dead letters are deleted before a person looks at them",
     "clickhouse-clock": "ages of blocks and lags are shown wrongly",
     "engine-merges": "rows once inserted are merged away, so counting a block's rows proves "

@@ -177,6 +177,14 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
             + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
         )
     largest = None if source is None else _number(source, "max.message.bytes")
+    blocks = name.startswith(names.blocks_prefix(settings.app))
+    if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
+        yield found(
+            "row-message-bytes",
+            f"{name}: max.message.bytes = {most}, and the source's is {largest}: a row that is "
+            "larger than the first becomes a dead letter",
+            set_topic(settings.kafka, name, max_message_bytes=largest + CHUNK_ROOM),
+        )
     dead = name == names.dead_topic(settings.app)
     if dead and largest is not None and most < largest + LETTER_ROOM:
         yield found(

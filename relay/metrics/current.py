@@ -114,7 +114,7 @@ class Current(Collector):
         yield "marks", len(partition.marks)
         yield "buffers", len(partition.buffers)
         oldest = min((b.first_timestamp_ms for b in partition.buffers.values()), default=None)
-        age = 0.0 if oldest is None else max(0, self._vitals.now_ms() - oldest) / 1000
+        age = 0.0 if oldest is None else max(0, self._vitals.wall_ms() - oldest) / 1000
         yield "oldest_seconds", age
         yield "idle_seconds", now - self._vitals.moved_at.get(index, now)
         readable = self._statistics.readable().get(index)

@@ -26,13 +26,13 @@ class Holding:
     Args:
         metrics: by name.
         table: bounds the names of tables.
-        now_ms: Unix milliseconds.
+        wall_ms: Unix milliseconds.
     """
 
-    def __init__(self, metrics: Labelled, table: Bounded, now_ms: Callable[[], int]) -> None:
+    def __init__(self, metrics: Labelled, table: Bounded, wall_ms: Callable[[], int]) -> None:
         self._m = metrics
         self._table, self._reason = table, Bounded(200)
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._results: tuple[SealResult, ...] = ()
         self._records: tuple[JournalRecord, ...] = ()
         self._dead: Counter[tuple[str, str]] = Counter()
@@ -98,6 +98,6 @@ class Holding:
         m["relay_block_messages"].labels(reason).observe(block.messages)
         age = sealed_at_ms - seal.buffer.opened_at_ms
         m["relay_block_age_seconds"].labels(reason).observe(age / 1000)
-        lag = self._now_ms() - seal.buffer.first_timestamp_ms
+        lag = self._wall_ms() - seal.buffer.first_timestamp_ms
         m["relay_commit_lag_seconds"].observe(max(0, lag) / 1000)
         return block.rows

@@ -51,7 +51,7 @@ class Recorder(Observer):
         self._entered_at = self._begun_at = self._polled_at = self._vitals.clock()
         self._truth_at = self._entered_at
         self._positions: dict[int, int] = {}
-        self._holding = Holding(self._m, self._table, vitals.now_ms)
+        self._holding = Holding(self._m, self._table, vitals.wall_ms)
         self._handlers: dict[type[Any], Callable[..., None]] = {
             ev.Polled: self._on_polled,
             ev.Assigned: self._on_assigned,

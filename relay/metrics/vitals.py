@@ -14,6 +14,7 @@ from relay.core import events as ev
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
 from relay.health import Facts, Standing
+from relay.steady import steady_ms
 
 if TYPE_CHECKING:
     from relay.core.state import Partition, RelayState
@@ -26,7 +27,8 @@ class Vitals:
     Args:
         statistics: of its clients.
         clock: monotonic seconds.
-        now_ms: Unix milliseconds, as the core's.
+        now_ms: as the core's, which no setting of the wall clock moves.
+        wall_ms: Unix milliseconds, to compare with the times of messages.
 
     Attributes:
         state: the core's, after the last step; None before the first.
@@ -39,11 +41,13 @@ class Vitals:
         self,
         statistics: Statistics,
         clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = steady_ms,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._statistics = statistics
         self.clock = clock
         self.now_ms = now_ms
+        self.wall_ms = wall_ms
         self.state: RelayState | None = None
         self.beat_at = self.polled_at = clock()
         self.moved_at: dict[int, float] = {}

@@ -71,7 +71,13 @@ _COLUMN = """
 SELECT (SELECT count() FROM system.tables
         WHERE database = {database:String} AND name = {name:String}),
        (SELECT count() FROM system.columns WHERE database = {database:String}
-        AND table = {name:String} AND name = {column:String})
+        AND table = {name:String} AND name = {column:String}),
+       (SELECT count() FROM system.columns WHERE database = {database:String}
+        AND table = {name:String} AND name = '_part')
+"""
+_ROWS = """
+SELECT count() FROM {database:Identifier}.{name:Identifier}
+WHERE {column:Identifier} = {block:String}
 """
 
 
@@ -128,11 +134,14 @@ class LandedBlocks(LandedRows):
         self, table: str, place: dict[str, str]
     ) -> tuple[int | None, tuple[Part, ...] | None, str]:
         column = self._settings.loader.block_column
-        there, stamped = self._ask(_COLUMN, {**place, "column": column})[0]
+        there, stamped, hidden = self._ask(_COLUMN, {**place, "column": column})[0]
         if not there:
             return None, None, f"there is no table {table}"
         if not stamped:
             return None, None, f"{table} has no column {column}"
+        if hidden:  # by a column of the table's own: which part a row is in cannot be asked
+            rows = int(self._ask(_ROWS, {**place, "column": column})[0][0])
+            return rows, None, f"{table} has a column _part of its own"
         parts = tuple(Part(*row) for row in self._ask(_PARTS, {**place, "column": column}))
         return sum(part.rows for part in parts), parts, ""
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from relay import names
-from tests.broker.pipeline import PARTITIONS, row_batch
+from tests.broker.pipeline import PARTITIONS, length_prefixed, row_batch, varint
+from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ran_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,3 +115,96 @@ def test_a_block_topic_that_no_source_partition_fits(pipeline: Pipeline, client:
     assert headers["reason"].startswith(f"no block topic for {wide}: ")
     assert "has 3 partitions, the source 2" in headers["reason"]
     assert relay.poll() is None, pipeline.log(relay)
+
+
+# ---- one message too large -------------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def limit(pipeline: Pipeline, topic: str, most: int) -> None:
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def large(row: int, size: int) -> bytes:
+    """One row with so many bytes of text that nothing makes smaller."""
+    text = base64.b64encode(random.Random(row).randbytes(size * 3 // 4))
+    fields = b"\x08" + varint(row) + b"\x12" + length_prefixed(text)
+    return b"\x0a" + length_prefixed(fields)
+
+
+def send_values(pipeline: Pipeline, values: dict[bytes, str]) -> None:
+    """Source messages with their tables."""
+    given = {"bootstrap.servers": pipeline.bootstrap, "message.max.bytes": 95 * MIB}
+    producer = Producer(given)
+    for value, table in values.items():
+        pipeline.produce(producer, value, 0, [("table", table.encode())])
+    assert producer.flush(60) == 0
+
+
+def test_rows_larger_than_their_block_topic_takes(pipeline: Pipeline, client: Client) -> None:
+    """Two of three tables have one: dead letters, whole, with the reason; all else goes on."""
+    others = [f"{pipeline.database}.{name}" for name in ("large", "plain")]
+    for table in others:
+        client.command(f"CREATE TABLE {table} AS {pipeline.table}")
+    limit(pipeline, pipeline.source, 90 * MIB)
+    pipeline.send([1, 2])
+    values = {large(3, 20 * MIB): pipeline.table, large(4, 18 * MIB): others[0]}
+    send_values(pipeline, values)
+    send_values(pipeline, {row_batch([5]): others[0], row_batch([6]): others[1]})
+    pipeline.sent.update([5, 6])
+    pipeline.send([7, 8])
+    relay = pipeline.start("a")
+    pipeline.exactly_once()
+    pipeline.until(lambda: len(pipeline.dead()) == 2, "dead letters")
+    assert {value: headers["table"] for value, headers in pipeline.dead()} == values
+    for _, headers in pipeline.dead():
+        assert re.match(r"row 1: [\d,]{10} bytes in a chunk of its own", headers["reason"])
+        assert "block topic takes records of 16,776,216 bytes" in headers["reason"]
+    assert relay.poll() is None
+    pipeline.send([9])
+    pipeline.exactly_once()
+
+
+def test_a_dead_letter_larger_than_its_topic_takes(pipeline: Pipeline) -> None:
+    """It says where the message is and why; a replay leaves it, and the rows beside it go on."""
+    ran_once(pipeline)
+    limit(pipeline, pipeline.source, 90 * MIB)
+    limit(pipeline, f"{pipeline.app}.dead", MIB)
+    send_values(pipeline, {b"\xff" + large(3, 2 * MIB): pipeline.table, b"\xff": pipeline.table})
+    pipeline.send([1000])
+    config = pipeline.config()
+    relay = pipeline.start("a", config)
+    pipeline.exactly_once()
+    pipeline.until(lambda: len(pipeline.dead()) == 2, "dead letters")
+    assert relay.poll() is None
+    found = {headers["source_offset"]: (value, headers) for value, headers in pipeline.dead()}
+    value, headers = found["10"]
+    assert value is None
+    assert int(headers["source_value_bytes"]) > MIB
+    assert "is in the source topic alone" in headers["reason"]
+    assert found["11"][0] == b"\xff"
+    command = [Path(sys.executable).parent / "relay", "dead", "replay", "--config", config]
+    options = ["--table", pipeline.table, "--run"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert "is in the source topic alone" in done.stdout + done.stderr, done
+
+
+def test_a_topic_narrower_than_a_batch(pipeline: Pipeline) -> None:
+    """Rows that fit it one by one are blocks or dead letters, and the relay goes on."""
+    topic = names.blocks_topic(pipeline.app, pipeline.table)
+    make(pipeline, topic)
+    limit(pipeline, topic, 100_000)
+    rows = {large(row, 60_000): pipeline.table for row in range(8)}
+    send_values(pipeline, rows)
+    relay = pipeline.start("a")
+
+    def all_there() -> bool:
+        return sum(pipeline.rows().values()) + len(pipeline.dead()) == 8
+
+    pipeline.until(all_there, "every row in a block or a dead letter")
+    assert relay.poll() is None
+    pipeline.chain_is_whole()

@@ -355,6 +355,16 @@ def test_an_unknown_outcome_replaces_the_producer(phase: Phase) -> None:
     assert effects == (ef.Replace("why"),)
 
 
+def test_what_was_learned_is_no_failure() -> None:
+    """Each time a table or record less is in the way: the relay does not give up."""
+    state = in_phase(Phase.PRODUCING)
+    for _ in range(3 * MAX_FAILURES):
+        state, effects = step(
+            replace(state, phase=Phase.PRODUCING), ev.Failed(ev.Failure.LEARNED, "why")
+        )
+        assert (state.phase, effects) == (Phase.REPLACING, (ef.Replace("why"),))
+
+
 @pytest.mark.parametrize("phase", [Phase.READY, Phase.ABORTING, Phase.REPLACING])
 def test_a_failure_where_nothing_can_be_aborted_replaces_the_producer(phase: Phase) -> None:
     _, effects = step(in_phase(phase), ev.Failed(ev.Failure.ABORT, "why"))

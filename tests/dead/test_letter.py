@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.dead.letter import MANY, Origin, Place, headers_of, parse
+from relay.dead.letter import MANY, Origin, Place, headers_of, headers_without, parse
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=4)
 NO_TABLE = Origin(None, [])
@@ -85,3 +85,15 @@ def test_only_places_are_places(text: str) -> None:
 def test_a_place_reads_as_it_is_written() -> None:
     """Both ways."""
     assert Place.parse(str(Place(12, 345))) == Place(12, 345)
+
+
+def test_one_without_its_message_says_where_that_is() -> None:
+    """Whatever the reason's length; and it is not taken for one of a null value."""
+    written = headers_without("rows", Place(3, 41), "d.t", "long " * 10_000, 20_000_000)
+    found = parse(Place(1, 7), 99, None, written)
+    assert not found.whole
+    assert found.origin is None
+    assert found.source == Place(3, 41)
+    assert "a value of 20,000,000 bytes, is in the source topic alone" in found.reason
+    assert len(found.reason) < 1_500
+    assert parse(Place(1, 7), 99, None, headers_of("rows", Place(3, 41), "d.t", "", NO_TABLE)).whole

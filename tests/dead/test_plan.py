@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,7 @@ def test_one_of_an_earlier_release_gets_the_header_that_is_known() -> None:
         (letter(1), Why.DONE),
         (letter(2, table=""), Why.NO_TABLE),
         (letter(2, source_topic="other"), Why.OTHER_SOURCE),
+        (replace(letter(2), whole=False), Why.LEFT_OUT),
     ],
 )
 def test_what_is_not_sent_says_why(which: object, why: Why) -> None:

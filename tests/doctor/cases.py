@@ -198,6 +198,9 @@ KAFKA: dict[str, Case] = {
     "topic-message-bytes": changed_topic(
         BLOCKS, "max.message.bytes=16777216", max_message_bytes="500000"
     ),
+    "row-message-bytes": changed_topic(
+        BLOCKS, "max.message.bytes=1058588", max_message_bytes="1000000"
+    ),
     "dead-message-bytes": changed_topic(
         "app.dead", "max.message.bytes=1068588", max_message_bytes="1000000"
     ),

@@ -32,10 +32,13 @@ class Rig:
         self.now = 100.0
         self.registry = registry()
         self.statistics = Statistics(TOPIC, lambda: self.now)
-        self.vitals = Vitals(self.statistics, lambda: self.now, lambda: round(self.now * 1000))
+        self.vitals = Vitals(self.statistics, lambda: self.now, self.now_ms, self.now_ms)
         self.recorder = Recorder(self.vitals, self.statistics, self.registry)
         self.registry.register(Current(INFO, self.vitals, self.statistics, self.checks))
         self.state = state or with_limits(limits(max_rows=2), p0=partition(), p1=partition())
+
+    def now_ms(self) -> int:
+        return round(self.now * 1000)
 
     def checks(self) -> tuple[Check, ...]:
         facts = self.vitals.facts()

@@ -302,7 +302,7 @@ def test_a_micro_batch_that_comes_to_nothing(rig: Rig) -> None:
 
 
 def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
-    rig.look = Look(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000})
+    rig.look = Look(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000}, since={1: 100.0})
     rig.now += LIMITS.partition_seconds
     rig.recorder.heard("progress")
     assert failed(rig) == []
@@ -311,6 +311,17 @@ def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
     assert failed(rig) == ["partitions"]
     (said,) = (one for one in liveness(rig.current.facts(), LIMITS) if not one.ok)
     assert said.why == "blocks of journal partitions 1 wait for 30 s"
+
+
+@pytest.mark.parametrize("sealed_ms", [0, 100_000, 700_000])
+def test_the_relays_wall_clock_is_not_asked_for_health(rig: Rig, sealed_ms: int) -> None:
+    """Set back or forward by 600 s, a block waits as long as it is seen to wait."""
+    rig.look = Look(100.0, ends={0: 5}, sealed_ms={0: sealed_ms}, since={0: 100.0})
+    rig.now += LIMITS.partition_seconds
+    rig.recorder.heard("progress")
+    assert failed(rig) == []
+    rig.now += 0.1
+    assert failed(rig) == ["partitions"]
 
 
 def test_alive_and_not_ready_while_a_server_is_away(rig: Rig) -> None:

@@ -217,6 +217,9 @@ class _NoTables:
     def resolve(self, tables: frozenset[str]) -> None:
         assert not tables
 
+    def learn(self, *_: object) -> bool:
+        return False
+
 
 def relay_settings(app: str, bootstrap: str, transaction_seconds: float, client: Any) -> Settings:
     return Settings.model_validate(

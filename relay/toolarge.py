@@ -1,0 +1,98 @@
+"""How large a record a topic takes, as the brokers' refusals have taught; and who must go for it.
+
+Receives refused records, gives the most that their topics take; receives a buffer's chunks, gives
+the messages whose rows no chunk can carry. Pure: it knows no client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOM = 1_000
+"""Bytes of a record batch beside its one record's key, value and headers."""
+CHUNK_ROOM = 1_000
+"""Bytes of a chunk's record beside its value: the block's id and three short headers."""
+Header = tuple[str, str | bytes | None]
+
+
+def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[Header]) -> int:
+    """Return what a record weighs: value, key, and its headers' names and values."""
+    of_headers = sum(len(name) + len(held or b"") for name, held in headers)
+    return len(value or b"") + len(key or b"") + of_headers
+
+
+class Limits:
+    """What topics take, of those that refused a record for its size."""
+
+    def __init__(self) -> None:
+        self._most: dict[str, int] = {}
+        self._told: dict[str, int | None] = {}
+
+    def most(self, topic: str) -> int | None:
+        """Return the most that a record may weigh; None where none was refused."""
+        return self._most.get(topic)
+
+    def learn(self, topic: str, size: int, told: int | None) -> bool:
+        """Note a record that was refused; return whether it, by itself, is what is too large.
+
+        Args:
+            topic: that refused it.
+            size: of the record, by `record_bytes`.
+            told: the topic's own limit for a batch; None where the brokers do not say.
+        """
+        known = self._most.get(topic)
+        if told is not None and size <= told - ROOM and (known is None or size <= known):
+            return False  # it fits: the batch that it was sent in did not
+        most = size - 1 if told is None else max(1, min(size - 1, told - ROOM))
+        self._most[topic] = most if known is None else min(known, most)
+        self._told[topic] = told
+        return known is None or most < known
+
+    def halve(self, topic: str, size: int) -> None:
+        """Note a record that would fit, but whose batch did not."""
+        self._most[topic] = min(self._most.get(topic, size), size // 2)
+
+    def known(self) -> tuple[str, ...]:
+        """Return the topics that refused a record for its size."""
+        return tuple(self._most)
+
+    def look_again(self, topic: str, told: int | None) -> None:
+        """Forget what was learned where a person has raised the topic's limit since."""
+        before = self._told.get(topic)
+        if told is not None and (before is None or told > before):
+            self._most.pop(topic, None)
+
+
+class Oversized(NamedTuple):
+    """A message with a row that no chunk can carry."""
+
+    message: int
+    row: int
+    bytes: int
+
+
+def oversized(
+    chunks: Sequence[tuple[bytes, int]], rows_of: Sequence[int] | Any, most: int
+) -> list[Oversized]:
+    """Return the messages to leave out, each with its first such row.
+
+    Args:
+        chunks: value and rows of each, cut so that one that is too large has a single row.
+        rows_of: of each message, 0 for one that has none among the chunks.
+        most: that a record may weigh.
+    """
+    ends = np.cumsum(rows_of)
+    found: dict[int, Oversized] = {}
+    row = 0
+    for value, rows in chunks:
+        if len(value) + CHUNK_ROOM > most:
+            message = int(np.searchsorted(ends, row, side="right"))
+            within = row - int(ends[message] - rows_of[message]) + 1
+            found.setdefault(message, Oversized(message, within, len(value)))
+        row += rows
+    return list(found.values())

@@ -1,0 +1,70 @@
+"""A person's word about a block, where the table says otherwise: the count has the last word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader import plan
+from loader.ledger import Row
+from loader.resolve import resolve
+from tests.loader.blocks import batch
+from tests.loader.test_work import copies, make
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from loader.ledger import Ledger
+    from loader.plan import Human
+    from loader.work import Worker
+    from tests.loader.blocks import Journal
+
+
+@pytest.mark.parametrize("human", ["absent", "retry"])
+def test_rows_are_there_and_the_ledger_is_not(
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str, human: Human
+) -> None:
+    """The ledger was emptied: the block is counted, and marked as loaded."""
+    (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
+    worker.load([block])
+    client.command(f"TRUNCATE TABLE {ledger.name}")
+    ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], human)
+    assert state == "loaded"
+    assert copies(client, block.table) == (10, 10)
+
+
+def test_rows_are_there_and_nobody_claimed_the_block(
+    journal: Journal, ledger: Ledger, client: Client, database: str
+) -> None:
+    """A person inserted a parked block by hand, and then says that it is to be inserted."""
+    (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
+    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    client.command(f"INSERT INTO {block.table} SELECT number, 'x', '{block.id}' FROM numbers(10)")
+    ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert state == "loaded"
+    assert copies(client, block.table) == (10, 10)
+
+
+def test_some_rows_are_there(
+    journal: Journal, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Neither inserted nor given up: a person is told how many there are."""
+    (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
+    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    client.command(f"INSERT INTO {block.table} SELECT number, 'x', '{block.id}' FROM numbers(4)")
+    ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert (state, "4 of its 10 rows are in the table" in reason) == ("parked", True)
+    assert copies(client, block.table) == (4, 4)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_no_rows_are_there(
+    journal: Journal, ledger: Ledger, client: Client, database: str, *, stamped: bool
+) -> None:
+    """Then, or where nothing can be counted, the person's word is taken."""
+    (block,) = journal.seal(make(client, f"{database}.t", stamped=stamped), batch(0, 10))
+    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert state == "loaded"
+    assert copies(client, block.table) == (10, 10)

@@ -1,0 +1,60 @@
+"""Time for ages and intervals: the wall clock's number, and the monotonic clock's pace."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from relay.steady import Steady
+
+PACKAGES = (Path("relay"), Path("loader"))
+WALL = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.now\(|utcnow\(")
+FOR_PEOPLE_AND_RECORDS = {
+    "relay/steady.py": "read once",
+    "relay/performer.py": "written_at of a journal record",
+    "relay/registry.py": "written_at of a schema",
+    "relay/dead/replay.py": "a mark's time",
+    "relay/metrics/vitals.py": "compared with messages' own times",
+    "relay/producer.py": "an example in its description",
+    "relay/cli/parsed.py": "what a person gives as an age",
+    "relay/cli/accept.py": "when a person said so",
+    "relay/cli/rewind.py": "when a person said so",
+    "relay/cli/verifyfollow.py": "when an anomaly was told",
+    "relay/cli/verifyseveral.py": "when an anomaly was told",
+    "relay/cli/verifytext.py": "when an anomaly was told",
+    "relay/verify/webhook.py": "when an anomaly was told",
+    "relay/verify/run.py": "when a round ended, as a gauge shows it",
+    "relay/verify/deep.py": "compared with what journal records say",
+    "relay/verify/landing.py": "compared with what journal records say",
+    "relay/view/look.py": "compared with what journal records say",
+    "relay/page/looking.py": "shown",
+    "relay/page/routes.py": "shown",
+    "relay/doctor/tables.py": "compared with a server's clock",
+    "relay/doctor/probe.py": "compared with a broker's clock",
+    "loader/inserting.py": "compared with what journal records say, as a metric",
+    "loader/metrics/current.py": "compared with what journal records say, as a metric",
+    "loader/clistatus.py": "compared with what journal records say",
+}
+"""Every module that reads the wall clock, and for what: none measures an interval by it."""
+
+
+def test_it_runs_as_the_monotonic_clock_does() -> None:
+    wall_ms, monotonic = 1_700_000_000_000, 50.0
+    now = Steady(lambda: wall_ms, lambda: monotonic)
+    assert now() == wall_ms
+    for step_ms in (-600_000, 600_000, 0):
+        wall_ms += step_ms
+        before = now()
+        monotonic += 1.5
+        assert now() - before == 1_500
+
+
+def test_who_reads_the_wall_clock_and_why() -> None:
+    root = Path(__file__).parents[2]
+    found = {
+        str(path.relative_to(root))
+        for package in PACKAGES
+        for path in (root / package).rglob("*.py")
+        if WALL.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == FOR_PEOPLE_AND_RECORDS.keys()
