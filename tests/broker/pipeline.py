@@ -131,6 +131,16 @@ checkpoint = "{self.directory}/checkpoint"
         self.processes.append(process)
         return process
 
+    def watch(self, command: str, config: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """A command that lasts; what it prints is `log(process)`."""
+        path = self.directory / f"{command}-{len(self.processes)}.log"
+        program = [Path(sys.executable).parent / "relay", command, config, *arguments]
+        with path.open("wb") as output:
+            process = subprocess.Popen(program, stderr=output, stdout=output)
+        process.log = path  # type: ignore[attr-defined]
+        self.processes.append(process)
+        return process
+
     def log(self, process: subprocess.Popen[bytes]) -> str:
         path: Path = process.log  # type: ignore[attr-defined]
         return path.read_text(encoding="utf-8")
