@@ -17,7 +17,7 @@ from relay import names
 from relay.clickhouse_errors import PASSING, RIGHTS, About, about, number
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.replicas import connected, writing
-from relay.silence import silence, told
+from relay.silence import plain, silence, told
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
@@ -141,7 +141,7 @@ def table_failure(error: Exception, what: str) -> Unavailable | Refused:
 
 def one_line(error: Exception) -> str:
     """An error's text without line breaks, at most 500 characters."""
-    return silence(error) or _cut(" ".join(str(error).split()))
+    return silence(error) or _cut(plain(str(error)))
 
 
 def _cut(text: str) -> str:

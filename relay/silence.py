@@ -1,12 +1,14 @@
-"""Words for a ClickHouse that gave no answer: which server, then why, and nothing else.
+"""Words for an error of ClickHouse's client: the cause first, and nothing before it.
 
-Receives the error of a client whose connections are relay.httppool's, gives one line. The client's
-own text begins with a class and the whole URL, whose parameters hide the cause behind them.
+Receives the error of a client whose connections are relay.httppool's, gives one line. Where nobody
+answered the client's own text begins with a class and the whole URL, whose parameters hide the
+cause behind them; an answer stands behind what kind of answer it is, told twice.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 _ASKED = "asked_server"
 """Attribute of the connections' errors: the address that gave no answer."""
 _LONGEST = 200
+_CLIENT = re.compile(
+    r"^Received ClickHouse exception, code: \d+, server response: (?=Code: )| \(for url \S+\)$"
+)
+_EXCEPTION = re.compile(r"^(Code: \d+\.) DB::Exception: ")
 
 
 def asked(error: HTTPError, scheme: str, host: str, port: int | None) -> None:
@@ -39,7 +45,13 @@ def silence(error: BaseException) -> str | None:
 def told(error: BaseException, doing: str) -> str:
     """Return an error's text on one line: of a silent server that first, then what was done."""
     said = silence(error)
-    return f"{doing}: {' '.join(str(error).split())}" if said is None else f"{said} ({doing})"
+    return f"{doing}: {plain(str(error))}" if said is None else f"{said} ({doing})"
+
+
+def plain(text: str) -> str:
+    """Return a server's answer on one line, as `Code: 60. Table x.y does not exist`."""
+    line = _CLIENT.sub("", " ".join(text.split()))
+    return _EXCEPTION.sub(r"\1 ", line)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

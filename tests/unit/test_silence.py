@@ -12,13 +12,16 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import clickhouse
 from relay import catalogue
+from relay.clickhouse_errors import number
 from relay.errors import Unavailable
 from relay.server_settings import ClickHouse
-from relay.silence import silence, told
+from relay.silence import plain, silence, told
 from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+CLIENT = "Received ClickHouse exception, code: 469, server response: "
 
 
 def error(url: str) -> ClickHouseError:
@@ -101,7 +104,31 @@ def test_what_the_server_says_itself_is_no_silence() -> None:
     refused = ClickHouseError("Code: 60. DB::Exception: Table x.y does not exist")
 
     assert silence(refused) is None
-    assert told(refused, "INSERT into x.y").startswith("INSERT into x.y: Code: 60.")
+    assert told(refused, "INSERT into x.y") == "INSERT into x.y: Code: 60. Table x.y does not exist"
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        (
+            f"{CLIENT}Code: 469. DB::Exception: `c` is violated\nat row 52. (X) (for url u)",
+            "Code: 469. `c` is violated at row 52. (X)",
+        ),
+        (
+            "Code: 279. DB::Exception: All tries failed: Code: 497. DB::Exception: no",
+            "Code: 279. All tries failed: Code: 497. DB::Exception: no",
+        ),
+        (
+            "Received ClickHouse exception, code: 5 (for url http://a:1)",
+            "Received ClickHouse exception, code: 5",
+        ),
+        ("Cannot change a readonly setting", "Cannot change a readonly setting"),
+    ],
+)
+def test_an_answer_begins_with_its_code_and_its_cause(text: str, reads: str) -> None:
+    """What was put before it hid the cause behind what `relay status` shows of a reason."""
+    assert plain(text) == reads
+    assert number(plain(text)) == number(text)
 
 
 def test_loader_and_relay_say_it_first(capfd: pytest.CaptureFixture[str]) -> None:
