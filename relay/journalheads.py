@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
+
 class HeadReader(TruthReader):
     """Reads committed truth, but for what the group's offsets would say."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,3 +93,37 @@ def test_partitions_added_while_no_relay_runs(pipeline: Pipeline) -> None:
 
     pipeline.start("a", path)
     all_taken(pipeline)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_partitions_added_while_several_relays_run(pipeline: Pipeline, processes: int) -> None:
+    """One more starts between the growth and the assignment that it brings."""
+    path = starts_at(pipeline, "latest")
+    more = ("--processes", str(processes)) if processes > 1 else ()
+    relays = [pipeline.start(member, path, arguments=more) for member in ("a", "b")]
+    recorded(pipeline)
+    pipeline.send(range(10))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows before")
+
+    grow(pipeline, pipeline.source)
+    relays.append(pipeline.start("c", path))
+    for partition in range(GROWN):
+        pipeline.send(range(100 * partition + 100, 100 * partition + 105), partition)
+
+    all_taken(pipeline)
+    for relay in relays:
+        assert relay.poll() is None, pipeline.log(relay)
+
+
+def test_two_relays_that_start_at_once_with_latest(pipeline: Pipeline) -> None:
+    """No partition is new: what was there before the first start is nobody's."""
+    path = starts_at(pipeline, "latest")
+    for partition in range(PARTITIONS):
+        pipeline.send(range(100 * partition, 100 * partition + 5), partition)
+    pipeline.sent.clear()
+    pipeline.start("a", path)
+    pipeline.start("b", path)
+    recorded(pipeline)
+    for partition in range(PARTITIONS):
+        pipeline.send(range(100 * partition + 50, 100 * partition + 55), partition)
+    pipeline.exactly_once()
