@@ -45,8 +45,7 @@ class HeadReader(TruthReader):
             start = None if committed else self._start(index, low, high)
             bounds_of = source.topic_id, low, high
             one = (index, committed, record, 0, *bounds_of, start, None, epoch, end.shown)
-            more = {"journal_topic_id": "" if committed else journal_id}
-            found.append(Found(*one, **more, source_partitions=source.partitions))
+            found.append(Found(*one, "" if committed else journal_id, source.partitions))
         return tuple(found)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:

@@ -81,6 +81,8 @@ WARNINGS: Mapping[str, str] = {
     "topic-bytes": "a burst deletes by size what was not read yet, whatever the time says",
     "dead-message-bytes": "a large source message could not become a dead letter, and the relay "
     "would end",
+    "partitions-fewer": "the source was grown: a relay grows the topic when it takes the new "
+    "partitions, and ends with status 5 if it may not",
     "dead-retention": "dead letters are deleted before a person looks at them",
     "clickhouse-clock": "ages of blocks and lags are shown wrongly",
     "engine-merges": "rows once inserted are merged away, so counting a block's rows proves "
