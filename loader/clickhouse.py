@@ -7,7 +7,6 @@ that got no answer may be sent again is decided in loader.plan.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from relay import names
 from relay.clickhouse_errors import PASSING, RIGHTS, About, about, number
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.replicas import connected, writing
+from relay.silence import plain, silence, told
 
 if TYPE_CHECKING:
     from relay.settings import ClickHouse
@@ -52,11 +52,6 @@ class TableRefused(Refused):
     """ClickHouse refuses what one table needs; the others' blocks go on."""
 
 
-# The client logs a stack trace beside each exception it raises; the exception is enough.
-logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
-logging.getLogger("clickhouse_connect").propagate = False
-
-
 def connect(settings: ClickHouse, timeout: float) -> HttpClient:
     """A client without session, whose requests end after `timeout` seconds.
 
@@ -85,7 +80,7 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
             settings=writing(settings, timeout),
         )
     except ClickHouseError as error:
-        raise failure(error, f"ClickHouse at {settings.url}") from error
+        raise failure(error, _connecting(settings, error)) from error
     assert isinstance(client, HttpClient)
     client.http_retries = 0
     for name, value in EVERYWHERE.items():
@@ -93,6 +88,13 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
         if known is not None and not known.readonly:
             client.set_client_setting(name, value)
     return client
+
+
+def _connecting(settings: ClickHouse, error: Exception) -> str:
+    """What an error of it is about; one of a silent server names that itself."""
+    if silence(error) is None:
+        return f"ClickHouse at {settings.url}"
+    return f"none of {settings.url} answers" if len(settings.urls) > 1 else "making a connection"
 
 
 def error_code(error: Exception) -> int | None:
@@ -112,15 +114,15 @@ def is_permanent(error: Exception) -> bool:
 
 def failure(error: Exception, what: str) -> Unavailable | Refused:
     """Return the error for a person, of a statement that the loader cannot do without."""
-    text = one_line(error)
+    text = _cut(told(error, what))
     if not is_permanent(error):
-        return Unavailable(f"{what}: {text}", "Start ClickHouse, or mend clickhouse.url.")
+        return Unavailable(text, "Start ClickHouse, or mend clickhouse.url.")
     if is_denied(error):
         return Refused(
-            f"{what}: {text}",
+            text,
             "Give the loader's user the rights that README lists, or mend user and password.",
         )
-    return Refused(f"{what}: {text}", "Mend what the server names, then start the loader again.")
+    return Refused(text, "Mend what the server names, then start the loader again.")
 
 
 def table_failure(error: Exception, what: str) -> Unavailable | Refused:
@@ -139,7 +141,11 @@ def table_failure(error: Exception, what: str) -> Unavailable | Refused:
 
 def one_line(error: Exception) -> str:
     """An error's text without line breaks, at most 500 characters."""
-    return " ".join(str(error).split())[:500]
+    return silence(error) or _cut(plain(str(error)))
+
+
+def _cut(text: str) -> str:
+    return text[:500]
 
 
 def quoted(identifier: str) -> str:

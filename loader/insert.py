@@ -26,6 +26,7 @@ from loader.tables import counter_sql, shape_sql
 from relay import names
 from relay.clickhouse_errors import About, about
 from relay.insert_settings import deduplicated
+from relay.silence import told
 from relay.types import parse_type
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
         raise failure(error, f"INSERT into {table}") from error
     if what is About.BLOCK:
         return plan.Impossible(one_line(error))
-    return plan.Failed(f"INSERT into {table}: {one_line(error)}", what)
+    return plan.Failed(told(error, f"INSERT into {table}")[:500], what)
 
 
 def _written(answer: object) -> plan.Answer:

@@ -140,9 +140,21 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         ledger = self._start.positions
         elsewhere = {**(known or {}), **ledger}
         return {
-            p: elsewhere[p] if p in elsewhere else self._polling.watermarks(p)[0]
+            p: elsewhere[p] if p in elsewhere else self._first(p)
             for p in self._polling.partitions()
         }
+
+    def _first(self, partition: int) -> int:
+        """Where a partition begins of which nobody noted a position, as it is new."""
+        low, high = self._polling.watermarks(partition)
+        if low > 0:
+            raise ContractBroken(
+                f"{self._topic}[{partition}] holds offsets {low} to {high}, and the ledger has no "
+                f"position there: the records before {low} were deleted before they were loaded",
+                "What was deleted can only come from a re-run of the source. To go on with what is "
+                "there, start once with `loader run CONFIG --once --ledger-lost`.",
+            )
+        return low
 
     def _offsets(self, position: Mapping[int, int]) -> Offsets:
         return {JOURNAL: self._start.journal} | {str(p): position[p] for p in sorted(position)}

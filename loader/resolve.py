@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from loader.asides import Aside, stands_aside
-from loader.plan import ASIDE, settled
+from loader.entries import Row
+from loader.plan import ASIDE, doubt, settled
 from loader.setaside import set_aside
 from loader.work import Worker
 from relay.clickhouse_errors import About
@@ -55,12 +56,13 @@ def resolve(
     if others := [name for name in wanted if name not in blocks and name not in {"all", "aside"}]:
         blocks |= _sealed(settings, ledger, others)
     known = ledger.entries([blocks[name] for name in others])
-    forgotten = [name for name in others if not known.get(name)]
+    forgotten = [blocks[name] for name in others if not known.get(name)]
+    ledger.write([Row(block, doubt(block.rows, lost=False)) for block in forgotten])
     worker, begun, said = Worker(settings), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())
         while left:
-            outcomes = worker.load(left, (), human, said, forgotten)
+            outcomes = worker.load(left, (), human, said)
             late = time.monotonic() - begun > PATIENCE_SECONDS
             again = {one.block for one in outcomes if _is_busy(one, human) and not late}
             for one in outcomes:

@@ -5,12 +5,15 @@ Receives a request under way, gives what the brokers answer, or the error for pe
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay import kafka_settings
+from relay.advertised import explained
+from relay.errors import Unavailable
 from relay.failures import answered
 from relay.heard import Heard, Unconnected
 
@@ -29,6 +32,7 @@ class Admin:
     """
 
     def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
         self._heard = Heard()
         config: dict[str, Any] = {**kafka_settings.admin(brokers), "error_cb": self._heard.listen}
         self.client = AdminClient(config)
@@ -50,6 +54,13 @@ class Admin:
             Unavailable: the brokers did not answer.
             Refused: they answered no, or the credentials are wrong.
         """
+        try:
+            return self._answer(what, future, refusal, fine)
+        except Unavailable as error:
+            raise explained(error, self._brokers) from error
+
+    def _answer(self, what: str, future: Future[Any], refusal: str, fine: Collection[int]) -> Any:
+        begun = time.monotonic()
         self.client.poll(0)
         if self._heard.refused():
             self._heard.error = None  # of before; told again if it is still so
@@ -61,4 +72,4 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() in fine:
                 return None
-            raise answered(what, error.args[0], refusal) from error
+            raise answered(what, self._heard.explained(error.args[0], begun), refusal) from error

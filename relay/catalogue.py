@@ -16,6 +16,7 @@ from relay.clickhouse_errors import PASSING, RIGHTS, About, about
 from relay.errors import Refused, Unavailable
 from relay.replicas import connected, reading
 from relay.schema import ColumnDef
+from relay.silence import plain, silence
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -139,17 +140,20 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     code = getattr(error, "code", None)
     where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
     if code is None:
+        said = silence(error)
         return Unavailable(
-            f"{where} could not be asked to {doing}: {error}",
+            f"{said} (asked to {doing})"
+            if said
+            else f"{where} could not be asked to {doing}: {error}",
             "check clickhouse.url and that the server runs",
         )
-    what = about(str(error), code)
+    text, what = plain(str(error)), about(str(error), code)
     # One table that cannot be looked at, or an error that is not listed, is no reason to end:
     # what the relay knows of the other tables stays valid.
     some = what in {About.TABLE, About.UNKNOWN} and code not in RIGHTS
     if what in PASSING or some:
-        return Unavailable(f"{where} cannot {doing} now: {error}", "wait, or look at its load")
+        return Unavailable(f"{where} cannot {doing} now: {text}", "wait, or look at its load")
     return Refused(
-        f"{where} refused to {doing}: {error}",
+        f"{where} refused to {doing}: {text}",
         "check clickhouse.user, its password and its rights (SHOW COLUMNS, SHOW TABLES, INSERT)",
     )

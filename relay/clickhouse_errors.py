@@ -43,7 +43,7 @@ PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
 RIGHTS = frozenset({164, 497})
 """READONLY and ACCESS_DENIED, which are about one table where its own statement meets them."""
 
-OF_ONE_REPLICA = frozenset({225, 242, 244, 289, 416, 568, 999})
+OF_ONE_REPLICA = frozenset({225, 242, 244, 289, 416, 568, 667, 999})
 """What another replica may not have: this one has lost Keeper, or lags behind."""
 
 
@@ -208,6 +208,7 @@ _SERVER = _of(
     (236, "ABORTED", "the server shuts down"),
     (394, "QUERY_WAS_CANCELLED", "somebody killed the statement, or the server shuts down"),
     (677, "THREAD_WAS_CANCELED", "as 236"),
+    (667, "NOT_INITIALIZED", "a replica has just begun: its tables have not asked Keeper yet"),
     (695, "ASYNC_LOAD_FAILED", "the server has just begun, and could not load its tables"),
     (696, "ASYNC_LOAD_CANCELED", "as 236: it shuts down while it begins"),
     (735, "QUERY_WAS_CANCELLED_BY_CLIENT", "the connection was lost"),

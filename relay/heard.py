@@ -1,15 +1,19 @@
 """What a client of the brokers says beside its answers: why it has no connection.
 
-Without one a request only times out, and does not say why; librdkafka tells its error_cb.
+Without one a request only times out, and does not say why; librdkafka tells its error_cb: of each
+broker why it cannot be reached, and then how many are down, without an address.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient
@@ -21,6 +25,12 @@ CREDENTIALS: frozenset[int] = frozenset(
 
 _LOOK_SECONDS = 0.1
 """Between looks at what the client has to say while a request is under way."""
+
+
+_OF_ONE = re.compile(r"(?:\w+://)?(?P<where>[^/\s]+)/(?:bootstrap|\d+): (?P<why>.+)", re.DOTALL)
+"""What the client says of one broker: `host:port/id: why`."""
+_ABOUT_CLIENT = re.compile(r" \(after \d+ms in state .*", re.DOTALL)
+_CONNECTING = re.compile(r"(?:Connect to \S+ failed|Failed to resolve '[^']*'): ")
 
 
 class Unconnected(Exception):
@@ -42,13 +52,31 @@ class Heard:
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
+        self._whys: dict[str, tuple[float, str]] = {}
 
     def listen(self, error: KafkaError) -> None:
         """As error_cb; called by the binding while the client is polled."""
         if error.code() in CREDENTIALS:
             self.error = error
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self.error = self.error or error
+            self.error = self.error or KafkaError(error.code(), nobody(self._since(0.0)))
+        elif (of_one := _OF_ONE.fullmatch(error.str())) is not None:
+            self._whys[of_one["where"]] = time.monotonic(), short(of_one["why"])
+
+    def explained(self, error: KafkaError, begun: float) -> KafkaError:
+        """The error; of a request without an answer, what single brokers said since it began.
+
+        Args:
+            error: of the request.
+            begun: when, by time.monotonic.
+        """
+        whys = self._since(begun)
+        if error.code() >= 0 or not whys:  # negative: librdkafka's own, nobody answered
+            return error
+        return KafkaError(error.code(), f"{error.str()}; {listed(whys)}")
+
+    def _since(self, begun: float) -> Mapping[str, str]:
+        return {where: why for where, (at, why) in self._whys.items() if at >= begun}
 
     def refused(self) -> KafkaError | None:
         """The error, if it says that the credentials are wrong."""
@@ -73,3 +101,18 @@ class Heard:
                 client.poll(0)
                 if self.error is not None:
                     raise Unconnected(self.error) from None
+
+
+def short(why: str) -> str:
+    """Return why a broker cannot be reached without its address and the client's own states."""
+    return _CONNECTING.sub("", _ABOUT_CLIENT.sub("", why)).strip()
+
+
+def nobody(whys: Mapping[str, str]) -> str:
+    """Return that no broker answers, by address and why; librdkafka's own text only counts them."""
+    return f"no broker answers: {listed(whys)}" if whys else "no broker answers"
+
+
+def listed(whys: Mapping[str, str]) -> str:
+    """Return each address and why it cannot be reached."""
+    return "; ".join(f"{where}: {why}" for where, why in sorted(whys.items()))

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ProtocolError
+from urllib3.exceptions import HTTPError, ProtocolError
+
+from relay.silence import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,8 +37,16 @@ class _Whole(HTTPConnectionPool):
 
         Raises:
             ProtocolError: the head of the answer was cut short.
+            HTTPError: there was no answer; relay.silence tells why.
         """
-        answer = super().urlopen(*arguments, **named)
+        try:
+            return self._whole(super().urlopen(*arguments, **named))
+        except HTTPError as error:
+            asked(error, self.scheme or "http", self.host, self.port)
+            raise
+
+    @staticmethod
+    def _whole(answer: BaseHTTPResponse) -> BaseHTTPResponse:
         chunked = answer.headers.get("Transfer-Encoding", "").lower() == "chunked"
         if not (chunked or answer.headers.get("Content-Length", "").isdecimal()):
             answer.close()

@@ -46,6 +46,7 @@ def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
         member=author.member,
         written_at_ms=now_ms,
         flush_point=record.flush_point,
+        source_partitions=record.source_partitions,
     )
     for mark in record.marks:
         commit.marks.add(table=mark.table, offset=mark.offset)
@@ -72,6 +73,7 @@ def decode(value: bytes) -> JournalRecord:
         count=commit.count,
         flush_point=commit.flush_point,
         rewinding=commit.HasField("rewind"),
+        source_partitions=commit.source_partitions,
     )
 
 

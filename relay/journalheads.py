@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 from relay import journal, names
 from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalEnd, JournalRecord
 from relay.errors import ContractBroken
-from relay.truth import TruthReader
+from relay.truth import STRETCH, TruthReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from confluent_kafka import Consumer
-
-STRETCH = 100
-"""Offsets looked at first before the end; ten times as many where no record is among them."""
 
 
 class HeadReader(TruthReader):
@@ -31,7 +28,7 @@ class HeadReader(TruthReader):
         group: Consumer,  # noqa: ARG002 - what it holds is in another cluster than the journal
         ends: Mapping[int, JournalEnd],
     ) -> tuple[Found, ...]:
-        topic_id = self._topics.source().topic_id
+        source = self._topics.source()
         bounds = self._of_source.bounds(partitions)
         found = []
         journal_id = ""
@@ -45,9 +42,10 @@ class HeadReader(TruthReader):
                 epoch = end.leader_epoch if committed == end.shown else UNKNOWN_EPOCH
             elif not journal_id:
                 journal_id = self._journal_id()
-            start = self._start(low, high)
-            one = (index, committed, record, 0, topic_id, low, high, start, None, epoch, end.shown)
-            found.append(Found(*one, journal_topic_id="" if committed else journal_id))
+            start = None if committed else self._start(index, low, high)
+            bounds_of = source.topic_id, low, high
+            one = (index, committed, record, 0, *bounds_of, start, None, epoch, end.shown)
+            found.append(Found(*one, "" if committed else journal_id, source.partitions))
         return tuple(found)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:

@@ -103,6 +103,9 @@ def consumer(settings: Settings) -> ClientSettings:
         "fetch.max.bytes": 8 << 20,
         # When the prefetch queue was full: at the default of 1000 ms the relay runs dry.
         "fetch.queue.backoff.ms": 20,
+        # Partitions that are added to the source are taken so soon: librdkafka's five minutes are
+        # long for those who wait for their rows.
+        "topic.metadata.refresh.interval.ms": 5_000,
         # How long a broker may sit on a fetch that finds nothing; data is answered at once.
         "fetch.wait.max.ms": 100,
     }

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from relay import names
-from relay.admin import Admin
 from relay.core.effects import ONE_PROCESS
 from relay.errors import Fenced
+from relay.failures import answered
+from relay.groups import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -66,9 +67,12 @@ def holder(settings: Settings) -> str | None:
     """
     group = names.group_id(settings.app)
     instance = names.instance_id(settings.app, settings.relay.member)
-    admin = Admin(settings.source_kafka)
-    asked = admin.client.describe_consumer_groups([group], request_timeout=_REQUEST_SECONDS)
-    grant = f"grant Describe on group {group} to the user of kafka.client"
-    found = admin.answer(f"describe group {group}", asked[group], grant)
-    ids = [one.member_id for one in found.members if one.group_instance_id == instance]
-    return str(ids[0]) if ids else None
+    groups = Groups(settings.source_kafka, _REQUEST_SECONDS, lasting=True)
+    try:
+        members = groups.describe(group).members
+    except KafkaException as error:
+        grant = f"grant Describe on group {group} to the user of kafka.client"
+        raise answered(f"describe group {group}", error.args[0], grant) from error
+    finally:
+        groups.close()
+    return next((one.id for one in members if one.instance == instance), None)

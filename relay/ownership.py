@@ -40,6 +40,7 @@ class Ownership:
         self, settings: Settings, topics: Topics, source: Source, producers: OfMember
     ) -> None:
         self._settings, self._source, self._producers = settings, source, producers
+        self._topics = topics
         reader = HeadReader if settings.crosses else TruthReader
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
@@ -52,6 +53,7 @@ class Ownership:
 
         The group is asked first: what it shows later may be a successor's.
         """
+        self._follow(partitions)
         reached("before_fence")
         topic, seconds = self._settings.source.topic, self._producers.deadline_seconds
         before = shown.read(self._source.consumer, topic, partitions, seconds)
@@ -65,9 +67,15 @@ class Ownership:
         Raises:
             ContractBroken: as relay.truth.
         """
+        self._follow(partitions)
         found = self._truth.read(partitions, self._source.consumer, ends)
         self._source.epochs.remember(found)
         return found
+
+    def _follow(self, partitions: frozenset[int]) -> None:
+        """Else the truth of partitions that are new would be waited for in vain."""
+        if self._topics.follow(partitions):
+            self._truth.renew()
 
     def close(self) -> None:
         """Let go of the readers."""

@@ -69,7 +69,7 @@ class Mark(_message.Message):
     def __init__(self, table: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("app", "source_topic", "source_topic_id", "partition", "epoch", "n", "previous_floor", "floor", "position", "marks", "blocks", "dead", "reference", "count", "member", "written_at_ms", "flush_point", "rewind", "rewound", "accept")
+    __slots__ = ("app", "source_topic", "source_topic_id", "partition", "epoch", "n", "previous_floor", "floor", "position", "marks", "blocks", "dead", "reference", "count", "member", "written_at_ms", "flush_point", "rewind", "rewound", "accept", "source_partitions")
     APP_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class Commit(_message.Message):
     REWIND_FIELD_NUMBER: _ClassVar[int]
     REWOUND_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     app: str
     source_topic: str
     source_topic_id: str
@@ -110,7 +111,8 @@ class Commit(_message.Message):
     rewind: Rewind
     rewound: bool
     accept: Accept
-    def __init__(self, app: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., n: _Optional[int] = ..., previous_floor: _Optional[int] = ..., floor: _Optional[int] = ..., position: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ..., dead: _Optional[_Iterable[_Union[DeadLetters, _Mapping]]] = ..., reference: _Optional[int] = ..., count: _Optional[int] = ..., member: _Optional[str] = ..., written_at_ms: _Optional[int] = ..., flush_point: _Optional[bool] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., rewound: _Optional[bool] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ...) -> None: ...
+    source_partitions: int
+    def __init__(self, app: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., n: _Optional[int] = ..., previous_floor: _Optional[int] = ..., floor: _Optional[int] = ..., position: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ..., dead: _Optional[_Iterable[_Union[DeadLetters, _Mapping]]] = ..., reference: _Optional[int] = ..., count: _Optional[int] = ..., member: _Optional[str] = ..., written_at_ms: _Optional[int] = ..., flush_point: _Optional[bool] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., rewound: _Optional[bool] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., source_partitions: _Optional[int] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("starts", "kept", "why")

@@ -7,6 +7,7 @@ next replica. All clients of a process move on together.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from functools import cache
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
     from relay.server_settings import ClickHouse
+
+# The client logs a stack trace beside each exception that it raises, its connections each try; the
+# exception says it all, and whoever gets it says where.
+logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+logging.getLogger("clickhouse_connect").propagate = False
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 _CODE = "X-ClickHouse-Exception-Code"
 _SERVER = "X-ClickHouse-Server-Display-Name"

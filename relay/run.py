@@ -21,6 +21,7 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
+from relay.coverage import Coverage
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.limits import limits
 from relay.membership import MemberFenced, holder, is_own_past
@@ -90,6 +91,7 @@ class Relay:
         self._source = Source(settings, *heard)
         self._wait = Waiting(stop, observer.away, lambda _: self._source.look_for_brokers())
         self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
+        self._coverage = Coverage(settings)
         owning = settings, topics, self._source, self._performer.producers
         self._ownership = Ownership(*owning)
 
@@ -131,6 +133,7 @@ class Relay:
             polled = intake.Intake(self._headers, self._performer.density)
             for index, partition in self._state.partitions.items():
                 self._source.fetching.seek(index, partition.position)
+            self._coverage.rebalanced()
         poll = polled.sorted()
         messages = sum(map(len, poll.offsets.values()))
         self._source.learn_size(messages, poll.bytes)
@@ -141,6 +144,9 @@ class Relay:
             asked = self._state.reading if full or self._state.turns else ()
             ends = self._source.fetching.ends(asked)
             self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends))
+        if left := self._coverage.left_over():
+            log.warning("nobody has some source partitions", extra={"partitions": sorted(left)})
+            self._source.join()
 
     def _refresh_tables(self) -> None:
         """A changed row message: seal what was read under the old one, then use the new."""

@@ -105,7 +105,7 @@ class Source:
         self.filled = 0.0
 
     def join(self) -> None:
-        """Join the group; partitions come in a later poll."""
+        """Join the group, or ask it to assign anew; partitions come in a later poll."""
         self.consumer.subscribe(
             [self._topic],
             on_assign=self._assigned,

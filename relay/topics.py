@@ -27,10 +27,15 @@ from relay.errors import ConfigError, Refused, Unavailable
 from relay.failures import answered
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from relay.settings import Settings
 
 REQUEST_SECONDS = 10.0
 METADATA_SECONDS = 2.0  # nobody hears a signal meanwhile
+GROW_SECONDS = 60.0
+"""How long a topic may stay narrower than the group's assignment asks for, before a person has to
+look: brokers tell each other of a growth within a second or two."""
 APPEAR_SECONDS = 10.0  # for the brokers to tell each other of a topic that was just created
 _LOOK_SECONDS = 0.1  # between looks at whether it is there
 
@@ -73,6 +78,8 @@ class Topics:
         self._of_source = Admin(settings.source_kafka) if settings.crosses else None
         self._ready: set[str] = set()
         self._partitions = 0
+        self._followed = 0
+        self._narrow_since: float | None = None
 
     def source(self) -> TopicFacts:
         """The source topic as it is now.
@@ -100,7 +107,56 @@ class Topics:
         self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large)
         compact = {"cleanup.policy": "compact"}
         self._ensure(names.schemas_topic(app), 1, (READ, WRITE), compact)
+        self._followed = facts.partitions
         return facts
+
+    def follow(self, partitions: Collection[int]) -> bool:
+        """See that the source and the app's topics have these partitions, that the group gave.
+
+        The source may have been grown since the topics were made; they grow with it.
+
+        Returns:
+            Whether they were looked at, as some are new: what clients know of them may be old.
+
+        Raises:
+            Unavailable: one is narrower still; asked again, for GROW_SECONDS.
+            Refused: for longer, or one was deleted, or may not be grown.
+        """
+        needed = max(partitions, default=-1) + 1
+        if needed <= self._followed:
+            return False
+        wide = self.source().partitions
+        if wide < needed:
+            raise self._narrow(self._settings.source.topic, wide, needed)
+        for topic in sorted(self._ready - {names.schemas_topic(self._settings.app)}):
+            self._widen(topic, wide)
+        self._followed, self._narrow_since = wide, None
+        return True
+
+    def _widen(self, topic: str, wanted: int) -> None:
+        """Grow a topic that is there, and see that it has grown."""
+        facts = self.describe(topic)
+        if facts is not None and facts.partitions < wanted:
+            self._grow(topic, wanted)
+            facts = self.describe(topic)
+        if facts is None:
+            raise _deleted(topic)
+        if facts.partitions < wanted:
+            raise self._narrow(topic, facts.partitions, wanted)
+
+    def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
+        """What is waited for, and after GROW_SECONDS not any more."""
+        since = self._narrow_since = self._narrow_since or time.monotonic()
+        text = f"topic {topic} has {found} partitions, {needed} are needed: the source was grown"
+        if time.monotonic() - since < GROW_SECONDS:
+            return Unavailable(text, "the brokers tell each other; it is asked again")
+        bootstrap = self._settings.kafka_of(topic).bootstrap
+        return Refused(
+            f"{text}, and after {GROW_SECONDS:g} s the brokers still say so",
+            f"kafka-topics --bootstrap-server {bootstrap} --alter --topic {topic} --partitions "
+            f"{needed}, then start again; if it cannot be grown now, see whether its partitions "
+            "are being moved (kafka-reassign-partitions --list)",
+        )
 
     def ensure_replayed(self) -> None:
         """Create the topic of the replays' marks where it is missing."""
@@ -153,11 +209,7 @@ class Topics:
         """
         for topic in sorted(self._ready):
             if self.describe(topic) is None:
-                raise Refused(
-                    f"topic {topic} is not there any more: somebody deleted it",
-                    "find out who, then start again: the relay makes it anew, empty, and what "
-                    "the loader had not loaded of it is lost (`relay verify CONFIG --deep`)",
-                )
+                raise _deleted(topic)
 
     def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
         """Id and width of a topic; None where there is no such topic.
@@ -200,19 +252,30 @@ class Topics:
             self._create(topic, partitions, config or {})
             self._await(topic, rights)
         elif facts.partitions < partitions:
-            self._admin.answer(
-                f"grow topic {topic} to {partitions} partitions",
-                self._admin.client.create_partitions(
-                    [NewPartitions(topic, partitions)], request_timeout=REQUEST_SECONDS
-                )[topic],
-                f"grant Alter on topic {topic} to the user of kafka.client, or grow it yourself",
-            )
-        elif facts.partitions > partitions:
+            self._grow(topic, partitions)
+        elif facts.partitions > partitions and self._too_wide(facts, partitions):
             raise ConfigError(
                 f"topic {topic} has {facts.partitions} partitions, the source {partitions}",
                 "use another app name: this one's topics belong to another source",
             )
         self._ready.add(topic)
+
+    def _too_wide(self, facts: TopicFacts, partitions: int) -> bool:
+        """Not where another relay has seen the source grow since this one asked."""
+        along = partitions == self._partitions
+        return not along or facts.partitions > self.source().partitions
+
+    def _grow(self, topic: str, partitions: int) -> None:
+        """Another relay may do it at the same time."""
+        self._admin.answer(
+            f"grow topic {topic} to {partitions} partitions",
+            self._admin.client.create_partitions(
+                [NewPartitions(topic, partitions)], request_timeout=REQUEST_SECONDS
+            )[topic],
+            f"grant Alter on topic {topic} to the user of kafka.client, or grow it yourself "
+            f"(kafka-topics --alter --topic {topic} --partitions {partitions})",
+            fine={KafkaError.INVALID_PARTITIONS},
+        )
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         new = NewTopic(
@@ -239,3 +302,11 @@ class Topics:
                     "check that the brokers reach each other",
                 )
             time.sleep(_LOOK_SECONDS)
+
+
+def _deleted(topic: str) -> Refused:
+    return Refused(
+        f"topic {topic} is not there any more: somebody deleted it",
+        "find out who, then start again: the relay makes it anew, empty, and what "
+        "the loader had not loaded of it is lost (`relay verify CONFIG --deep`)",
+    )

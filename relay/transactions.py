@@ -134,10 +134,18 @@ class TransactionalProducer:
                 cause = without_frames(error).args[0]
                 if cause.code() in TOO_LARGE:  # the client's own limit
                     refused.append(Lost(place.topic, size, cause))
-                raise self._failed(f"produce to {place.topic}", cause) from error
+                known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
+                if known or time.monotonic() > deadline:
+                    raise self._failed(f"produce to {place.topic}", cause) from error
+                self._look_again(place)
             if time.monotonic() > deadline:
                 raise _unknown("produce: queue stays full")
             self.serve(QUEUE_FULL_SECONDS)
+
+    def _look_again(self, place: TopicPartition) -> None:
+        """Hear how wide a topic is; what the client knows is of before it was grown."""
+        with suppress(KafkaException):  # asked again, until the record's deadline
+            self._open().list_topics(place.topic, timeout=SLICE_SECONDS)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged: a commit counts on it, and we count too."""

@@ -15,13 +15,14 @@ from confluent_kafka.admin import AdminClient
 
 from relay import journal, kafka_settings, names
 from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalRecord
+from relay.core.takeover import came_later
 from relay.errors import ContractBroken, Unavailable
 from relay.failures import REFUSED, answered
 from relay.reader import PartitionReader
 from relay.topicends import TopicEnds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from confluent_kafka import Message
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from relay.settings import Settings
     from relay.topics import Topics
 
+STRETCH = 100
+"""Offsets looked at first; ten times as many where no record is among them."""
 _GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
 
 
@@ -46,6 +49,7 @@ class TruthReader:
         self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
         self._of_source = TopicEnds(of_source, settings.source.topic, deadline_seconds)
         self._readers: dict[str, PartitionReader] = {}
+        self._widths: tuple[int, ...] | None = None
 
     def read(
         self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
@@ -62,6 +66,7 @@ class TruthReader:
             Refused: the brokers said no.
             ContractBroken: a committed offset carries foreign metadata.
         """
+        self._widths = None
         try:
             return self._read(partitions, group, ends)
         except KafkaException as error:
@@ -75,7 +80,7 @@ class TruthReader:
     def _read(
         self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
     ) -> tuple[Found, ...]:
-        topic_id = self._topics.source().topic_id
+        source = self._topics.source()
         stable_ends = self._of_journal.stable(partitions)
         found = []
         asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
@@ -94,16 +99,22 @@ class TruthReader:
                     committed,
                     record,
                     later,
-                    topic_id,
+                    source.topic_id,
                     low,
                     high,
-                    self._start(low, high),
+                    None if committed else self._start(index, low, high),
                     last,
                     UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch,
                     journal_topic_id="" if committed else journal_id,
+                    source_partitions=source.partitions,
                 )
             )
         return tuple(found)
+
+    def renew(self) -> None:
+        """Let go of readers that know a topic as it was before it grew."""
+        self.close()
+        self._readers = {}
 
     def close(self) -> None:
         """Close the readers."""
@@ -138,8 +149,40 @@ class TruthReader:
             )
         return committed
 
-    def _start(self, low: int, high: int) -> int | None:
-        return {"earliest": low, "latest": high, None: None}[self._settings.source.start]
+    def _start(self, index: int, low: int, high: int) -> int | None:
+        """Where a partition that nobody read begins; one that is new, with its first message.
+
+        What was written between its making and its discovery came after the app's start.
+        """
+        chosen = {"earliest": low, "latest": high, None: None}[self._settings.source.start]
+        if chosen == low:
+            return low
+        if self._widths is None:
+            self._widths = tuple(self._recorded_widths())
+        return low if came_later(index, self._widths) else chosen
+
+    def _recorded_widths(self) -> Iterator[int]:
+        """How many partitions the source had, by the oldest record of each of the journal's.
+
+        0 where that is gone, or was written by a version that did not say so: the app is known.
+        """
+        facts = self._topics.describe(self._journal)
+        bounds = self._of_journal.bounds(range(0 if facts is None else facts.partitions))
+        for index, (low, end) in bounds.items():
+            if low > 0:
+                yield 0
+            elif (record := self._oldest(index, end)) is not None:
+                yield record.source_partitions
+
+    def _oldest(self, index: int, end: int) -> JournalRecord | None:
+        stretch = STRETCH
+        while end > 0:
+            if found := self._from("read_committed", index, 0, min(end, stretch)):
+                return journal.decode(found[0].value() or b"")
+            if stretch >= end:
+                break
+            stretch *= 10
+        return None
 
     def _journal_of(
         self, index: int, committed: CommittedOffset | None, stable_end: int

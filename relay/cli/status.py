@@ -55,7 +55,9 @@ def status(config_file: Path, watch: float | None, records: int, *, as_json: boo
     console = console_of(WIDTH)
     with contextlib.ExitStack() as opened:
         lookings = {
-            name: opened.enter_context(contextlib.closing(look.Look(settings, records)))
+            name: opened.enter_context(
+                contextlib.closing(look.Look(settings, records, lasting=watch is not None))
+            )
             for name, settings in pipelines_of(config_file)
         }
         # Beside each other: one whose brokers are away takes its time to say so.

@@ -126,7 +126,7 @@ def _one(
     audit = audit_of(settings)
     began = time.monotonic()
     say = verifytext.say_json if as_json else verifytext.say
-    with contextlib.closing(Reader(settings)) as reader:
+    with contextlib.closing(Reader(settings, lasting=mode == "follow")) as reader:
         if mode == "follow":
             follow(settings, reader, audit, say, outlets)
         else:

@@ -115,5 +115,5 @@ def _served(
     }
     with Serving(listen, routes, page.headers) as serving:
         log.info("serving", extra={"page": f"http://{serving.address}/"})
-        with contextlib.closing(Looking(lambda: look.Look(settings), samples)):
+        with contextlib.closing(Looking(lambda: look.Look(settings, lasting=True), samples)):
             yield

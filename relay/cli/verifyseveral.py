@@ -75,7 +75,7 @@ class Following(threading.Thread):
         def say(anomaly: Anomaly) -> None:
             self._merged.add(Told(clock.of(anomaly, _now_ms()), self.name, anomaly))
 
-        with contextlib.closing(Reader(self._settings)) as reader:
+        with contextlib.closing(Reader(self._settings, lasting=True)) as reader:
             follow_one(
                 self._settings,
                 reader,

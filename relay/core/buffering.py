@@ -100,6 +100,7 @@ def journal_record(
         reference=after.reference,
         count=after.count,
         flush_point=_at_flush_point(after),
+        source_partitions=after.source_partitions,
     )
 
 

@@ -47,6 +47,8 @@ class JournalRecord:
 
     Attributes:
         rewinding: a person began to rewind the partition, and the old rows are not dealt with yet.
+        source_partitions: of the source, when its writer took the partition over; 0: an older
+            version wrote it.
     """
 
     partition: int
@@ -62,6 +64,7 @@ class JournalRecord:
     count: int
     flush_point: bool
     rewinding: bool = False
+    source_partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class Found:
             client compares it with the leader's log before it reads on.
         shown: as JournalEnd's; None where the group's offset is the truth itself.
         journal_topic_id: asked for where `committed` is None; empty elsewhere.
+        source_partitions: of the source.
     """
 
     partition: int
@@ -126,6 +130,7 @@ class Found:
     leader_epoch: int = UNKNOWN_EPOCH
     shown: CommittedOffset | None = None
     journal_topic_id: str = ""
+    source_partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ class Partition:
         polled: ascending offsets of the messages from the floor to the position, by poll.
         reference: the last flush point; `count` messages since it lie before the floor.
         fresh: nothing was ever committed; the first transaction records where it began.
+        source_partitions: of the source, when it was taken over.
     """
 
     epoch: int
@@ -131,6 +132,7 @@ class Partition:
     marks: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
     polled: tuple[Sequence[int], ...] = ()
+    source_partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

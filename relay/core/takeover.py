@@ -7,6 +7,8 @@ it never chooses one of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from relay import names
 from relay.core.effects import StopError, StopKind
 from relay.core.records import CommittedOffset, Found, JournalRecord
@@ -37,7 +39,19 @@ def take_over(found: Found, now_ms: int) -> Partition | StopError:
         count=0 if record.flush_point else record.count,
         flushed_at_ms=now_ms,
         marks={mark.table: mark.offset for mark in record.marks},
+        source_partitions=found.source_partitions,
     )
+
+
+def came_later(partition: int, widths: Iterable[int]) -> bool:
+    """Whether a source partition that nobody has read is newer than its app.
+
+    Args:
+        partition: of the source, without a committed floor.
+        widths: how many partitions the source had, by the oldest record of each journal partition.
+            All that were there at the app's first start are below each of them.
+    """
+    return any(width <= partition for width in widths)
 
 
 def _ahead(found: Found) -> StopError | None:
@@ -78,6 +92,7 @@ def _first_start(found: Found, now_ms: int) -> Partition | StopError:
         count=0,
         flushed_at_ms=now_ms,
         fresh=True,
+        source_partitions=found.source_partitions,
     )
 
 

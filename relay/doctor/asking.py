@@ -72,7 +72,8 @@ class Asker:
         """
         self.admin.poll(0)
         self._heard.error = None  # of before; told again if it is still so
-        deadline = time.monotonic() + SECONDS
+        begun = time.monotonic()
+        deadline = begun + SECONDS
         future = request()
         while True:
             try:
@@ -82,7 +83,8 @@ class Asker:
             except KafkaException as error:
                 cause = error.args[0]
                 if cause.code() < 0:
-                    raise answered(what, self._heard.error or cause, "") from error
+                    heard = self._heard.error or self._heard.explained(cause, begun)
+                    raise answered(what, heard, "") from error
                 if cause.code() not in PASSING or time.monotonic() > deadline:
                     raise
                 time.sleep(_PAUSE_SECONDS)  # nothing tells when it has moved but asking again

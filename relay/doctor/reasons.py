@@ -82,6 +82,8 @@ WARNINGS: Mapping[str, str] = {
     "dead-message-bytes": "a large source message's dead letter would not hold the message, which "
     "is in the source topic alone, until retention deletes it",
     "row-message-bytes": "a row that is larger than its block topic takes becomes a dead letter",
+    "partitions-fewer": "the source was grown: a relay grows the topic when it takes the new "
+    "partitions, and ends with status 5 if it may not",
     "dead-retention": "dead letters are deleted before a person looks at them",
     "clickhouse-clock": "ages of blocks and lags are shown wrongly",
     "engine-merges": "rows once inserted are merged away, so counting a block's rows proves "

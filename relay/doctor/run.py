@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.advertised import explained
 from relay.doctor import clickhouse, kafka, probe, rights, topics, trying
 from relay.doctor.asking import Asker
 from relay.doctor.findings import found, worst_first
@@ -48,7 +49,9 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
     targets = {*wanted.tables, *settings.block.tables}
     try:
         facts = _ask_kafka(settings, wanted)
-    except (Unavailable, Refused) as error:
+    except Unavailable as error:
+        findings.append(no_answer("kafka", explained(error, settings.kafka)))
+    except Refused as error:
         findings.append(no_answer("kafka", error))
     else:
         findings += judge_kafka(settings, facts, wanted.outage_seconds)

@@ -43,7 +43,7 @@ def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[F
             continue  # told as a missing right
         yield from _copies(settings, name, topic)
         if source is not None and source.partitions and name != settings.source.topic:
-            yield from _width(name, topic, source)
+            yield from _width(settings, name, topic, source)
         if topic.settings is None:
             continue
         if name in registries(settings.app):
@@ -90,13 +90,20 @@ def _copies(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
         )
 
 
-def _width(name: str, topic: Topic, source: Topic) -> Iterator[Finding]:
-    """Registries have one partition; fewer than the source's are grown by the relay."""
+def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterator[Finding]:
+    """Registries have one partition."""
     if topic.partitions > source.partitions:
         yield found(
             "partitions-more",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
             "use another app name: this one's topics belong to another source",
+        )
+    if topic.partitions < source.partitions and name not in registries(settings.app):
+        yield found(
+            "partitions-fewer",
+            f"{name} has {topic.partitions} partitions, the source {source.partitions}",
+            f"kafka-topics --bootstrap-server {settings.kafka_of(name).bootstrap} --alter --topic "
+            f"{name} --partitions {source.partitions}; or let a relay do it, that may Alter it",
         )
 
 

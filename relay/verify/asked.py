@@ -26,4 +26,6 @@ def asked(question: Any) -> Any:
 
 def away(error: KafkaException) -> Unavailable:
     """What to raise where the brokers did not answer."""
-    return Unavailable(f"the brokers did not answer: {error.args[0]}", "check the brokers")
+    cause = error.args[0]
+    said = f"the brokers did not answer: {cause.str()} ({cause.name()})"
+    return Unavailable(said, "check kafka.bootstrap and that the brokers are up")

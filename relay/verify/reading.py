@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import (
     OFFSET_INVALID,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -25,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import kafka_settings, names
 from relay.errors import ConfigError, Refused, Unavailable
+from relay.groups import Committed, Groups
 from relay.heard import Heard
 from relay.reader import PartitionReader
 from relay.records_pb2 import Commit
@@ -61,12 +61,15 @@ class Reader:
     Args:
         settings: of the app.
         begin: where, in a partition that was not there before.
+        lasting: as of relay.groups.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
     """
 
-    def __init__(self, settings: Settings, begin: Begin = from_the_start) -> None:
+    def __init__(
+        self, settings: Settings, begin: Begin = from_the_start, *, lasting: bool = False
+    ) -> None:
         self._settings, self._begin = settings, begin
         self._journal = names.journal_topic(settings.app)
         self._heard = Heard()
@@ -74,6 +77,7 @@ class Reader:
         self._admin = self._source_admin = AdminClient(client)
         if settings.crosses:
             self._source_admin = AdminClient(kafka_settings.admin(settings.source_kafka))
+        self._groups = Groups(settings.source_kafka, SECONDS, lasting=lasting)
         self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
         self.behind: dict[int, int] = {}
@@ -168,11 +172,11 @@ class Reader:
         deadline = time.monotonic() + UNSTABLE_SECONDS
         while True:
             found = self._offsets_of_group()
-            errors = {place.partition: place.error for place in found if place.error is not None}
-            for partition, error in errors.items():
-                if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+            errors = {place.partition: place for place in found if place.error}
+            for partition, place in errors.items():
+                if place.error != KafkaError.UNSTABLE_OFFSET_COMMIT:
                     raise Unavailable(
-                        f"offset of partition {partition}: {error}", "check the group"
+                        f"offset of partition {partition}: {place.why}", "check the group"
                     )
             if not errors or time.monotonic() > deadline:
                 break
@@ -185,14 +189,9 @@ class Reader:
             if place.partition not in errors
         }
 
-    def _offsets_of_group(self) -> list[TopicPartition]:
-        group = names.group_id(self._settings.app)
-        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
-        wanted = [ConsumerGroupTopicPartitions(group, places)]
-        future = self._source_admin.list_consumer_group_offsets(
-            wanted, require_stable=True, request_timeout=SECONDS
-        )[group]
-        found: list[TopicPartition] = asked(future.result).topic_partitions
+    def _offsets_of_group(self) -> list[Committed]:
+        group, topic = names.group_id(self._settings.app), self._settings.source.topic
+        found: list[Committed] = asked(lambda: self._groups.committed(group, topic, self._at))
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
@@ -242,5 +241,6 @@ class Reader:
             raise
 
     def close(self) -> None:
-        """Let go of the consumer."""
+        """Let go of the consumer, and of what asks about the group."""
+        self._groups.close()
         self._consumer.close()

@@ -6,10 +6,12 @@ Receives settings, gives members and their partitions.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relay import names
-from relay.admin import Admin
+from confluent_kafka import KafkaException
+
+from relay import groups, names
+from relay.failures import answered
 from relay.view.facts import Group, Member
 from relay.waiting import until_available
 
@@ -22,11 +24,16 @@ _MOVING_SECONDS = 10.0
 
 
 class GroupReader:
-    """Describes the group, again and again."""
+    """Describes the group.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: of the app.
+        lasting: as of relay.groups.
+    """
+
+    def __init__(self, settings: Settings, *, lasting: bool = False) -> None:
         self._app, self._source = settings.app, settings.source.topic
-        self._admin = Admin(settings.source_kafka)
+        self._groups = groups.Groups(settings.source_kafka, SECONDS, lasting=lasting)
 
     def read(self) -> Group:
         """The group now.
@@ -37,16 +44,21 @@ class GroupReader:
         """
         return until_available(self._described, threading.Event(), _MOVING_SECONDS)
 
+    def close(self) -> None:
+        """End what asks."""
+        self._groups.close()
+
     def _described(self) -> Group:
         group = names.group_id(self._app)
-        asked = self._admin.client.describe_consumer_groups([group], request_timeout=SECONDS)
-        grant = f"grant Describe on group {group} to the user of kafka.client"
-        found = self._admin.answer(f"describe group {group}", asked[group], grant)
+        try:
+            found = self._groups.describe(group)
+        except KafkaException as error:
+            grant = f"grant Describe on group {group} to the user of kafka.client"
+            raise answered(f"describe group {group}", error.args[0], grant) from error
         members = [self._member(one) for one in found.members]
-        return Group(found.state.name.lower(), tuple(sorted(members, key=lambda m: m.name)))
+        return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
 
-    def _member(self, found: Any) -> Member:
-        assigned = found.assignment.topic_partitions if found.assignment else []
-        partitions = sorted(p.partition for p in assigned if p.topic == self._source)
-        name = (found.group_instance_id or found.client_id).removeprefix(f"{self._app}.")
+    def _member(self, found: groups.Member) -> Member:
+        partitions = sorted(p for topic, p in found.partitions if topic == self._source)
+        name = (found.instance or found.client).removeprefix(f"{self._app}.")
         return Member(name, found.host, tuple(partitions))

@@ -39,15 +39,18 @@ class Look:
         settings: of the app.
         offsets: how far back in each journal partition to begin; 0: all that is retained.
             Further where blocks are not loaded yet.
+        lasting: as of relay.groups.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
         Refused: they answered no.
     """
 
-    def __init__(self, settings: Settings, offsets: int = RECORDS) -> None:
-        self._settings, self._offsets = settings, offsets
-        self._group, self._topics = GroupReader(settings), Topics(settings)
+    def __init__(
+        self, settings: Settings, offsets: int = RECORDS, *, lasting: bool = False
+    ) -> None:
+        self._settings, self._offsets, self._lasting = settings, offsets, lasting
+        self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)
         self._landed: LandedBlocks | None = None
         self._journal_id = ""
         self._begin()
@@ -81,7 +84,8 @@ class Look:
         return assemble(self._seen, facts)
 
     def close(self) -> None:
-        """Let go of the consumer."""
+        """Let go of the consumer, and of what asks about the group."""
+        self._group.close()
         if self._reader is not None:
             self._reader.close()
 
@@ -90,7 +94,8 @@ class Look:
         if self._reader is None:
             with contextlib.suppress(Unavailable, Refused):  # said by _ask_clickhouse
                 self._needed = self._clickhouse().positions(self._journal_id)
-            self._reader = Reader(self._settings, begin.last(self._offsets, self._needed))
+            where = begin.last(self._offsets, self._needed)
+            self._reader = Reader(self._settings, where, lasting=self._lasting)
         reader = self._reader
         reader.grow()
         there = self._topics.describe(self._settings.source.topic, (READ,)) is not None

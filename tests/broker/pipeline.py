@@ -44,6 +44,8 @@ class Pipeline:
     sent: Counter[int] = field(default_factory=Counter)
     without: str = ""
     """The guard that relays run without (tests.broker.unguarded)."""
+    partitions: int = PARTITIONS
+    """Of the source; a test that grows it says so here."""
     patience_seconds: float = 40.0
     end_seconds: float = 60.0
     """How long a scenario waits for the end of a process; in a control, perhaps in vain."""
@@ -131,6 +133,16 @@ checkpoint = "{self.directory}/checkpoint"
         self.processes.append(process)
         return process
 
+    def watch(self, command: str, config: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """A command that lasts; what it prints is `log(process)`."""
+        path = self.directory / f"{command}-{len(self.processes)}.log"
+        program = [Path(sys.executable).parent / "relay", command, config, *arguments]
+        with path.open("wb") as output:
+            process = subprocess.Popen(program, stderr=output, stdout=output)
+        process.log = path  # type: ignore[attr-defined]
+        self.processes.append(process)
+        return process
+
     def log(self, process: subprocess.Popen[bytes]) -> str:
         path: Path = process.log  # type: ignore[attr-defined]
         return path.read_text(encoding="utf-8")
@@ -177,7 +189,7 @@ checkpoint = "{self.directory}/checkpoint"
 
     def journal(self) -> dict[int, list[Commit]]:
         """Visible journal records by partition, in order."""
-        records = self.read(f"{self.app}.journal", PARTITIONS)
+        records = self.read(f"{self.app}.journal", self.partitions)
         return {p: [Commit.FromString(v or b"") for _, v, _ in r] for p, r in records.items()}
 
     def rows(self) -> Counter[int]:
@@ -199,7 +211,7 @@ checkpoint = "{self.directory}/checkpoint"
         A commit becomes visible partition by partition, the journal's perhaps first.
         """
         if block.topic not in topics:
-            topics[block.topic] = self.read(block.topic, PARTITIONS)
+            topics[block.topic] = self.read(block.topic, self.partitions)
         values: list[bytes] = []
 
         def complete() -> bool:
@@ -209,7 +221,7 @@ checkpoint = "{self.directory}/checkpoint"
                 if block.first_offset <= offset < block.next_offset
             ]
             if len(values) < block.chunks:
-                topics[block.topic] = self.read(block.topic, PARTITIONS)
+                topics[block.topic] = self.read(block.topic, self.partitions)
             return len(values) >= block.chunks
 
         wait_until(complete, f"all chunks of {block.id}", VISIBLE_SECONDS)
@@ -217,7 +229,7 @@ checkpoint = "{self.directory}/checkpoint"
 
     def dead(self) -> list[tuple[bytes | None, dict[str, str]]]:
         """Value and headers of all visible dead letters."""
-        records = self.read(f"{self.app}.dead", PARTITIONS)
+        records = self.read(f"{self.app}.dead", self.partitions)
         return [
             (value, {k: (v or b"").decode(errors="replace") for k, v in headers})
             for of_partition in records.values()
@@ -241,6 +253,7 @@ checkpoint = "{self.directory}/checkpoint"
         if topic not in topics:
             reader.close()
             return found
+        partitions = min(partitions, len(topics[topic].partitions))
         reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         ended: set[int] = set()
         deadline = time.monotonic() + 30
@@ -276,7 +289,7 @@ checkpoint = "{self.directory}/checkpoint"
         """The group's offsets, with metadata, by partition."""
         servers = self.source_bootstrap
         reader = Consumer({"bootstrap.servers": servers, "group.id": f"{self.app}.relay"})
-        places = [TopicPartition(self.source, p) for p in range(PARTITIONS)]
+        places = [TopicPartition(self.source, p) for p in range(self.partitions)]
         found = reader.committed(places, timeout=30)
         reader.close()
         return found

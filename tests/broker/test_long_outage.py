@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 OUTAGE_SECONDS = 12.0
 """Of sessions that last six."""
+REQUEST_OUTAGE_SECONDS = 70.0
+"""Longer than two requests about a group may take."""
 ROWS = 4000
 
 
@@ -94,3 +98,28 @@ def test_of_two_under_one_member_one_is_left(own: Stack, pipeline: Pipeline) -> 
     pipeline.until(lambda: pipeline.rows().total() >= 3 * ROWS, "all rows", 90.0)
     assert ended() == [7]
     pipeline.exactly_once()
+
+
+@pytest.mark.timeout(300)
+def test_who_watches_outlives_it(own: Stack, pipeline: Pipeline) -> None:
+    """NEWCOMER A1: librdkafka aborted `verify --follow` and `status --watch` as the brokers came
+    back, 10 of 10. They run on, and show what is so afterwards."""
+    config = pipeline.config(wait_for_servers_seconds=0.0)
+    pipeline.start("a", config)
+    pipeline.send(range(ROWS))
+    pipeline.until(lambda: pipeline.rows().total() == ROWS, "the first rows")
+    followed = pipeline.watch("verify", config, "--follow", "--json")
+    watched = pipeline.watch("status", config, "--watch", "2", "--json")
+    pipeline.until(lambda: '"journal"' in pipeline.log(watched), "a status")
+    outage(own, REQUEST_OUTAGE_SECONDS)
+    pipeline.send(range(ROWS, 2 * ROWS), partition=1)
+
+    def floors() -> int:
+        last = [line for line in pipeline.log(watched).splitlines() if line.startswith("{")][-1]
+        return sum(row["floor"] for row in json.loads(last)["partitions"])
+
+    pipeline.until(lambda: floors() == 2 * ROWS, "a status of afterwards", 90.0)
+    assert [one.poll() for one in (followed, watched)] == [None, None]
+    for one in (followed, watched):
+        one.send_signal(signal.SIGTERM)
+    assert [one.wait(30) for one in (followed, watched)] == [0, 0], pipeline.log(followed)

@@ -51,7 +51,7 @@ class Crew:
 
     def start(self) -> None:
         """Start all that always runs."""
-        config = str(self.servers.config())
+        config = str(self.servers.config(**self.options.relay))
         relay, bare = ["relay"], ["tests.chaos.bareloader", config]
         without = self.options.without
         if without in LOADER_GUARDS:

@@ -19,6 +19,7 @@ class Options:
         loader: "spark" or "bare" (tests.chaos.bareloader).
         window: deduplication window of the tables that have the block column.
         without: the guard that relays or loader run without (tests.broker.unguarded).
+        relay: settings of the section [relay] that differ from a campaign's.
         patience: how much longer than promised is waited, for a machine that is shared.
     """
 
@@ -30,6 +31,7 @@ class Options:
     without: str = ""
     proxied: bool = False
     patience: float = 6.0
+    relay: dict[str, float] = field(default_factory=dict)
     shape: Shape = field(default_factory=Shape)
 
 

@@ -1,5 +1,5 @@
 """Commands of `python -m tests.chaos` in which several servers go at once, or one comes back with
-less than it had: tests.chaos.outages, tests.chaos.unclean."""
+less than it had: tests.chaos.outages, tests.chaos.absences, tests.chaos.unclean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from tests.chaos import outages, unclean
+from relay.errors import ConfigError
+from tests.chaos import absences, outages, unclean
 from tests.chaos.command import common_options, run_command
 
 
@@ -40,6 +41,29 @@ def outage(seconds: float, **o: Any) -> None:
     run_command("outage", body, {"members": 2}, {"seconds": seconds}, o)
 
 
+@click.command("outages")
+@common_options
+@click.option(
+    "--lengths", default="30,70,120", show_default=True, help="In seconds, with commas; also 600."
+)
+@click.option("--kinds", default=",".join(absences.KINDS), show_default=True, help="Who is away.")
+@click.option("--session", default=6.0, show_default=True, help="Of relays, in seconds.")
+def outages_(lengths: str, kinds: str, session: float, **o: Any) -> None:
+    """Outages of these lengths, of all brokers, one of three, ClickHouse; nobody may end."""
+    chosen = kinds.split(",")
+    if unknown := set(chosen) - set(absences.KINDS):
+        known = ", ".join(absences.KINDS)
+        raise ConfigError(f"no such kinds: {', '.join(sorted(unknown))}", f"Choose of {known}.")
+    try:
+        seconds = [float(length) for length in lengths.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--lengths {lengths}: {error}", "Give seconds, as 30,70.") from error
+    body = partial(absences.outages, lengths=seconds, kinds=chosen)
+    given = {"lengths": lengths, "kinds": kinds, "session": session}
+    made = {"brokers": 3, "members": 2, "relay": {"session_timeout_seconds": session}}
+    run_command("outages", body, made, given, o, default_loader="spark")
+
+
 @click.command()
 @common_options
 @click.option("--count", default=20, show_default=True, help="Brokers killed and cut.")
@@ -64,4 +88,4 @@ def unclean_(directory: Path) -> None:
         sys.exit(1)
 
 
-COMMANDS = (together, outage, truncations, unclean_)
+COMMANDS = (together, outage, outages_, truncations, unclean_)

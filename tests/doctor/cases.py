@@ -163,6 +163,12 @@ KAFKA: dict[str, Case] = {
     "partitions-more": other_topic(
         "app.journal", "13 partitions, the source 12", "app name", partitions=13
     ),
+    "partitions-fewer": other_topic(
+        "app.journal",
+        "11 partitions, the source 12",
+        "--alter --topic app.journal --partitions 12",
+        partitions=11,
+    ),
     "topic-unwritable": other_topic(
         BLOCKS, "1 of 3 replica(s) in sync", "bring the brokers back", in_sync=1
     ),

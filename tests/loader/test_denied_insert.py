@@ -69,7 +69,7 @@ def test_the_driver_hears_of_it_without_a_traceback(
     answer(monkeypatch, worker, blocks, LOCKED_OUT)
     monkeypatch.setitem(task._workers, journal.app, worker)
 
-    (one,) = task._attempt(journal.settings(), blocks, ())
+    (one,) = task._attempt(journal.settings(), blocks, (), 0)
 
     assert one.outcome == task.REFUSED
     message, next_step = one.reason.split("\n")

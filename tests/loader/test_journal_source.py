@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from loader import begin
 from loader.journal_polling import Row
@@ -153,3 +155,18 @@ def test_a_lost_connection_to_spark_ends_without_a_word(happens: str, says: str)
     assert ended.returncode == 1
     assert says in ended.stderr
     assert ("Traceback" in ended.stderr) == bool(says)
+
+
+def test_a_partition_without_a_position_whose_first_records_are_gone(journal: Journal) -> None:
+    """Deleted before anybody loaded them: both numbers, and never a silent beginning."""
+    for i in range(4):
+        journal.seal(TABLE, batch(i, 1))
+    place = TopicPartition(names.journal_topic(journal.app), 0, 4)
+    admin = AdminClient({"bootstrap.servers": journal.settings().kafka.bootstrap})
+    admin.delete_records([place])[place].result(30)
+    source = reader(journal)
+    with pytest.raises(
+        ContractBroken, match=r"\[0\] holds offsets 4 to \d+, and the ledger has no"
+    ):
+        source.initialOffset()
+    assert reader(journal, {0: 4}).initialOffset()["0"] == 4

@@ -19,6 +19,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
         reference=8,
         count=4,
         flush_point=False,
+        source_partitions=5,
     )
 
     written = journal.encode(record, journal.Author("app", "source", "m"), 123)

@@ -108,6 +108,9 @@ class Revoking:
         self._source.rebalanced = True
         return [Heard(self._code)]
 
+    def memberid(self) -> str:
+        return ""
+
 
 @pytest.fixture
 def revoked(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
@@ -115,7 +118,7 @@ def revoked(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
 
     def make(code: int) -> Any:
         made = source()
-        made._raised, made._mean_bytes = None, 100.0
+        made._raised, made._mean_bytes, made._ids = None, 100.0, set()
         made.consumer = Revoking(made, code)
         return made
 

@@ -31,7 +31,8 @@ class Looking:
 
     away: tuple[str, ...] = ()
 
-    def __init__(self, settings: Any, _records: int) -> None:
+    def __init__(self, settings: Any, _records: int, *, lasting: bool) -> None:
+        assert not lasting
         self._app = settings.app
 
     def screen(self) -> Screen:

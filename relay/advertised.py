@@ -1,0 +1,60 @@
+"""Names that brokers give for themselves and this machine cannot resolve.
+
+Receives how to reach the brokers, gives the error for people. A client reaches the address of its
+configuration, is told there under which names the brokers are to be found, and goes on with those
+alone: where one leads nowhere, both kafka.bootstrap and the brokers are right, and nothing works.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from relay import kafka_settings
+from relay.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from relay.settings import Brokers
+
+SECONDS = 3.0
+"""For an answer of the address in the configuration."""
+
+Address = tuple[str, int]
+
+
+def unresolved(
+    advertised: Iterable[Address], resolve: Callable[[str, int], object] = socket.getaddrinfo
+) -> dict[str, str]:
+    """Return why, by address, of those whose names lead nowhere."""
+    whys = {}
+    for host, port in advertised:
+        try:
+            resolve(host, port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name at all, as with two dots
+            reason = error.strerror if isinstance(error, OSError) else None
+            whys[f"{host}:{port}"] = reason or str(error)
+    return whys
+
+
+def explained(error: Unavailable, brokers: Brokers) -> Unavailable:
+    """Return the error, with the names that cannot be resolved if they are the reason."""
+    client = AdminClient({**kafka_settings.admin(brokers), "log_level": 0})
+    try:
+        told = client.list_topics(timeout=SECONDS)
+    except KafkaException:
+        return error  # nobody answered at all
+    whys = unresolved((str(one.host), one.port) for one in told.brokers.values())
+    if not whys:
+        return error
+    listed = ", ".join(f"{address} ({why})" for address, why in sorted(whys.items()))
+    return Unavailable(
+        f"{error.message}: {brokers.bootstrap} answers and advertises brokers whose names cannot "
+        f"be resolved from here: {listed}",
+        "mend advertised.listeners of these brokers, or make the names known on this machine (DNS, "
+        "/etc/hosts); kafka.bootstrap and the brokers themselves are right",
+    )

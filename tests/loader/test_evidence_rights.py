@@ -1,0 +1,54 @@
+"""What this user may not ask about hidden rows is said with the right; on a server with users."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from loader import clickhouse
+from loader.evidence import Evidence
+from relay.server_settings import ClickHouse
+from tests.versions.engines import Engine, running
+from tests.versions.releases import RELEASES
+from tests.versions.users import STRICT, User
+
+TABLE = "shop.orders"
+(NOW,) = (release for release in RELEASES if release.installed)
+ROWS, PARTS = f"GRANT SELECT ON {TABLE}", "GRANT SELECT ON system.parts"
+SETTINGS = ("settings", "functions", "build_options", "one")
+ASKS = tuple(f"GRANT SELECT ON system.{name}" for name in SETTINGS)
+USERS = (
+    User("admin", "admin"),
+    User("whole", "whole", (ROWS, PARTS, *ASKS)),
+    User("narrow", "narrow", (ROWS, PARTS, *ASKS), policies={TABLE: "id > 1"}),
+    User("no_parts", "no_parts", (ROWS, *ASKS)),
+    User("no_rows", "no_rows", (f"GRANT SHOW TABLES ON {TABLE}", PARTS, *ASKS)),
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with running(NOW, tmp_path_factory.mktemp("users"), USERS, more=STRICT) as server:
+        with contextlib.closing(server.client()) as admin:
+            admin.command("CREATE DATABASE shop")
+            admin.command(f"CREATE TABLE {TABLE} (id Int64) ENGINE = MergeTree ORDER BY id")
+            admin.command(f"INSERT INTO {TABLE} VALUES (1), (2)")
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ("whole", ""),
+        ("narrow", "this user does not see all rows of the table (a row policy, DELETEs)"),
+        ("no_parts", "whether this user sees all rows cannot be asked (SELECT on system.parts)"),
+        ("no_rows", f"its rows cannot be counted (SELECT on {TABLE})"),
+    ],
+)
+def test_why_rows_may_be_hidden(engine: Engine, user: str, says: str) -> None:
+    """A right that is missing was called a row policy."""
+    settings = ClickHouse.model_validate({"url": engine.url, "user": user, "password": user})
+    with contextlib.closing(clickhouse.connect(settings, 30)) as client:
+        assert Evidence(client, several=False).hidden(TABLE) == says

@@ -1,0 +1,62 @@
+"""Who asks about groups again and again outlives the end of the process that asks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from relay.failures import PASSING
+from relay.groups import Groups, _describe
+from relay.settings import Kafka
+from tests.broker.pipeline import wait_until
+
+
+def lasting(bootstrap: str) -> Groups:
+    return Groups(Kafka(bootstrap=bootstrap), 30.0, lasting=True)
+
+
+def test_a_child_that_aborts_is_started_again(bootstrap: str, app: str) -> None:
+    """As librdkafka aborts it: between two questions, and under one."""
+    groups = lasting(bootstrap)
+
+    def described() -> str:
+        try:
+            return groups.describe(app).state
+        except KafkaException as error:  # the cluster's first group makes its coordinator
+            if error.args[0].code() not in PASSING:
+                raise
+            return ""
+
+    wait_until(lambda: described() == "dead", "an answer")
+    child = groups._child
+    assert child is not None
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGABRT)
+    wait_until(lambda: not child.is_alive(), "the end of the child")
+    assert groups.describe(app).state == "dead"
+
+    second = groups._child
+    assert second is not None
+    assert second.pid is not None
+    os.kill(second.pid, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (second.pid, signal.SIGKILL)).start()
+    with pytest.raises(KafkaException, match="ended with status -9") as told:
+        groups.describe(app)
+    assert told.value.args[0].code() == KafkaError._TRANSPORT
+    assert groups.committed(app, f"{app}.source", [0, 1])[1].offset < 0
+    groups.close()
+    assert groups._child is None
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_what_got_no_answer_is_asked_by_another_client(*, lasts: bool) -> None:
+    """One that a request was left on may get no answer ever more (librdkafka 4605)."""
+    groups = Groups(Kafka(bootstrap="127.0.0.1:1"), 30.0, lasting=lasts)
+    with pytest.raises(KafkaException) as told:
+        groups._ask(_describe, "g")
+    assert told.value.args[0].code() < 0
+    assert groups._child is groups._own is None
