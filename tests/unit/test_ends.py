@@ -27,7 +27,7 @@ MAKES = {
 APP, SETTING, SERVER, PARTITION = "the app", "a setting", "a server", "a source partition"
 CAUGHT = "one table; caught, and made a dead letter or a block that stands aside"
 TOPIC_DELETED = "a topic that somebody deleted under way, once; the next start goes on"
-ONE_TABLE = "one table, and it still ends the loader"
+ONE_TABLE = "one table, and it still ends the program"
 
 WAYS = {
     "relay.blocktopics._learn Refused": CAUGHT,
@@ -67,7 +67,10 @@ WAYS = {
     "relay.topics._ensure ConfigError": "the app's topics; a block topic's is caught",
     "relay.topics.describe Refused": "the app's topics; a block topic's is caught",
     "relay.topics.source Refused": SETTING,
-    "relay.topics.still_there Refused": TOPIC_DELETED,
+    "relay.topics._deleted Refused": TOPIC_DELETED,
+    "relay.topics._narrow Refused": ONE_TABLE,
+    "relay.topics._narrow Unavailable": SERVER,
+    "relay.advertised.explained Unavailable": SERVER,
     "relay.transactiontimeout.with_both_numbers Refused": SETTING,
     "relay.truth._check_beginning ContractBroken": PARTITION,
     "relay.truth._committed ContractBroken": PARTITION,
@@ -91,6 +94,7 @@ WAYS = {
     "loader.fetch._explain Unavailable": SERVER,
     "loader.journal_polling._refuse ContractBroken": PARTITION,
     "loader.journal_polling.up_to Unavailable": SERVER,
+    "loader.journal_source._first ContractBroken": PARTITION,
     "loader.journal_source._positions ContractBroken": APP,
     "loader.known.check Unavailable": APP,
     "loader.ledger_table.add ContractBroken": APP,
@@ -143,9 +147,11 @@ def test_every_place_that_ends_a_run_is_judged() -> None:
 
 
 def test_none_is_one_tables_or_one_messages_affair() -> None:
-    """But for what is known: a transform that makes two answers of one table's rows."""
+    """But for what is known: a block topic that does not grow with the source, and a transform
+    that makes two answers of one table's rows."""
     assert [way for way, whose in WAYS.items() if whose == ONE_TABLE] == [
-        "loader.transform.made Refused"
+        "relay.topics._narrow Refused",
+        "loader.transform.made Refused",
     ]
 
 
