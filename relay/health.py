@@ -22,6 +22,7 @@ class Limits:
     poll_seconds: float
     transaction_seconds: float
     partition_seconds: float
+    assignment_seconds: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Facts:
         away: which server is away while the relay waits for it; else empty.
         assigned: the group has given this member its partitions, perhaps none.
         pending: partitions whose committed truth is still being read.
+        pending_since: since when there are any; None: there are none.
         connected: whether any broker is connected; None: not known yet.
         clickhouse: why the tables' columns could not be read last time; else empty.
     """
@@ -61,6 +63,7 @@ class Facts:
     away: str = ""
     assigned: bool = False
     pending: int = 0
+    pending_since: float | None = None
     connected: bool | None = None
     clickhouse: str = ""
     partitions: Sequence[Standing] = ()
@@ -97,6 +100,7 @@ def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
             if since is not None
             else "none is open",
         ),
+        _assignment(facts, limits),
         _partitions(facts, limits),
         Check("fenced", not facts.fenced, facts.fenced or "no other process has this identity"),
     )
@@ -119,6 +123,18 @@ def readiness(facts: Facts) -> tuple[Check, ...]:
         Check("servers", kafka, facts.away or ("answer" if kafka else "no broker is connected")),
         Check("clickhouse", not facts.clickhouse, facts.clickhouse or "answers"),
     )
+
+
+def _assignment(facts: Facts, limits: Limits) -> Check:
+    """Where a broker answers, no outage explains that partitions are not taken over."""
+    since = facts.pending_since
+    if since is None:
+        return Check("assignment", ok=True, why="all partitions are taken over")
+    seconds, limit = facts.now - since, limits.assignment_seconds
+    why = f"{facts.pending} partitions are being taken over for {seconds:.1f} s, limit {limit:g} s"
+    if facts.away:
+        why += f"; {facts.away}"
+    return Check("assignment", facts.connected is not True or seconds <= limit, why)
 
 
 def _partitions(facts: Facts, limits: Limits) -> Check:

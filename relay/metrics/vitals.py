@@ -56,6 +56,7 @@ class Vitals:
         self.clickhouse = ""
         self.fenced = ""
         self._open_since: float | None = None
+        self._pending_since: float | None = None
         self._assigned = False
 
     def polled(self) -> None:
@@ -87,6 +88,7 @@ class Vitals:
                 self._assigned = False
             case ev.Failed(ev.Failure.FENCED, why):
                 self.fenced = why
+        self._pending_since = (self._pending_since or now) if after.pending else None
         if after.phase not in IN_TRANSACTION or after.phase is Phase.BEGINNING:
             self._open_since = None
         elif self._open_since is None:
@@ -113,6 +115,7 @@ class Vitals:
             away=self.away,
             assigned=self._assigned,
             pending=0 if state is None else len(state.pending),
+            pending_since=self._pending_since,
             connected=self._statistics.connected(),
             clickhouse=self.clickhouse,
             partitions=[

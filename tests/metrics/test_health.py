@@ -27,6 +27,17 @@ def failed(facts: Facts) -> list[str]:
     return [check.check for check in (*liveness(facts, LIMITS), *readiness(facts)) if not check.ok]
 
 
+def test_a_take_over_that_does_not_end_though_a_broker_answers() -> None:
+    """It waited for ever, for partitions of its own topic that nobody made, and was alive."""
+    why = "topic shop.journal has 2 partitions"
+    waits = replace(WELL, pending=2, pending_since=99.9, away=why)
+    (said,) = (one for one in liveness(waits, LIMITS) if not one.ok)
+    assert said.check == "assignment"
+    assert why in said.why
+    assert failed(replace(waits, pending_since=100.0, away="")) == ["assigned"]
+    assert "assignment" not in failed(replace(waits, connected=False))
+
+
 def one_of_eight(**standing: Any) -> list[Standing]:
     return [replace(one, **standing) if one.partition == 5 else one for one in WELL.partitions]
 
