@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings
+from relay import kafka_settings, log
 from relay.heard import Heard, Unconnected
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Groups:
 
     def committed(self, group: str, topic: str, partitions: Collection[int]) -> list[Committed]:
         """The group's stable offsets, with an error for a partition with a transaction open."""
+        if not partitions:  # the client refuses to ask for none
+            return []
         found: list[Committed] = self._ask(_committed, group, topic, tuple(partitions))
         return found
 
@@ -137,7 +140,9 @@ class Groups:
         context = multiprocessing.get_context("spawn")  # a fork would take half of librdkafka along
         self._connection, theirs = context.Pipe()
         self._child = context.Process(
-            target=_serve, args=(theirs, self._brokers, self._seconds), daemon=True
+            target=_serve,
+            args=(theirs, self._brokers, self._seconds, log.in_use()),
+            daemon=True,
         )
         self._child.start()
         theirs.close()  # so that the end of either process is the other's end of file
@@ -175,16 +180,24 @@ class _Client:
         """The answer, or a _Refusal."""
         self._client.poll(0)
         self._heard.error = None  # of before; told again if it is still so
+        begun = time.monotonic()
         try:
             return question(self._client, self._heard, self._seconds, *about)
         except Unconnected as silence:
             return _Refusal(silence.error.code(), silence.error.str())
         except KafkaException as error:
-            return _Refusal(error.args[0].code(), error.args[0].str())
+            cause = self._heard.explained(error.args[0], begun)
+            return _Refusal(cause.code(), cause.str())
 
 
-def _serve(connection: Connection[Any, Any], brokers: Brokers, seconds: float) -> None:
-    """Answer until the other end is closed; runs in the child."""
+def _serve(
+    connection: Connection[Any, Any],
+    brokers: Brokers,
+    seconds: float,
+    log_in_use: bool | None,  # noqa: FBT001 - of relay.log
+) -> None:
+    """Answer until the other end is closed; runs in the child, and logs as its parent does."""
+    log.as_parent(log_in_use)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends this
     client = _Client(brokers, seconds)
     with contextlib.suppress(EOFError, BrokenPipeError):

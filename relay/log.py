@@ -52,6 +52,19 @@ def in_child() -> None:
         setup(json=os.environ.get(FORMAT) == "json")
 
 
+def in_use() -> bool | None:
+    """What `as_parent` gets in a child of this process: whether lines are JSON; None: no log."""
+    return is_json() if logging.getLogger().handlers else None
+
+
+def as_parent(json: bool | None) -> None:  # noqa: FBT001 - handed over as it is
+    """Log as the parent does; say nothing where it has no log, as beside a screen."""
+    if json is None:
+        logging.getLogger().addHandler(logging.NullHandler())
+    else:
+        setup(json=json)
+
+
 def about(**fields: object) -> None:
     """From now on each line of this thread carries these, and what `about` said before no more."""
     _ABOUT.set(fields)

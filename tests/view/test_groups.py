@@ -9,6 +9,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from relay import log
 from relay.failures import PASSING
 from relay.groups import Groups, _describe
 from relay.settings import Kafka
@@ -60,3 +61,28 @@ def test_what_got_no_answer_is_asked_by_another_client(*, lasts: bool) -> None:
         groups._ask(_describe, "g")
     assert told.value.args[0].code() < 0
     assert groups._child is groups._own is None
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_of_no_partitions_nobody_is_asked(*, lasts: bool) -> None:
+    """Of a verifier whose brokers went before it knew any: its child ended of the client's
+    ValueError, with a stack trace at each try (seen in a campaign of outages)."""
+    groups = Groups(Kafka(bootstrap="127.0.0.1:1"), 30.0, lasting=lasts)
+
+    assert groups.committed("g", "t", []) == []
+    assert groups._child is groups._own is None
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_without_an_answer_the_brokers_are_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, lasts: bool
+) -> None:
+    """And where this process has no log, as beside a screen, neither has its child."""
+    monkeypatch.setattr(log, "in_use", lambda: None)
+    groups = Groups(Kafka(bootstrap="127.0.0.1:1"), 30.0, lasting=lasts)
+
+    with pytest.raises(KafkaException) as told:
+        groups.describe("g")
+
+    assert "127.0.0.1:1: Connection refused" in told.value.args[0].str()
+    assert "FAIL" not in capfd.readouterr().err
