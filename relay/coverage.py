@@ -12,11 +12,11 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
-from relay import names
-from relay.admin import Admin
-from relay.errors import Refused, Unavailable
+from relay import kafka_settings, names
+from relay.groups import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +48,8 @@ class Coverage:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
         self._group = names.group_id(settings.app)
-        self._admin: Admin | None = None
+        # A look may fall into the return of brokers, which ends the process that asks.
+        self._groups = Groups(settings.source_kafka, _REQUEST_SECONDS, lasting=True)
         self._at: float | None = None
         self._pause = FIRST_SECONDS
 
@@ -62,7 +63,7 @@ class Coverage:
             return frozenset()
         try:
             found = self._asked()
-        except (Unavailable, Refused, KafkaException) as error:
+        except KafkaException as error:
             log.warning("who has which source partition cannot be asked", extra={"why": str(error)})
             found = None
         self._pause = AGAIN_SECONDS if found else FIRST_SECONDS
@@ -71,16 +72,14 @@ class Coverage:
 
     def _asked(self) -> frozenset[int] | None:
         """None while the group rebalances."""
-        if self._admin is None:
-            self._admin = Admin(self._settings.source_kafka)
-        client, topic = self._admin.client, self._settings.source.topic
-        asked = client.describe_consumer_groups([self._group], request_timeout=_REQUEST_SECONDS)
-        grant = f"grant Describe on group {self._group} to the user of kafka.client"
-        group = self._admin.answer(f"describe group {self._group}", asked[self._group], grant)
-        if group.state is not ConsumerGroupState.STABLE:
+        try:
+            group = self._groups.describe(self._group)
+        finally:
+            self._groups.close()  # it is seldom asked, and a child takes memory
+        if group.state != "stable":
             return None
+        topic = self._settings.source.topic
+        client = AdminClient(kafka_settings.admin(self._settings.source_kafka))
         source = client.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
-        return left_over(
-            len(source.partitions),
-            ([p.partition for p in m.assignment.topic_partitions] for m in group.members),
-        )
+        owned = ([p for name, p in one.partitions if name == topic] for one in group.members)
+        return left_over(len(source.partitions), owned)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 
 from relay import groups, names
+from relay.advertised import explained
+from relay.errors import Unavailable
 from relay.failures import answered
 from relay.view.facts import Group, Member
 from relay.waiting import until_available
@@ -33,6 +35,7 @@ class GroupReader:
 
     def __init__(self, settings: Settings, *, lasting: bool = False) -> None:
         self._app, self._source = settings.app, settings.source.topic
+        self._brokers = settings.source_kafka
         self._groups = groups.Groups(settings.source_kafka, SECONDS, lasting=lasting)
 
     def read(self) -> Group:
@@ -54,7 +57,10 @@ class GroupReader:
             found = self._groups.describe(group)
         except KafkaException as error:
             grant = f"grant Describe on group {group} to the user of kafka.client"
-            raise answered(f"describe group {group}", error.args[0], grant) from error
+            told = answered(f"describe group {group}", error.args[0], grant)
+            if isinstance(told, Unavailable):
+                raise explained(told, self._brokers) from error
+            raise told from error
         members = [self._member(one) for one in found.members]
         return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
 
