@@ -9,8 +9,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from loader import beginning, clickhouse
+from loader import beginning, clickhouse, plan
 from loader.clioptions import say
+from loader.entries import Row
 from loader.journal_polling import JournalPolling
 from loader.ledger import Ledger
 from loader.positions import Noted, rows_of
@@ -142,6 +143,8 @@ def begin(
     found = beginning.decide(facts)
     for warning in found.warnings:
         tell(warning, went_back=True)
+    # Before the note, which makes the next start know of nothing unusual any more.
+    waited(settings, lambda: _doubt_waiting(ledger, found), rest, tell)
     if found.new or found.ends:
         rows = rows_of(journal, found.new, found.ends, found.why)
         note = partial(ledger.note, rows)
@@ -151,6 +154,22 @@ def begin(
     if found.aside:
         tell(f"the checkpoint was moved to {checkpoint.set_aside()}")
     return Start(settings, journal, found.positions, found.unsure)
+
+
+def _doubt_waiting(ledger: Ledger, found: beginning.Beginning) -> None:
+    """Write down of which waiting blocks the ledger may have forgotten what came of them."""
+    if not found.ends:
+        return
+    waiting = {one.block.id: one.block for one in ledger.waiting()}
+    known = ledger.entries(list(waiting.values()))
+    lost = found.why == "lost"
+    ledger.write(
+        [
+            Row(block, plan.doubt(block.rows, lost=lost))
+            for name, block in waiting.items()
+            if beginning.forgot(known.get(name, ()), found.why)
+        ]
+    )
 
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:

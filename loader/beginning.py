@@ -8,16 +8,18 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
     beyond it    there               ClickHouse was set back: say so, begin at the ledger's
     there        none                the ledger was lost: stop, unless a person says so
     none         none                first start: begin with the journal's first record
+    none         there               begin at the ledger's, which may have been set back, or not
 
 Where entries may be missing, a block without one may have been inserted: loader.forgotten asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loader.checkpoint import Found
+from loader.plan import PERHAPS, PREPARED, SURELY, Entry
 from loader.positions import Noted, Unsure, Why
 from relay.errors import ContractBroken
 
@@ -71,7 +73,7 @@ class Beginning:
     unsure: Mapping[int, Unsure]
     new: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
-    why: Why = "first"
+    why: Why = "unsure"
     aside: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -92,18 +94,14 @@ def decide(facts: Facts) -> Beginning:
     new = {p: low for p, (low, _) in facts.bounds.items() if p not in mine}
     if facts.lost:  # what retention deleted meanwhile cannot be loaded, and the person knows
         new |= {p: low for p, (low, _) in facts.bounds.items() if mine.get(p, low) < low}
-    ends = {p: high for p, (low, high) in facts.bounds.items() if p not in mine and high > low}
-    why: Why = "first"
-    if back:
-        why = "back"
-        ends = {p: high for p, (_, high) in facts.bounds.items()}
-    if facts.lost:
-        why = "lost"
-        ends = {p: high for p, (_, high) in facts.bounds.items()}
+    why: Why = "lost" if facts.lost else "back" if back else "unsure"
     unsure = dict(facts.noted.unsure_of(facts.journal))
-    for p, end in ends.items():
-        before = unsure.get(p, Unsure(0, lost=False))
-        unsure[p] = Unsure(max(end, before.end), before.lost or facts.lost)
+    ends = {}
+    for p, (low, high) in facts.bounds.items():
+        blind = p not in mine or facts.checkpoint is None or aside
+        before = unsure.get(p, Unsure(0))
+        if why != "unsure" or (blind and high > max(mine.get(p, low), before.end)):
+            ends[p], unsure[p] = high, before.and_before(high, why)
     return Beginning(
         {**mine, **new},
         unsure,
@@ -113,6 +111,18 @@ def decide(facts: Facts) -> Beginning:
         aside or bool(back) or (facts.lost and facts.checkpoint is not None),
         tuple(_went_back(facts, mine, back)),
     )
+
+
+def forgot(entries: Sequence[Entry], why: Why) -> bool:
+    """Return whether what the ledger says of a waiting block may be older than its rows.
+
+    A person or a loader may have settled it since. Unless ClickHouse is known to have been set
+    back, the claims that it has are enough to find that out.
+    """
+    claims = {one.claim for one in entries if one.state == PREPARED}
+    if claims & {PERHAPS, SURELY}:
+        return False
+    return why == "back" or not claims
 
 
 def check_journal(app: str, journal: str, noted: Noted) -> None:

@@ -129,7 +129,9 @@ def _gone(journal: str, noted: Noted, retained: Retained, gone: Sequence[str]) -
     if not gone:
         return ""
     rows = " OR ".join(
-        f"startsWith(block, {literal(f'{one}{end}')})" for one in gone for end in (":", "#unsure:")
+        f"startsWith(block, {literal(f'{one}{end}')})"
+        for one in gone
+        for end in (":", "#unsure:", "#back:", "#lost:")
     )
     condition = f"(state = 'position' AND ({rows}))"
     if not noted.of(journal):  # then no loader has touched a block of this one

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from relay.records_pb2 import Block
+
 _DENIED = 497
 _SINCE = "fromUnixTimestamp64Milli({since:Int64})"
 _LONG_AGO = "toUnixTimestamp64Milli(now64(3)) - {since:Int64} > 3600000"
@@ -41,7 +43,8 @@ _PARTS = (
 """Parts that INSERTs made; and empty ones, which cover what DROP or DETACH PARTITION, TRUNCATE
 and the like take away."""
 _STATEMENTS = (
-    "SELECT toString(type), written_rows, log_comment, query_id FROM system.query_log "  # noqa: S608 - constants
+    "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
+    "toUnixTimestamp64Micro(event_time_microseconds) FROM system.query_log "
     f"WHERE {names.is_of_block('log_comment')} AND event_date >= toDate({_SINCE}) "
     f"AND event_time >= {_SINCE} - 1 AND query_kind = 'Insert' ORDER BY event_time_microseconds"
 )
@@ -50,6 +53,29 @@ _MADE_PARTS = (
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE})"
 )
 """In any table: those of views count, too."""
+_RECORDED = (
+    "SELECT DISTINCT arrayJoin(arrayIntersect(splitByChar(',', log_comment), "  # noqa: S608 - constants
+    "{blocks:Array(String)})) FROM system.query_log "
+    "WHERE hasAny(splitByChar(',', log_comment), {blocks:Array(String)}) "
+    f"AND event_date >= toDate({_SINCE}) AND query_kind = 'Insert'"
+)
+_STAYS = (
+    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name) "  # noqa: S608 - constants
+    "FROM (SELECT "
+    "(database, table, table_uuid) IN (SELECT database, name, uuid FROM system.tables) "
+    "AS there_by_name, table_uuid IN (SELECT uuid FROM system.tables) AS uuid_there, "
+    "(there_by_name AND (table_uuid, partition_id) NOT IN "
+    "(SELECT table_uuid, partition_id FROM system.part_log "
+    "WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
+    "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
+    "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
+    f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE}))"
+)
+"""Of parts that the INSERTs made, in any table: how many there were; of which partition nothing was
+dropped since, in a table that is where it was; in a table that has another name since. A table that
+is restored from a backup is another one, or was emptied before."""
+_CLOCKS_MS = 600_000
+"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
 _DELETES = (
     "SELECT count() FROM system.mutations WHERE database = {database:String} "  # noqa: S608 - constants
     f"AND table = {{name:String}} AND create_time >= {_SINCE} - 1 "
@@ -107,31 +133,51 @@ class Evidence:
         shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
         return not parts or not shown or int(shown[0][0]) < int(parts[0][0])
 
-    def record(self, block: str, rows: Mapping[str, int], since_ms: int) -> Record:
+    def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
+        """Return those of the blocks that an INSERT in the query log names, however it ended."""
+        self._flushed()
+        return {str(row[0]) for row in self._ask(_RECORDED, since_ms, blocks=list(blocks)) or ()}
+
+    def record(
+        self, block: str, rows: Mapping[str, int], since_ms: int, *, stays: bool = False
+    ) -> Record:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
         Args:
             block: its id.
             rows: that an INSERT of each earlier claim writes, by claim.
             since_ms: Unix time of the oldest claim, by the server's clock.
+            stays: the tables may have been set back since: ask whether the rows stayed.
         """
         self._flushed()
         found = self._ask(_STATEMENTS, since_ms, block=block)
         if found is None:
             return Record("unclear", said="the server keeps no query log that this user may read")
-        for kind, written, comment, _ in found:
+        for kind, written, comment, _, ended in found:
             claim = names.claim_of_comment(comment)
             needed = rows.get(claim, max(rows.values(), default=1))
             if kind == "QueryFinish" and written >= max(needed, 1):
-                return Record("written", claim)
-        if self._wrote_nothing([(kind, query) for kind, _, _, query in found], since_ms):
+                queries = sorted({query for _, _, _, query, _ in found})
+                return self._stays(claim, queries, ended, since_ms) if stays else _written(claim)
+        if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
             return Record("never")
-        kinds = sorted({kind for kind, _, _, _ in found})
+        kinds = sorted({kind for kind, *_ in found})
         return Record(
             "unclear",
             said="the server's query log has no INSERT of it that ended well"
             + (f" ({', '.join(kinds)})" if kinds else ", and may lack some"),
         )
+
+    def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> Record:
+        """Whether what the INSERTs wrote is where they wrote it, as far as the part log says."""
+        asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
+        made, there, elsewhere = asked[0] if asked else (0, 0, 0)
+        if there:
+            return _written(claim)
+        said = "the server recorded that its INSERT ended well"
+        if made and not elsewhere:
+            return Record("gone", claim, f"{said}, and its parts were dropped or replaced since")
+        return Record("perhaps", claim, f"{said}, but not whether its rows are still there")
 
     def _wrote_nothing(self, statements: Sequence[tuple[str, str]], since_ms: int) -> bool:
         """Whether the logs have all INSERTs of the block, each has ended, and none made a part.
@@ -174,6 +220,15 @@ class Evidence:
             if error_code(error) == _DENIED or is_permanent(error):
                 return None
             raise failure(error, "asking what the server recorded") from error
+
+
+def _written(claim: str) -> Record:
+    return Record("written", claim)
+
+
+def earliest(block: Block) -> int:
+    """Return the earliest Unix time in ms, by the server's clock, of a statement of the block."""
+    return max(block.sealed_at_ms - _CLOCKS_MS, 0)
 
 
 def _place(table: str) -> dict[str, str]:

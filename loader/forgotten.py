@@ -2,7 +2,7 @@
 
 Receives the blocks of a micro-batch, gives the ids of those that loader.plan has to ask about
 before it inserts: those before the journal's end of then, but for blocks of a table that is empty,
-and for those of which no row is there, where counting rows proves that. Of the others loader.plan
+and for those of which no row is there and no INSERT is in the query log. Of the others loader.plan
 asks more. Where nothing is known of a block it is inserted, since it may as well be a first start,
 or a restored ClickHouse whose tables and ledger are of one moment; where a person says that the
 ledger was lost, it is parked.
@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import failure, quoted_table
+from loader.evidence import earliest
+from loader.plan import PERHAPS, SURELY, Entry
+from loader.positions import Unsure
 from loader.tables import Tables
 from relay.errors import Refused
+from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from loader.ledger import Ledger
-    from loader.positions import Unsure
-    from relay.records_pb2 import Block
+
+Place = tuple[int, int, Block]
+"""Journal partition, offset, and a block that is there."""
 
 
 class Forgotten:
     """Of one run of the loader.
-
-    Attributes:
-        lost: a person says that the ledger was lost.
 
     Args:
         ledger: of the app; its client asks.
@@ -41,45 +43,73 @@ class Forgotten:
         self._ledger, self._stamp, self._unsure = ledger, stamp, unsure
         self._tables = Tables(ledger.client, stamp)
         self._empty: set[str] = set()
-        self.lost = any(one.lost for one in unsure.values())
 
-    def among(self, new: Iterable[tuple[int, int, Block]]) -> set[str]:
+    def lost(self, partition: int, offset: int) -> bool:
+        """Return whether a person says that the ledger had entries of what is there."""
+        return offset < self._unsure.get(partition, Unsure(0)).lost
+
+    def asks(self, one: Place, entries: Sequence[Entry]) -> bool:
+        """Return whether the ledger may lack what it knew of a block of which it has these."""
+        partition, offset, _ = one
+        unsure = self._unsure.get(partition, Unsure(0))
+        if not entries:
+            return offset < unsure.end
+        # Of a restored ledger a claim may be older than the rows, and than the table's tokens.
+        return offset < unsure.back and not {one.claim for one in entries} & {PERHAPS, SURELY}
+
+    def among(self, some: Iterable[Place]) -> set[str]:
         """Return the ids of those that have to be asked about.
 
         Args:
-            new: journal partition, offset and block, of which the ledger has no entry.
+            some: that `asks`.
 
         Raises:
             Unavailable, Refused: as ClickHouse answers.
         """
-        doubtful: dict[str, set[str]] = {}
-        for partition, offset, block in new:
-            unsure = self._unsure.get(partition)
-            if unsure and offset < unsure.end and block.table not in self._empty:
-                doubtful.setdefault(block.table, set()).add(block.id)
-        if not doubtful:
+        by_table: dict[tuple[str, bool], dict[str, Block]] = {}
+        for partition, offset, block in some:
+            if block.table not in self._empty:
+                key = block.table, self.lost(partition, offset)
+                by_table.setdefault(key, {})[block.id] = block
+        if not by_table:
             return set()
         running = self._running()
-        found = {one for ids in doubtful.values() for one in ids if one in running}
-        for table, ids in sorted(doubtful.items()):
+        found = {one for blocks in by_table.values() for one in blocks if one in running}
+        unseen: dict[str, Block] = {}
+        for (table, lost), blocks in sorted(by_table.items()):
             try:
-                found |= self._among(table, ids, nothing_runs=not running)
+                found |= self._among(table, blocks, unseen, lost=lost, nothing_runs=not running)
             except Refused:  # one table's trouble: the attempt at its blocks meets it again
-                found |= ids
+                found |= blocks.keys()
+        if unseen:
+            since_ms = min(earliest(block) for block in unseen.values())
+            found |= self._tables.evidence.recorded(unseen, since_ms)
         return found
 
-    def _among(self, table: str, ids: set[str], *, nothing_runs: bool) -> set[str]:
-        """Those that are in their table, or may be."""
+    def _among(
+        self,
+        table: str,
+        blocks: Mapping[str, Block],
+        unseen: dict[str, Block],
+        *,
+        lost: bool,
+        nothing_runs: bool,
+    ) -> set[str]:
+        """Those that are in their table, or may be; others go to `unseen`, if rows prove little."""
         target = self._tables.look({table}).get(table)
         if target is None:
             return set()
-        # Rows of a table like Null are never seen: a person's word counts more than that.
-        stays = target.nature.plain or not self.lost
-        if stays and not self._has_rows(table):
+        # Of what merges, expires or passes through, an empty table says nothing.
+        if target.nature.plain and not self._has_rows(table):
             if nothing_runs:  # what still runs may leave rows of blocks of later batches
                 self._empty.add(table)
             return set()
-        return set(self._tables.counted(table, ids)) if target.counts(self._stamp) else ids
+        if target.counts(self._stamp):
+            return set(self._tables.counted(table, blocks))
+        if lost:
+            return set(blocks)
+        unseen.update(blocks)
+        return set(self._tables.counted(table, blocks)) if target.stamped(self._stamp) else set()
 
     def _has_rows(self, table: str) -> bool:
         return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted

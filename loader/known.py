@@ -19,8 +19,10 @@ from relay.records_pb2 import Block
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from loader.forgotten import Place
     from loader.journal_source import Start
     from loader.ledger import Ledger
+    from loader.plan import Entry
 
 CLAIM_SECONDS = 86_400
 """After the ledger was read, a block is claimed no later than this. A loader that was paused for
@@ -80,22 +82,22 @@ class Known:
             for partition, offset, block in sealed
             if offset >= position.get(partition, 0) and settled(known.get(block.id, ())) is None
         ]
-        new = [one for one in left if one[2].id not in known]
         until = self._noted.now + CLAIM_SECONDS
-        doubtful = self._doubt(new, until)
-        return Seen(
-            len(sealed),
-            {block.id: block for *_, block in left},
-            frozenset(block.id for *_, block in new if block.id not in doubtful),
-            until,
-        )
+        doubtful = self._doubt(left, known, until)
+        new = {block.id for *_, block in left if block.id not in known} - doubtful
+        left_by_id = {block.id: block for *_, block in left}
+        return Seen(len(sealed), left_by_id, frozenset(new), until)
 
-    def _doubt(self, new: Sequence[tuple[int, int, Block]], until: int) -> set[str]:
-        """Write down which of these the ledger may have forgotten."""
-        doubtful = self._forgotten.among(new)
-        lost = self._forgotten.lost
+    def _doubt(
+        self, left: Sequence[Place], known: Mapping[str, Sequence[Entry]], until: int
+    ) -> set[str]:
+        """Write down of which of these the ledger may have forgotten something."""
+        some = [one for one in left if self._forgotten.asks(one, known.get(one[2].id, ()))]
+        doubtful = self._forgotten.among(some)
         rows = [
-            Row(block, doubt(block.rows, lost=lost)) for *_, block in new if block.id in doubtful
+            Row(block, doubt(block.rows, lost=self._forgotten.lost(partition, offset)))
+            for partition, offset, block in some
+            if block.id in doubtful
         ]
         self._ledger.write(rows, until)
         return doubtful

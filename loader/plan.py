@@ -149,12 +149,14 @@ class Record:
 
     Attributes:
         state: "written": one finished, and wrote at least as many rows as the block has;
-            "never": the record is complete, and none has written anything; "unclear": else.
+            "never": the record is complete, and none has written anything; "unclear": else. Of a
+            block that the ledger may have forgotten also: "gone": one finished, and its parts were
+            dropped since, as when a table is restored; "perhaps": nor is that known.
         claim: of the statement that finished, where the record names it.
         said: the same in words.
     """
 
-    state: Literal["written", "never", "unclear"]
+    state: Literal["written", "never", "unclear", "gone", "perhaps"]
     claim: str = ""
     said: str = ""
 
@@ -454,8 +456,10 @@ def _decide_by_record(run: Run, record: Record) -> Effect:
     counted = facts.counted if run.all_stamped else None
     if counted == 0 and not facts.fewer and not facts.views:
         return Insert(None)
-    if run.forgotten and not run.lost and not _makers(run) and not counted:
-        # Nothing says that it was ever inserted, as with every block at a first start.
+    unknown = run.forgotten and not run.lost and record.state != "perhaps"
+    if unknown and not _makers(run) and not counted:
+        # Nothing says that its rows were ever here, as with every block at a first start; or they
+        # went when the table was set back, together with the ledger.
         return Insert(None)
     return Park(run.attempt, _undecided(run, counted, record))
 

@@ -1,11 +1,13 @@
 """The ledger's rows about an app's journal as a whole, not about one block; pure.
 
-Receives (block, attempt, reasons) of rows in state "position", gives what they say. All of them
+Receives (block, attempt) of rows in state "position", gives what they say. All of them
 are of that state, because readers of earlier versions know no other. The column `block` tells
 them apart:
 
     JOURNAL:PARTITION         attempt: next offset; all before it is settled
-    JOURNAL#unsure:PARTITION  attempt: of blocks before it the ledger may have lost its entries
+    JOURNAL#unsure:PARTITION  attempt: of blocks before it the ledger may lack entries
+    JOURNAL#back:PARTITION    the same; and what it has of them may be older than their rows
+    JOURNAL#lost:PARTITION    the same as the first; a person says that it had them
     JOURNAL#gone:0            a person took note that this journal was deleted
 """
 
@@ -13,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-Why = Literal["first", "back", "lost"]
-"""Why the ledger may lack entries of blocks before an offset: a loader's first start, which cannot
-be told from one after the ledger was lost; ClickHouse was set back; a person says it was lost."""
+Why = Literal["unsure", "back", "lost"]
+"""Why the ledger may lack entries of blocks before an offset: there is no checkpoint that would say
+how far it had come, as at a first start; ClickHouse was set back; a person says it was lost."""
 NOTED = """
-SELECT block, max(attempt), groupUniqArray(reason), toUnixTimestamp(now()) FROM LEDGER
+SELECT block, max(attempt), toUnixTimestamp(now()) FROM LEDGER
 WHERE app = {app:String} AND table = '' AND state = 'position' GROUP BY block
 """
 """The rows, as `noted` reads them."""
@@ -35,7 +37,7 @@ WHERE (
 ) = length({before:Array(String)})
 """
 """Appends positions unless the ledger is behind others; parameters: `saved`."""
-_UNSURE, _GONE = "#unsure", "#gone"
+_GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,21 @@ class Unsure:
 
     Attributes:
         end: blocks before this offset may have been inserted, though the ledger has no entry.
-        lost: a person said so; else it is only possible.
+        back: of those before this one it may have an entry that is older than their rows.
+        lost: of those before this one a person said that it had them.
     """
 
     end: int
-    lost: bool
+    back: int = 0
+    lost: int = 0
+
+    def and_before(self, end: int, why: Why) -> Unsure:
+        """Return this, and that blocks before `end` are unsure for this reason."""
+        return Unsure(
+            max(self.end, end),
+            max(self.back, end if why == "back" else 0),
+            max(self.lost, end if why == "lost" else 0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +93,21 @@ class Noted:
 
 
 def noted(rows: Iterable[Sequence[object]]) -> Noted:
-    """Return what rows of (block, greatest attempt, reasons, now) say."""
+    """Return what rows of (block, greatest attempt, now) say."""
     positions: dict[tuple[str, int], int] = {}
     unsure: dict[tuple[str, int], Unsure] = {}
     gone: set[str] = set()
     now = 0
-    for block, attempt, reasons, at in rows:
+    for block, attempt, at in rows:
         name, _, partition = str(block).rpartition(":")
         journal, _, kind = name.partition("#")
-        place = journal, int(partition)
-        now = int(str(at))
-        if f"#{kind}" == _UNSURE:
-            assert isinstance(reasons, Sequence)
-            unsure[place] = Unsure(int(str(attempt)), "lost" in reasons)
-        elif f"#{kind}" == _GONE:
+        place, offset, now = (journal, int(partition)), int(str(attempt)), int(str(at))
+        if kind in {"unsure", "back", "lost"}:
+            unsure[place] = unsure.get(place, Unsure(0)).and_before(offset, cast("Why", kind))
+        elif kind == _GONE:
             gone.add(journal)
         elif not kind:
-            positions[place] = int(str(attempt))
+            positions[place] = offset
     return Noted(positions, unsure, frozenset(gone), now)
 
 
@@ -125,7 +135,7 @@ def rows_of(
         for p, offset in positions.items()
     ]
     rows += [
-        {"block": f"{journal}{_UNSURE}:{p}", "state": "position", "attempt": end, "reason": why}
+        {"block": f"{journal}#{why}:{p}", "state": "position", "attempt": end}
         for p, end in unsure.items()
     ]
     return rows
@@ -133,4 +143,4 @@ def rows_of(
 
 def gone_row(journal: str) -> dict[str, object]:
     """Return the row that notes that a journal was deleted."""
-    return {"block": f"{journal}{_GONE}:0", "state": "position"}
+    return {"block": f"{journal}#{_GONE}:0", "state": "position"}

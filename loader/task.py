@@ -106,7 +106,7 @@ def load(
 
 
 def _attempt(
-    settings: Settings, blocks: list[Block], new: Collection[str], until: int
+    settings: Settings, blocks: list[Block], new: Collection[str], until: int = 0
 ) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415

@@ -17,6 +17,7 @@ from loader import clickhouse, plan
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
 from loader.clickhouse import TableRefused
 from loader.entries import Row
+from loader.evidence import earliest
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
 from loader.ledger import Claimed, Ledger
@@ -47,10 +48,6 @@ AT_RISK_TOGETHER = 4
 parked when a loader dies in the middle."""
 _ROOMY = 8 * TOGETHER
 """Parts that a table's window must have room for, so that its blocks are not at risk."""
-
-
-_CLOCKS_MS = 600_000
-"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
 
 
 class Worker:
@@ -85,7 +82,6 @@ class Worker:
         new: Collection[str] = (),
         human: plan.Human = "nothing",
         why: str = "",
-        forgotten: Collection[str] = (),
         until: int = 0,
     ) -> list[Outcome]:
         """One attempt at each block.
@@ -96,7 +92,6 @@ class Worker:
                 for again before the claim. What came since is seen behind it, by all of them.
             human: what a person says of all blocks.
             why: in the person's own words.
-            forgotten: ids of those that the ledger may have known and lost.
             until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
 
         Raises:
@@ -109,7 +104,7 @@ class Worker:
                 few = self._next(left)
                 left = left[len(few) :]
                 begun = partial(plan.start, human=human, why=why)
-                outcomes += self._few(few, new, begun, left[:TOGETHER], forgotten)
+                outcomes += self._few(few, new, begun, left[:TOGETHER])
         finally:
             self._fetcher.rest()
         return outcomes
@@ -129,21 +124,19 @@ class Worker:
         new: Collection[str],
         begin: Begin,
         after: Sequence[Block],
-        forgotten: Collection[str],
     ) -> list[Outcome]:
         try:
             targets = self._look(blocks, new)
-            doubtful = self._doubtful(blocks, targets, forgotten)
         except Unavailable as error:
             return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
         except TableRefused as error:
-            return self._refused(error, blocks, new, begin, forgotten)
+            return self._refused(error, blocks, new, begin)
         claim = uuid.uuid4().hex
         attempts = []
         for at, block in enumerate(blocks, 1):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
-            begun = begin(claim, block.rows, stamped=stamped, forgotten=block.id in doubtful)
+            begun = begin(claim, block.rows, stamped=stamped)
             attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
                 attempts[-1].answer(())
@@ -157,13 +150,12 @@ class Worker:
         blocks: Sequence[Block],
         new: Collection[str],
         begin: Begin,
-        forgotten: Collection[str],
     ) -> list[Outcome]:
         """Of blocks whose tables could not all be looked at: table by table then."""
         tables = sorted({block.table for block in blocks})
         if len(tables) > 1:
             by_table = ([b for b in blocks if b.table == table] for table in tables)
-            return [one for some in by_table for one in self._few(some, new, begin, (), forgotten)]
+            return [one for some in by_table for one in self._few(some, new, begin, ())]
         why, about = error.message, About.TABLE
         return [Outcome(b.id, "retry", b.rows, why, about=about) for b in blocks]
 
@@ -177,20 +169,6 @@ class Worker:
             if target.counts(self._stamp) or target.nature.window.margin(0) >= _ROOMY
         }
         return targets
-
-    def _doubtful(
-        self, blocks: Sequence[Block], targets: dict[str, Target], forgotten: Collection[str]
-    ) -> set[str]:
-        """Of blocks that the ledger may have forgotten, those that their tables do not rule out.
-
-        One question for all blocks of a table: at a first start the journal may hold many.
-        """
-        doubtful = {block.id for block in blocks if block.id in forgotten}
-        for table, target in targets.items():
-            of_table = {b.id for b in blocks if b.id in doubtful and b.table == table}
-            if of_table and target.counts(self._stamp):
-                doubtful -= of_table - self._tables.counted(table, of_table).keys()
-        return doubtful
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
         """The next effect of each: all but questions and parking for several at once."""
@@ -273,8 +251,9 @@ class Worker:
                 attempt.answer(self._tables.facts(block, run, attempt.target, claimed))
             case plan.AskRecord():
                 rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
-                since_ms = self._claimed(attempt).at_ms
-                attempt.answer(self._tables.evidence.record(block.id, rows, since_ms))
+                since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
+                record = evidence.record(block.id, rows, since_ms, stays=run.forgotten)
+                attempt.answer(record)
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Park(number, reason):
@@ -287,7 +266,7 @@ class Worker:
         claimed = self._ledger.oldest_claim(attempt.block)
         if not attempt.run.forgotten:
             return claimed
-        return Claimed(math.inf, min(claimed.at_ms, attempt.block.sealed_at_ms - _CLOCKS_MS))
+        return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
 
 
 def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:

@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.blocktopics import BlockTopics
 from relay.catalogue import Catalogue
 from relay.columns import Origin, row_columns
 from relay.errors import ConfigError
@@ -81,7 +82,8 @@ def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
     topics.ensure_own()
     registry = Registry(settings.kafka, settings.app)
     catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
-    tables = Tables(catalogue, registry, topics, column, Targets.of(settings))
+    blocks = BlockTopics(settings.app, topics)
+    tables = Tables(catalogue, registry, blocks, column, Targets.of(settings))
 
     def codec(table: str) -> RowCodec:
         if not names.is_table_name(table):

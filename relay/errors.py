@@ -63,9 +63,17 @@ class Unavailable(RelayError):
 
 
 class Refused(RelayError):
-    """A server answered, and the answer was no."""
+    """A server answered, and the answer was no.
+
+    Attributes:
+        code: of Kafka's answer; 0 where it was not Kafka's.
+    """
 
     exit_code = 5
+
+    def __init__(self, message: str, next_step: str = "", *, code: int = 0) -> None:
+        super().__init__(message, next_step)
+        self.code = code
 
 
 class ContractBroken(RelayError):

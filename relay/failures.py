@@ -226,8 +226,9 @@ def answered(what: str, error: KafkaError, refusal: str) -> Unavailable | Refuse
     """
     text = f"{what}: {error.name()} ({error.str()})"
     if error.code() in CREDENTIALS:
-        return Refused(text, "mend user, password or certificate in kafka.client")
+        step = "mend user, password or certificate in kafka.client"
+        return Refused(text, step, code=error.code())
     # Negative codes are librdkafka's own: no broker answered.
     if error.retriable() or error.code() < 0 or error.code() in PASSING:
         return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
-    return Refused(text, refusal)
+    return Refused(text, refusal, code=error.code())

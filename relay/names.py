@@ -48,9 +48,37 @@ def split_table(table: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
+def blocks_prefix(app: str) -> str:
+    """Return how the names of the app's block topics begin."""
+    return f"{app}.blocks."
+
+
+def blocks_topics(app: str, table: str) -> tuple[str, str]:
+    """Return the names that a table's block topic may have: the plain one and the dashed one.
+
+    Kafka takes "." and "_" for the same when it makes a topic: of two plain names that differ in
+    nothing else it refuses the second. No identifier has a dash, so dashed names always differ.
+    """
+    database, name = split_table(table)
+    return f"{blocks_prefix(app)}{database}.{name}", f"{blocks_prefix(app)}{database}-{name}"
+
+
 def blocks_topic(app: str, table: str) -> str:
-    """The block topic of a table."""
-    return f"{app}.blocks.{table}"
+    """Return the name that a table's block topic gets where it has none yet.
+
+    No two tables' collide: without a "_" in the database the first "." or "_" parts the plain
+    name, and the others are dashed. Which name it has, relay.blocktopics says, and the journal.
+    """
+    plain, dashed = blocks_topics(app, table)
+    return dashed if "_" in split_table(table)[0] else plain
+
+
+def table_of_topic(app: str, topic: str) -> str:
+    """Return whose block topic it is, by either name; empty where it is none of the app's."""
+    if not topic.startswith(blocks_prefix(app)):
+        return ""
+    table = topic.removeprefix(blocks_prefix(app)).replace("-", ".", 1)
+    return table if is_table_name(table) else ""
 
 
 def journal_topic(app: str) -> str:
@@ -76,7 +104,7 @@ def schemas_topic(app: str) -> str:
 def is_written(topic: str, app: str) -> bool:
     """Whether it is one that the app's relays write."""
     own = (journal_topic(app), dead_topic(app), schemas_topic(app))
-    return topic in own or topic.startswith(f"{app}.blocks.")
+    return topic in own or topic.startswith(blocks_prefix(app))
 
 
 _CLAIM = "claim="

@@ -170,7 +170,7 @@ class Performer:
         self._producer.flush()
         for one in sent:
             self._written.add(one)
-        return ev.Produced(tuple(one.result(self._settings.app) for one in sent))
+        return ev.Produced(tuple(one.result(self._tables.topic(one.seal.table)) for one in sent))
 
     def _send(self, seal: Seal) -> Sent:
         """Form a seal's buffer and hand to the client what it became."""
@@ -204,7 +204,7 @@ class Performer:
 
     def _produce_chunks(self, seal: Seal, formed: Formed) -> list[int]:
         """Queue the chunks; their offsets are in the list once the producer is flushed."""
-        topic = names.blocks_topic(self._settings.app, seal.table)
+        topic = self._tables.topic(seal.table)
         place = TopicPartition(topic, seal.partition)
         offsets: list[int] = []
         for sequence, (value, rows) in enumerate(formed.chunks):

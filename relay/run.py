@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from relay import intake, memory
+from relay.blocktopics import BlockTopics
 from relay.catalogue import Catalogue
 from relay.core import effects as ef
 from relay.core import events as ev
@@ -84,7 +85,7 @@ class Relay:
         self._tables = Tables(
             Catalogue(settings.clickhouse),
             Registry(settings.kafka, settings.app),
-            topics,
+            BlockTopics(settings.app, topics),
             settings.loader.block_column,
             Targets.of(settings),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay import chunks, names
+from relay import chunks
 from relay.core.records import SealedBlock, SealResult
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ class Sent:
             dead_reason=formed.dead[0][2] if formed.dead else "",
         )
 
-    def result(self, app: str) -> SealResult:
+    def result(self, topic: str) -> SealResult:
         """Once all is acknowledged.
 
         Args:
-            app: prefix of its topics.
+            topic: the table's block topic.
         """
         if len(self.offsets) != self.chunks:
             raise AssertionError(
@@ -80,7 +80,7 @@ class Sent:
         if not self.chunks:
             return SealResult(self.seal, None, self.dead, self.dead_reason)
         block = SealedBlock(
-            topic=names.blocks_topic(app, self.seal.table),
+            topic=topic,
             first_offset=self.offsets[0],
             next_offset=self.offsets[-1] + 1,
             chunks=self.chunks,

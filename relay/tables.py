@@ -21,11 +21,11 @@ from relay.targets import is_ledger, ledger_refusal
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from relay.blocktopics import BlockTopics
     from relay.catalogue import Catalogue, TableColumns
     from relay.records_pb2 import TableSchema
     from relay.registry import Registry
     from relay.targets import Targets
-    from relay.topics import Topics
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Tables:
         self,
         catalogue: Catalogue,
         registry: Registry,
-        topics: Topics,
+        topics: BlockTopics,
         block_column: str,
         targets: Targets,
     ) -> None:
@@ -69,6 +69,8 @@ class Tables:
             return refusal
         if table in self._ledgers:
             return ledger_refusal(table)
+        if why := self._topics.refusal(table):
+            return why
         return self._known.get(table, f"unknown table {table}: ClickHouse has none of this name")
 
     def resolve(self, tables: Collection[str]) -> None:
@@ -79,12 +81,17 @@ class Tables:
             return
         for table, schema in self._schemas(unknown).items():
             self._known[table] = self._codec(table, schema)
-        self._topics.ensure_blocks(unknown & self._known.keys())
+        self._topics.ensure(unknown & self._known.keys())
+
+    def topic(self, table: str) -> str:
+        """Return the table's block topic; empty where it has none."""
+        return self._topics.of(table)
 
     def refresh(self) -> frozenset[str]:
         """Tables whose row message changed since it was adopted; `codec` still gives the old."""
         if not self._known:
             return frozenset()
+        self._topics.retry()
         found = self._schemas(self._known.keys())
         self._changed = {}
         for table, known in self._known.items():

@@ -22,10 +22,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay import names
 from relay.admin import Admin
 from relay.errors import ConfigError, Refused, Unavailable
+from relay.failures import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from relay.settings import Settings
 
 REQUEST_SECONDS = 10.0
@@ -106,12 +105,25 @@ class Topics:
         topic = names.replayed_topic(self._settings.app)
         self._ensure(topic, 1, (READ, WRITE), {"cleanup.policy": "compact"})
 
-    def ensure_blocks(self, tables: Collection[str]) -> None:
-        """Create or grow the block topics of these tables."""
-        for table in tables:
-            topic = names.blocks_topic(self._settings.app, table)
-            if topic not in self._ready:
-                self._ensure(topic, self._partitions, (WRITE,))
+    def ensure_block_topic(self, topic: str) -> None:
+        """Create or grow a block topic; relay.blocktopics says by which name."""
+        if topic not in self._ready:
+            self._ensure(topic, self._partitions, (WRITE,))
+
+    def one_can_be_written(self) -> bool:
+        """Whether there is a block topic that this user may write."""
+        prefix = names.blocks_prefix(self._settings.app)
+        try:
+            listed = self._admin.client.list_topics(timeout=REQUEST_SECONDS).topics
+        except KafkaException as error:
+            raise answered("list the topics", error.args[0], "") from error
+        return any(map(self._can_be_written, sorted(t for t in listed if t.startswith(prefix))))
+
+    def _can_be_written(self, topic: str) -> bool:
+        try:
+            return self.describe(topic, (WRITE,)) is not None
+        except Refused:
+            return False
 
     def still_there(self) -> None:
         """Look again at the topics that were ready.
@@ -151,7 +163,8 @@ class Topics:
         granted = found.authorized_operations  # empty where the brokers do not say
         lacking = [right.name.capitalize() for right in rights if right not in (granted or rights)]
         if lacking:
-            raise Refused(f"topic {topic}: this user may not {' nor '.join(lacking)}", grant)
+            text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
+            raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
         return TopicFacts(str(found.topic_id), len(found.partitions))
 
     def _look_for_controller(self) -> None:

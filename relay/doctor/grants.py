@@ -135,7 +135,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [quoted(table) for table in sorted(tables)] or [ANY_TABLE]
     databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
-    ledger, blocks = f"{settings.loader.database}.*", names.blocks_topic(app, "")
+    ledger, blocks = f"{settings.loader.database}.*", names.blocks_prefix(app)
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
     read_source = KafkaRight("Read", "topic", source, "rows")
@@ -197,7 +197,7 @@ def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
         yield KafkaRight(operation, "topic", names.journal_topic(app), "the journal")
         yield KafkaRight(operation, "topic", names.schemas_topic(app), "numbers of the fields")
     yield KafkaRight("Write", "topic", names.dead_topic(app), "dead letters")
-    yield KafkaRight("Write", "topic", names.blocks_topic(app, ""), "blocks", prefixed=True)
+    yield KafkaRight("Write", "topic", names.blocks_prefix(app), "blocks", prefixed=True)
     yield KafkaRight("Create", "topic", f"{app}.", "where they are not there yet", prefixed=True)
 
 

@@ -103,7 +103,7 @@ class Brokers:
             listed = self._asker.admin.list_topics(timeout=SECONDS).topics
         except KafkaException as error:
             raise answered("list the topics", error.args[0], "") from error
-        blocks, replayed = names.blocks_topic(app, ""), names.replayed_topic(app)
+        blocks, replayed = names.blocks_prefix(app), names.replayed_topic(app)
         listed_too = sorted(name for name in listed if name == replayed or name.startswith(blocks))
         found = {name: self._topic(name) for name in (source, *always, *listed_too)}
         return {name: topic for name, topic in found.items() if topic is not None}

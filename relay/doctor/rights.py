@@ -32,7 +32,7 @@ def needed(settings: Settings, topic: str) -> dict[str, str]:
         return {"READ": "relay", "WRITE": "relay"}
     if topic == names.journal_topic(app):
         return {"READ": "relay and loader", "WRITE": "relay"}
-    if topic.startswith(names.blocks_topic(app, "")):
+    if topic.startswith(names.blocks_prefix(app)):
         return {"READ": "loader", "WRITE": "relay"}
     return {}
 

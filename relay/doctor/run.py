@@ -93,9 +93,7 @@ def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
 
 def _tables_of(app: str, facts: Kafka) -> set[str]:
     """Tables that have a block topic."""
-    prefix = names.blocks_topic(app, "")
-    named = {name.removeprefix(prefix) for name in facts.topics if name.startswith(prefix)}
-    return {name for name in named if names.is_table_name(name)}
+    return {table for name in facts.topics if (table := names.table_of_topic(app, name))}
 
 
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:

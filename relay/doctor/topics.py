@@ -168,7 +168,7 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
     if most is None or name == settings.source.topic:
         return
     needed = settings.block.chunk_bytes + CHUNK_ROOM
-    if name.startswith(names.blocks_topic(settings.app, "")) and most < needed:
+    if name.startswith(names.blocks_prefix(settings.app)) and most < needed:
         yield found(
             "topic-message-bytes",
             f"{name}: max.message.bytes = {most}, and block.chunk_bytes = "

@@ -14,7 +14,7 @@ from loader.fetch import Fetcher
 from loader.journal_polling import Row
 from loader.journal_source import JournalReader, Start
 from relay import config as settings_file
-from relay import kafka_settings
+from relay import kafka_settings, names
 from relay.cli import cli
 from relay.cli_support import run_main
 from relay.core.events import Failure
@@ -24,12 +24,14 @@ from relay.records_pb2 import Block
 from relay.settings import Kafka, Settings
 from relay.transactions import TransactionalProducer
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import row_batch, wait_until
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
+
+    from clickhouse_connect.driver.client import Client
 
     from tests.broker.pipeline import Pipeline
 
@@ -147,6 +149,46 @@ def test_a_relay_without_a_right_does_not_start(
     assert not pipeline.dead()
     assert pipeline.floor(0) in {-1001, 0}
     pipeline.committed_is_journal_head()
+
+
+def test_a_right_on_one_tables_topic(
+    pipeline: Pipeline, server: Authorized, client: Client
+) -> None:
+    """Without it that table's messages are dead letters with the reason; with it, blocks again."""
+    closed = f"{pipeline.database}.closed"
+    client.command(f"CREATE TABLE {closed} AS {pipeline.table}")
+    wanted = rights(pipeline.app)
+    del wanted["blocks"]
+    write, kind = AclOperation.WRITE, ResourceType.TOPIC
+    one, other = (
+        Right(write, kind, names.blocks_topic(pipeline.app, table))
+        for table in (pipeline.table, closed)
+    )
+    server.grant([*wanted.values(), one])
+    pipeline.send(range(10))
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    pipeline.produce(producer, row_batch([20]), 0, [("table", closed)])
+    assert producer.flush(30) == 0
+    path = config(pipeline, server)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("[relay]", "[relay]\nschema_refresh_seconds = 1"), "utf-8")
+    relay = pipeline.start("a", path)
+    pipeline.exactly_once()
+    pipeline.until(lambda: len(pipeline.dead()) == 1, "the dead letter")
+    ((_, headers),) = pipeline.dead()
+    assert headers["reason"].startswith(f"no block topic for {closed}: ")
+    assert "next: grant Write on topic" in headers["reason"]
+
+    server.grant([other])
+    sent = iter(range(21, 80))
+
+    def arrived() -> bool:
+        pipeline.produce(producer, row_batch([next(sent)]), 0, [("table", closed)])
+        assert producer.flush(30) == 0
+        return any(row > 20 for row in pipeline.rows())
+
+    pipeline.until(arrived, "rows of the table that may be written now")
+    assert relay.poll() is None
 
 
 # Right that is revoked while the relay runs, what the message names.

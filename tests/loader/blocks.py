@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -89,6 +90,7 @@ class Journal:
             table=table,
             topic=names.blocks_topic(self.app, table),
             rows=one.num_rows,
+            sealed_at_ms=int(time.time() * 1000),
         )
         encoded = chunks.Encoder(chunk_bytes).encode(one)
         offsets: list[int] = []

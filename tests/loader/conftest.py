@@ -33,7 +33,7 @@ def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
 @pytest.fixture
 def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the loader the server has neither query log nor part log, as many have not."""
-    for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE"):
+    for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE", "_RECORDED", "_STAYS"):
         sql = re.sub(r"system\.(query_log|part_log)", r"system.no_\1", getattr(evidence, name))
         monkeypatch.setattr(evidence, name, re.sub(r"FROM system\.$", "FROM system.no_", sql))
 

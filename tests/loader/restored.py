@@ -24,3 +24,10 @@ class Backup:
         for table in tables or self._tables:
             self._client.command(f"TRUNCATE TABLE {table}")
             self._client.command(f"INSERT INTO {table} SELECT * FROM {table}_copy")
+
+    def make_anew(self, *tables: str) -> None:
+        """The same by tables that are dropped and made anew, as RESTORE does it."""
+        for table in tables or self._tables:
+            self._client.command(f"DROP TABLE {table} SYNC")
+            self._client.command(f"CREATE TABLE {table} AS {table}_copy")
+            self._client.command(f"INSERT INTO {table} SELECT * FROM {table}_copy")

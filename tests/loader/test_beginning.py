@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from loader.beginning import Facts, decide
+from loader.beginning import Facts, decide, forgot
 from loader.checkpoint import Checkpoint, Found
-from loader.positions import Noted, Unsure, noted, rows_of
+from loader.plan import ASIDE, PREPARED, Entry
+from loader.positions import Noted, Unsure, gone_row, noted, rows_of
 from relay.errors import ContractBroken, Refused
 
 BOUNDS = {0: (0, 100), 1: (0, 50)}
@@ -29,8 +30,8 @@ def facts(
 def test_a_first_start_begins_at_the_beginning_and_is_unsure_of_what_is_there() -> None:
     begun = decide(facts())
     assert begun.positions == begun.new == {0: 0, 1: 0}
-    assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "first", False)
-    assert begun.unsure[0] == Unsure(100, lost=False)
+    assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "unsure", False)
+    assert begun.unsure[0] == Unsure(100)
 
 
 def test_an_empty_journal_leaves_nothing_unsure() -> None:
@@ -92,7 +93,7 @@ def test_a_person_says_that_the_ledger_was_lost(case: str) -> None:
     begun = decide(replace(found, lost=True))
     mine = found.noted.of("J")
     assert begun.positions == {p: mine.get(p, low) for p, (low, _) in found.bounds.items()}
-    assert begun.unsure == {p: Unsure(end, lost=True) for p, (_, end) in found.bounds.items()}
+    assert begun.unsure == {p: Unsure(end, lost=end) for p, (_, end) in found.bounds.items()}
     assert begun.aside == (found.checkpoint is not None)
 
 
@@ -108,6 +109,34 @@ def test_a_checkpoint_that_began_with_what_was_left_is_no_loss() -> None:
     assert begun.positions == {0: 7, 1: 0}
 
 
+def test_without_a_checkpoint_nobody_knows_whether_the_ledger_was_set_back() -> None:
+    """Nor with one of a journal that is gone; what is behind the position has to be asked about."""
+    begun = decide(facts(BOTH))
+    assert begun.positions == {0: 40, 1: 20}
+    assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "unsure", False)
+    assert begun.unsure == {0: Unsure(100), 1: Unsure(50)}
+    old = Noted(BOTH, {}, frozenset({"old"}))
+    assert decide(facts(found=Found("old", {0: 9}), noted=old)).ends == {0: 100, 1: 50}
+
+
+def test_what_is_noted_already_is_not_noted_again() -> None:
+    """Nor is there anything unsure where the ledger stands at the journal's end."""
+    before = Noted({("J", 0): 40, ("J", 1): 50}, {("J", 0): Unsure(100)})
+    assert decide(facts(noted=before)).ends == {}
+
+
+@pytest.mark.parametrize(
+    ("claims", "unsure", "back"),
+    [((), True, True), (("c",), False, True), (("?",), False, False), (("c", "!"), False, False)],
+)
+def test_blocks_that_wait_may_have_been_settled_since(
+    claims: tuple[str, ...], *, unsure: bool, back: bool
+) -> None:
+    """A restored ledger calls them parked or aside; their claims count where it may not be one."""
+    entries = [Entry(ASIDE, 2, "a"), *(Entry(PREPARED, 1, one) for one in claims)]
+    assert (forgot(entries, "unsure"), forgot(entries, "back")) == (unsure, back)
+
+
 def test_a_deleted_journal_that_a_person_knows_stops_nothing() -> None:
     known = Noted({}, {}, frozenset({"old"}))
     begun = decide(facts({}, Found("old", {0: 9}), noted=known))
@@ -115,18 +144,28 @@ def test_a_deleted_journal_that_a_person_knows_stops_nothing() -> None:
 
 
 def test_what_was_unsure_stays_so() -> None:
-    """A person's word more than a guess, the later end more than the earlier."""
-    before = Noted(BOTH, {("J", 0): Unsure(120, lost=True), ("old", 1): Unsure(9, lost=True)})
+    """The later end more than the earlier; a person's word for as far as it was said of."""
+    before = Noted(BOTH, {("J", 0): Unsure(70, lost=70), ("old", 1): Unsure(9, lost=9)})
     begun = decide(facts(found=Found("J", {0: 41}), noted=before))
-    assert begun.unsure == {0: Unsure(120, lost=True), 1: Unsure(50, lost=False)}
+    assert begun.unsure == {0: Unsure(100, back=100, lost=70), 1: Unsure(50, back=50)}
 
 
 def test_notes_are_read_as_they_were_written() -> None:
-    """By block, the greatest attempt and all reasons."""
-    rows = [*rows_of("J", {0: 4}, {0: 9, 1: 7}, "lost"), *rows_of("a_-", {12: 3}, {}, "first")]
-    read = noted([(r["block"], r["attempt"], [r.get("reason", ""), "x"], 77) for r in rows])
+    """By block, the greatest attempt."""
+    rows = [
+        *rows_of("J", {0: 4}, {0: 9, 1: 7}, "lost"),
+        *rows_of("J", {}, {0: 5, 1: 8}, "back"),
+        *rows_of("a_-", {12: 3}, {12: 6}, "unsure"),
+        gone_row("old"),
+    ]
+    read = noted([(r["block"], r.get("attempt", 0), 77) for r in rows])
     assert read.positions == {("J", 0): 4, ("a_-", 12): 3}
-    assert read.unsure == {("J", 0): Unsure(9, lost=True), ("J", 1): Unsure(7, lost=True)}
+    assert read.unsure == {
+        ("J", 0): Unsure(9, back=5, lost=9),
+        ("J", 1): Unsure(8, back=8, lost=7),
+        ("a_-", 12): Unsure(6),
+    }
+    assert read.gone == {"old"}
     assert read.now == 77
 
 

@@ -9,6 +9,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.forgotten import Forgotten
 from loader.ledger import Ledger
+from loader.plan import PREPARED, Entry, doubt
 from loader.positions import Unsure
 from relay.records_pb2 import Block
 from tests.loader.test_work import make
@@ -35,7 +36,7 @@ def asked(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_rows_that_are_there_are_asked_about(
     ledger: Ledger, client: Client, database: str, asked: list[str]
 ) -> None:
-    """Where counting proves nothing, all; not what comes later; of an empty table nothing."""
+    """Where a count of 0 proves nothing, also what an INSERT is recorded of; none of later ones."""
     app = ledger.app
     merge, empty = (make(client, f"{database}.{name}", stamped=True) for name in ("m", "e"))
     bare = make(client, f"{database}.bare", stamped=False)
@@ -45,13 +46,17 @@ def test_rows_that_are_there_are_asked_about(
         client.command(
             f"INSERT INTO {table} (id, _block) VALUES (1, '{app}:{table}:0:0:1'), (2, 'x')"
         )
-    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=False)})
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10)})
     tables = (merge, log, empty, bare, f"{database}.nowhere")
     new = [(0, at, block(app, table, at)) for table in tables for at in (0, 1, 9, 10)]
-    here = {f"{app}:{merge}:0:0:1", *(f"{app}:{log}:0:0:{at}" for at in (0, 1, 9))}
-    assert forgotten.among(new) == here
+    recorded = f"{app}:{log}:0:0:9"
+    client.command(f"INSERT INTO {bare} (id) VALUES (1)", settings={"log_comment": "other"})
+    client.command(f"INSERT INTO {log} (id) VALUES (9)", settings={"log_comment": recorded})
+    asking = [one for one in new if forgotten.asks(one, ())]
+    assert forgotten.among(asking) == {f"{app}:{merge}:0:0:1", f"{app}:{log}:0:0:1", recorded}
     asked.clear()
-    assert forgotten.among([(0, 9, block(app, empty, 9)), (1, 0, block(app, merge, 1))]) == set()
+    assert forgotten.among([(0, 9, block(app, empty, 9))]) == set()
+    assert not forgotten.asks((1, 0, block(app, merge, 1)), ())
     assert asked == []
 
 
@@ -61,12 +66,21 @@ def test_a_person_says_that_it_was_lost(ledger: Ledger, client: Client, database
     client.command(f"CREATE TABLE {database}.gone (id Int64) ENGINE = Null")
     full = make(client, f"{database}.full", stamped=False)
     client.command(f"INSERT INTO {full} VALUES (1, 'x')")
-    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=True)})
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=10)})
     tables = (plain, f"{database}.gone", full)
     new = [(0, at, block(ledger.app, table, at)) for table in tables for at in (9, 10)]
     expected = {f"{ledger.app}:{table}:0:0:9" for table in (f"{database}.gone", full)}
-    assert forgotten.among(new) == expected
-    assert forgotten.lost
+    assert forgotten.among([one for one in new if forgotten.asks(one, ())]) == expected
+    assert (forgotten.lost(0, 9), forgotten.lost(0, 10)) == (True, False)
+
+
+def test_what_a_restored_ledger_has_may_be_older_than_the_rows(ledger: Ledger) -> None:
+    """A claim of before the backup: its INSERT may have ended since; one doubt is enough."""
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(20, back=10)})
+    at_9, at_10 = ((0, at, block(ledger.app, "d.t", at)) for at in (9, 10))
+    claimed, doubted = [Entry(PREPARED, 1, "c")], [Entry(PREPARED, 1, "c"), doubt(1, lost=False)]
+    assert [forgotten.asks(at_9, some) for some in ((), claimed, doubted)] == [True, True, False]
+    assert [forgotten.asks(at_10, some) for some in ((), claimed)] == [True, False]
 
 
 def test_an_insert_that_still_runs_is_asked_about(
@@ -75,7 +89,7 @@ def test_an_insert_that_still_runs_is_asked_about(
     """Its rows are not there yet; and the table is not taken for an empty one."""
     table = make(client, f"{database}.t", stamped=True)
     late = block(ledger.app, table, 1)
-    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=False)})
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10)})
     with monkeypatch.context() as patched:
         patched.setattr(forgotten, "_running", lambda: {late.id})
         assert forgotten.among([(0, 1, late), (0, 2, block(ledger.app, table, 2))]) == {late.id}

@@ -69,12 +69,23 @@ def cleaned(journal: Journal, ledger: Ledger, *, run: bool = True, **said: Any) 
 def test_old_entries_of_records_that_are_gone_go(
     journal: Journal, ledger: Ledger, client: Client, table: str
 ) -> None:
-    """Not what the journal holds, what is new, or what waits; no table is loaded again."""
+    """Not what the journal holds, what is new, or what waits; no table is loaded again.
+
+    Of what waits, one block stands aside, for its table is not there, and one is parked.
+    """
+    checked = f"{table}_checked"
+    client.command(
+        f"CREATE TABLE {checked} (id Int64, name String, _block String, CONSTRAINT c CHECK id < 0) "
+        "ENGINE = MergeTree ORDER BY id"
+    )
     blocks = [journal.seal(table, batch(first * 100, 100))[0] for first in range(6)]
     (missing,) = journal.seal(f"{table}_missing", batch(0, 5))
+    (bad,) = journal.seal(checked, batch(0, 5))
     Unsparked(journal).run()
-    offsets = [2 * at for at in range(7)]  # a transaction's marker takes an offset, too
-    age(client, ledger, [*blocks, missing], 10)
+    waiting = {missing.id: True, bad.id: False}
+    assert {one.block.id: one.aside for one in ledger.waiting()} == waiting
+    offsets = [2 * at for at in range(8)]  # a transaction's marker takes an offset, too
+    age(client, ledger, [*blocks, missing, bad], 10)
 
     told = cleaned(journal, ledger, run=False)
     assert told.blocks == {}, "the journal holds all of them"
@@ -82,18 +93,19 @@ def test_old_entries_of_records_that_are_gone_go(
     age(client, ledger, [blocks[1]], -9)
     told = cleaned(journal, ledger, run=False)
     assert told.blocks[table] == {"old": 3, "new": 1, "unsettled": 0}
-    assert known(client, ledger) == {block.id for block in [*blocks, missing]}, "a dry run"
+    assert known(client, ledger) == {block.id for block in [*blocks, missing, bad]}, "a dry run"
     cleaned(journal, ledger)
-    assert known(client, ledger) == {block.id for block in [blocks[1], *blocks[4:], missing]}
+    kept = {block.id for block in [blocks[1], *blocks[4:], missing, bad]}
+    assert known(client, ledger) == kept
 
     idle(journal)
-    forget(journal, offsets[6] + 2)
+    forget(journal, offsets[7] + 2)
     cleaned(journal, ledger)
     # The journal holds none of the table any more, and what waits for a person stays.
-    assert known(client, ledger) == {blocks[1].id, missing.id}
-    assert [one.block.id for one in ledger.waiting()] == [missing.id]
+    assert known(client, ledger) == {blocks[1].id, missing.id, bad.id}
+    assert {one.block.id: one.aside for one in ledger.waiting()} == waiting
     journal.seal(table, batch(600, 100))
-    assert Unsparked(journal).run() == []
+    Unsparked(journal).run()
     assert copies(client, table) == (700, 700)
 
 

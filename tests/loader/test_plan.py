@@ -336,6 +336,9 @@ def test_a_block_that_the_ledger_may_have_forgotten() -> None:
     """Found in the table or in the server's log: loaded; in part: parked; else it is new."""
     assert forgotten(plan.Facts(counted=10), UNCLEAR) == plan.Mark(1)
     assert forgotten(plan.Facts(), plan.Record("written")) == plan.Mark(1)
+    assert forgotten(plan.Facts(), plan.Record("gone")) == plan.Insert(None)
+    assert isinstance(forgotten(plan.Facts(), plan.Record("perhaps")), plan.Park)
+    assert isinstance(forgotten(plan.Facts(counted=3), plan.Record("gone")), plan.Park)
     assert isinstance(forgotten(plan.Facts(counted=3), UNCLEAR), plan.Park)
     assert forgotten(plan.Facts(counted=0, fewer="TTL"), UNCLEAR) == plan.Insert(None)
     # Claims of others could not be what these parts are bounded by.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from loader.ledger import Ledger
 from loader.tables import Tables
 from relay.errors import ContractBroken, Unavailable
 from tests.loader.blocks import DEADLINE, Journal, batch
@@ -220,6 +221,7 @@ def test_a_first_start_on_a_long_journal_inserts_and_asks_once(
     assert (copies(client, table), copies(client, bare)) == ((1000, 1000), (1000, 1000))
 
 
+@pytest.mark.usefixtures("without_logs")
 def test_a_lost_ledger_of_a_table_without_evidence_parks(
     loader: Unsparked, client: Client, database: str
 ) -> None:
@@ -230,6 +232,163 @@ def test_a_lost_ledger_of_a_table_without_evidence_parks(
     (said,) = (one for one in loader.run(lost=True) if one.startswith("parked"))
     assert "the ledger may have lost the entry" in said
     assert copies(client, bare) == (100, 100)
+
+
+def test_a_lost_ledger_of_a_table_without_the_column_is_told_by_the_log(
+    loader: Unsparked, client: Client, database: str
+) -> None:
+    """The server recorded that the INSERT ended well, and what it wrote is where it was; of another
+    table it went since, and only a person knows whether it should be there."""
+    bare = make(client, f"{database}.bare", stamped=False, window=0)
+    emptied = make(client, f"{database}.emptied", stamped=False, window=0)
+    loaded(loader, bare, 0)
+    loaded(loader, emptied, 0)
+    client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+    client.command(f"TRUNCATE TABLE {emptied}")
+    client.command(f"INSERT INTO {emptied} VALUES (1, 'of somebody')")
+    (said,) = (one for one in loader.run(lost=True) if one.startswith("parked"))
+    assert "its parts were dropped or replaced since" in said
+    assert (copies(client, bare), copies(client, emptied)) == ((100, 100), (1, 1))
+
+
+def test_a_ledger_set_back_without_a_checkpoint_is_told_by_the_rows(
+    loader: Unsparked, client: Client, database: str, table: str
+) -> None:
+    """Ledger restored, tables not, and the checkpoint went with the pod: nothing shows it.
+
+    Without the block-id column the server's query log tells; of a table whose rows expire, too.
+    """
+    bare = make(client, f"{database}.bare", stamped=False, window=0)
+    expiring = f"{database}.expiring"
+    client.command(
+        f"CREATE TABLE {expiring} (id Int64, name String, _block String) ENGINE = MergeTree "
+        "ORDER BY id TTL toDateTime(id) + INTERVAL 1 DAY"
+    )
+    client.command(
+        f"CREATE MATERIALIZED VIEW {expiring}_view (n UInt64) ENGINE = SummingMergeTree "
+        f"ORDER BY () AS SELECT count() AS n FROM {expiring}"
+    )
+    tables = (table, bare, expiring)
+    for one in tables:
+        loaded(loader, one, 0)
+    backup = Backup(client, ledger_of(loader.journal))
+    for one in tables:
+        loaded(loader, one, 100)
+    backup.restore()
+    shutil.rmtree(loader.journal.directory / "checkpoint")
+    loader.journal.seal(table, batch(200, 100))
+    loader.run()
+    assert (copies(client, table), copies(client, bare)) == ((300, 300), (200, 200))
+    assert client.query(f"SELECT sum(n) FROM {expiring}_view").result_rows == [(200,)]
+
+
+def test_tables_dropped_and_restored_get_what_came_since(
+    loader: Unsparked, client: Client, database: str, table: str
+) -> None:
+    """As RESTORE leaves them: the query log still says that the INSERTs ended well."""
+    bare = make(client, f"{database}.bare", stamped=False)
+    days = f"{database}.days"
+    client.command(
+        f"CREATE TABLE {days} (id Int64, name String) ENGINE = MergeTree ORDER BY id "
+        "PARTITION BY intDiv(id, 1000)"
+    )
+    tables = (table, bare, days)
+    for one in tables:
+        loaded(loader, one, 0)
+    backup = Backup(client, *tables, ledger_of(loader.journal))
+    for one in tables:
+        loaded(loader, one, 100)
+    backup.make_anew()
+    assert copies(client, bare) == (100, 100)
+    assert "WARNING: ClickHouse went back" in "\n".join(loader.run())
+    for one in tables:
+        assert copies(client, one) == (200, 200)
+
+
+def test_whether_rows_stayed_is_not_guessed(
+    loader: Unsparked, client: Client, database: str
+) -> None:
+    """A table without parts: the log says that the INSERT ended, and nothing what came of it."""
+    flat = f"{database}.flat"
+    client.command(f"CREATE TABLE {flat} (id Int64, name String) ENGINE = Log")
+    loaded(loader, flat, 0)
+    backup = Backup(client, ledger_of(loader.journal))
+    loaded(loader, flat, 100)
+    backup.restore()
+    (said,) = (one for one in loader.run() if one.startswith("parked"))
+    assert "not whether its rows are still there" in said
+    assert copies(client, flat) == (200, 200)
+
+
+def test_partitions_that_others_drop_do_not_hide_what_is_there(
+    loader: Unsparked, client: Client, database: str
+) -> None:
+    """Ledger restored, table not: the block's own partition stays, another one went since."""
+    days = f"{database}.days"
+    client.command(
+        f"CREATE TABLE {days} (id Int64, name String) ENGINE = MergeTree ORDER BY id "
+        "PARTITION BY intDiv(id, 1000)"
+    )
+    loaded(loader, days, 0)
+    backup = Backup(client, ledger_of(loader.journal))
+    loaded(loader, days, 5000)
+    client.command(f"ALTER TABLE {days} DROP PARTITION 0")
+    backup.restore()
+    loader.run()
+    assert copies(client, days) == (100, 100)
+
+
+def test_a_block_that_was_claimed_when_the_backup_was_made(
+    loader: Unsparked, client: Client, table: str, database: str
+) -> None:
+    """Ledger first, tables after it, under a running loader: the claim is there, and the rows.
+
+    The restored table has no tokens: a repeat under the claim's would be inserted again.
+    """
+    windowed = make(client, f"{database}.windowed", stamped=True, window=100)
+    loaded(loader, windowed, 0)
+    (block,) = loader.journal.seal(windowed, batch(100, 100))
+    ledger = ledger_of(loader.journal)
+    run = Run(loader.journal.settings())
+    copies_made: list[Backup] = []
+    write = Ledger.write
+
+    def write_and_copy(self: Ledger, rows: Any, until: int = 0) -> None:
+        write(self, rows, until)
+        if any(one.block.id == block.id for one in rows) and not copies_made:
+            copies_made.append(Backup(client, ledger))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ledger, "write", write_and_copy)
+        while run.batch():
+            pass
+    run.close()
+    copies_made.append(Backup(client, windowed))
+    loaded(loader, table, 0)
+    for one in copies_made:
+        one.make_anew()
+    loader.run()
+    assert copies(client, windowed) == (200, 200)
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_blocks_that_stood_aside_when_the_backup_was_made(
+    loader: Unsparked, client: Client, database: str, table: str, *, checkpoint: bool
+) -> None:
+    """Loaded since, and untried before: the ledger has no claim of theirs to warn of it."""
+    missing = f"{database}.missing"
+    loader.journal.seal(missing, batch(0, 100))
+    loaded(loader, table, 0)
+    backup = Backup(client, ledger_of(loader.journal))
+    make(client, missing, stamped=False, window=0)
+    loaded(loader, table, 100)
+    assert copies(client, missing) == (100, 100)
+    backup.restore()
+    if not checkpoint:
+        shutil.rmtree(loader.journal.directory / "checkpoint")
+    loader.journal.seal(table, batch(200, 100))
+    loader.run()
+    assert (copies(client, missing), copies(client, table)) == ((100, 100), (300, 300))
 
 
 @pytest.mark.parametrize("what", ["restored", "emptied"])

@@ -15,6 +15,7 @@ import pytest
 
 from loader import asides, plan, settling
 from loader.asides import Aside
+from loader.begin import topic_id
 from loader.entries import Row
 from loader.journal_source import Start
 from loader.metrics.observer import NOTHING
@@ -24,7 +25,7 @@ from loader.setaside import SetAside, set_aside
 from loader.settling import Settling
 from loader.task import _attempt
 from loader.work import Worker
-from relay import clickhouse_errors
+from relay import clickhouse_errors, names
 from relay.clickhouse_errors import About
 from relay.errors import Refused, Unavailable
 from tests.broker.pipeline import wait_until
@@ -55,8 +56,9 @@ class Rig:
         self.asides = SetAside(settings, ledger, self.say)
         using = settings, ledger, self.say, NOTHING, self.asides
         self.settling = Settling(*using, self.stopping)
-        ledger.save_positions("journal", {0: 0})  # as every start notes where it begins
-        self.settling.begin(Start(settings, "journal", {0: 0}))
+        self.journal = topic_id(settings, names.journal_topic(settings.app))
+        ledger.save_positions(self.journal, {0: 0})  # as every start notes where it begins
+        self.settling.begin(Start(settings, self.journal, {0: 0}))
         self.ledger, self.settings = ledger, settings
         self._offset = 0
 
@@ -168,7 +170,7 @@ def test_one_tables_trouble_is_that_tables(  # noqa: PLR0917 - fixtures
     assert (before.refused == sent) is shut, "tried, though its table takes nothing"
     assert copies(client, orders) == (20, 20)
     assert copies(client, troubled) == (0, 0)
-    assert rig.ledger.positions() == {("journal", 0): 5}
+    assert rig.ledger.positions() == {(rig.journal, 0): 5}
 
     waiting = {one.block.id: one for one in rig.ledger.waiting()}
     assert waiting.keys() == {first[0].id, second[0].id}

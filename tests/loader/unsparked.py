@@ -6,22 +6,28 @@ What Spark does is done by hand: micro-batches, and a checkpoint in Spark's form
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from confluent_kafka import TopicPartition
 
 from loader import begin
-from loader.asides import Aside
+from loader.attempt import Outcome
 from loader.checkpoint import Checkpoint
 from loader.journal_source import JOURNAL, JournalReader
 from loader.known import Known, Seen
-from loader.plan import ASIDE
-from loader.setaside import set_aside
+from loader.metrics.observer import NOTHING
+from loader.setaside import SetAside
+from loader.settling import Settling
 from loader.work import Worker
 from relay import kafka_settings, names
+from relay.errors import Unavailable
 from relay.reader import PartitionReader
+from relay.records_pb2 import Block
 from relay.settings import Settings
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal
@@ -46,6 +52,7 @@ class Unsparked:
         try:
             while run.batch():
                 pass
+            run.finish()
         finally:
             run.close()
         return run.said
@@ -63,17 +70,32 @@ class Run:
             ledger,
             Checkpoint(str(self._directory)),
             lost=lost,
-            tell=lambda text, **_: self.said.append(text),
+            tell=self._say,
         )
-        self._settings, self._ledger = settings, ledger
-        self._reader = JournalReader(start)
+        self._settings, self._reader = settings, JournalReader(start)
         self.seal_end()
-        self.known = Known(ledger, start, settings.loader.block_column)
+        asides = SetAside(settings, ledger, self._say)
+        using = settings, ledger, self._say, NOTHING, asides
+        self._settling, self._asides = Settling(*using, threading.Event()), asides
+        self._settling.begin(start)
         self._worker = Worker(settings)
         self._number, self._offsets = self._checkpointed()
 
+    @property
+    def known(self) -> Known:
+        return self._settling._known
+
     def close(self) -> None:
         self._worker.close()
+
+    def finish(self) -> None:
+        """What a run with --once does when all that was sealed is settled."""
+        self._settling.end()
+        self._asides.finish()
+
+    def _say(self, text: str, **_: Any) -> None:
+        if not text.startswith("batch "):
+            self.said.append(text)
 
     def seal_end(self) -> None:
         """As a run that is not told to end: what was sealed meanwhile comes, too.
@@ -106,26 +128,20 @@ class Run:
             return False
         rows = [SealedRow(*row) for row in found]
         self._write("offsets", "v1\n{}\n" + json.dumps(end))
-        seen = self.known.look(rows)
-        self.known.check()
-        left = dict(seen.left)
-        while left:
-            outcomes = self._worker.load(list(left.values()), seen.new, until=seen.until)
-            for one in outcomes:
-                if one.outcome != "retry":
-                    del left[one.block]
-                    if one.reason:
-                        self.said.append(f"{one.outcome}: {one.reason}")
-                elif one.about:  # as loader.settling does, where a block has trouble of its own
-                    set_aside(self._ledger, [Aside(left.pop(one.block), one.reason, one.about)])
-                    self.said.append(f"{ASIDE}: {one.reason}")
-            seen = self.known.look(rows)
-            self.known.check()
-            left = {block: one for block, one in left.items() if block in seen.left}
-        self.known.settled({row.partition: row.offset + 1 for row in rows})
+        with mock.patch("loader.settling.attempt", self._attempt):
+            self._settling.settle(None, rows)  # type: ignore[arg-type] # Spark's part is ours
         self._write("commits", 'v1\n{"nextBatchWatermarkMs":0}')
         self._number, self._offsets = self._number + 1, end
         return True
+
+    def _attempt(
+        self, _: object, __: Settings, blocks: Collection[Block], new: Collection[str], *rest: int
+    ) -> list[Outcome]:
+        _beside, until = rest
+        try:
+            return self._worker.load(list(blocks), new, until=until)
+        except Unavailable as error:
+            return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
 
     def _checkpointed(self) -> tuple[int, dict[str, Any]]:
         done = [int(one.name) for one in (self._directory / "commits").glob("*")]

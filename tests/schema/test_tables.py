@@ -57,8 +57,14 @@ class Registry:
 
 
 class Topics:
-    def ensure_blocks(self, _: Collection[str]) -> None:
+    def ensure(self, _: Collection[str]) -> None:
         pass
+
+    def retry(self) -> None:
+        pass
+
+    def refusal(self, _: str) -> str:
+        return ""
 
 
 def tables(clickhouse: Any, registry: Any) -> Tables:

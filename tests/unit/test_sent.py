@@ -26,21 +26,21 @@ def test_a_block_and_dead_letters() -> None:
 
     crc32c = google_crc32c.value(b"onetwo")
     block = SealedBlock("shop.blocks.d.x", 40, 42, 2, 4, 5, 60, crc32c, 8)
-    assert sent.result("shop") == SealResult(SEAL, block, 2, "row 1: no")
+    assert sent.result("shop.blocks.d.x") == SealResult(SEAL, block, 2, "row 1: no")
     assert sent.unknown == {"9": 1}
 
 
 def test_dead_letters_alone() -> None:
     sent = Sent.of(SEAL, Formed([], DEAD, 0, 0, 0), [])
 
-    assert sent.result("shop") == SealResult(SEAL, None, 2, "row 1: no")
+    assert sent.result("shop.blocks.d.x") == SealResult(SEAL, None, 2, "row 1: no")
 
 
 def test_chunks_that_were_not_acknowledged_are_no_block() -> None:
     sent = Sent.of(SEAL, Formed([(b"one", 2), (b"two", 3)], [], 4, 5, 60), [40])
 
     with pytest.raises(AssertionError, match="offsets of 1 of 2 chunks"):
-        sent.result("shop")
+        sent.result("shop.blocks.d.x")
 
 
 def test_it_holds_no_chunk_and_no_dead_letter() -> None:

@@ -61,7 +61,7 @@ def _load(bench: Bench, block: Block) -> None:
     why = ""
     for _ in range(10):
         value = block.SerializeToString()
-        (one,) = task.load(bench.settings, [value], frozenset(), iter([0]))
+        (one,) = task.load(bench.settings, [value], (frozenset(), 0), iter([0]))
         if one.outcome == "loaded":
             return
         why = f"{one.outcome}: {one.reason}"
