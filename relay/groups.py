@@ -117,7 +117,9 @@ class Groups:
             self._own = self._own or _Client(self._brokers, self._seconds)
             answer = self._own.ask(question, about)
         if isinstance(answer, _Refusal):
-            if answer.code < 0:  # no broker's answer: such a client may never get another one
+            # No broker's answer: such a client may never get another one. And one that asks a
+            # broker that is the coordinator no more goes on asking that.
+            if answer.code < 0 or answer.code == KafkaError.NOT_COORDINATOR:
                 self.close()
             raise KafkaException(KafkaError(answer.code, answer.text))
         return answer

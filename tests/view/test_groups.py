@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from relay import log
 from relay.failures import PASSING
-from relay.groups import Groups, _describe
+from relay.groups import Groups, _describe, _Refusal
 from relay.settings import Kafka
 from tests.broker.pipeline import wait_until
 
@@ -86,3 +87,29 @@ def test_without_an_answer_the_brokers_are_named(
 
     assert "127.0.0.1:1: Connection refused" in told.value.args[0].str()
     assert "FAIL" not in capfd.readouterr().err
+
+
+class Refusing:
+    """A client whose coordinator answers with this code."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def ask(self, *_: object) -> _Refusal:
+        return _Refusal(self._code, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [(KafkaError.NOT_COORDINATOR, False), (KafkaError.GROUP_AUTHORIZATION_FAILED, True)],
+)
+def test_a_client_that_asks_who_coordinates_no_more_is_put_away(code: int, *, kept: bool) -> None:
+    """It asked the same broker for minutes after the coordinator had moved (seen in a campaign)."""
+    groups = Groups(Kafka(bootstrap="127.0.0.1:1"), 30.0, lasting=False)
+    client: Any = Refusing(code)
+    groups._own = client
+
+    with pytest.raises(KafkaException):
+        groups.describe("g")
+
+    assert (groups._own is client) is kept
