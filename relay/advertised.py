@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SECONDS = 3.0
 """For an answer of the address in the configuration."""
 
+_CONNECT_SECONDS = 1.0
+
 Address = tuple[str, int]
 
 
@@ -41,8 +43,20 @@ def unresolved(
     return whys
 
 
+def _listens(address: str) -> bool:
+    """Whether somebody takes connections there."""
+    host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, ValueError):  # ValueError: librdkafka's default port, which is not known here
+        return not port.isdecimal()
+    return True
+
+
 def explained(error: Unavailable, brokers: Brokers) -> Unavailable:
     """Return the error, with the names that cannot be resolved if they are the reason."""
+    if not any(map(_listens, brokers.bootstrap.split(","))):
+        return error  # and nothing is waited for
     client = AdminClient({**kafka_settings.admin(brokers), "log_level": 0})
     try:
         told = client.list_topics(timeout=SECONDS)

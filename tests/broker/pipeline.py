@@ -44,7 +44,7 @@ class Pipeline:
     sent: Counter[int] = field(default_factory=Counter)
     without: str = ""
     """The guard that relays run without (tests.broker.unguarded)."""
-    partitions: int = PARTITIONS
+    partitions: int = field(default_factory=lambda: PARTITIONS)
     """Of the source; a test that grows it says so here."""
     patience_seconds: float = 40.0
     end_seconds: float = 60.0
@@ -65,7 +65,7 @@ class Pipeline:
 
     def create_source(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
-        admin.create_topics([NewTopic(self.source, PARTITIONS, 1)])[self.source].result(30)
+        admin.create_topics([NewTopic(self.source, self.partitions, 1)])[self.source].result(30)
         wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
 
     def delete_source(self) -> None:
