@@ -63,7 +63,7 @@ def test_relays_outlive_it_under_their_own_members(own: Stack, pipeline: Pipelin
     config = pipeline.config(wait_for_servers_seconds=0.0)
     relays = [pipeline.start(member, config) for member in "ab"]
     first = 0
-    for _ in range(3):
+    for _ in range(2):
         for partition in range(2):
             pipeline.send(range(first, first + ROWS), partition)
             first += ROWS
@@ -100,6 +100,7 @@ def test_of_two_under_one_member_one_is_left(own: Stack, pipeline: Pipeline) -> 
     pipeline.exactly_once()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_who_watches_outlives_it(own: Stack, pipeline: Pipeline) -> None:
     """NEWCOMER A1: librdkafka aborted `verify --follow` and `status --watch` as the brokers came

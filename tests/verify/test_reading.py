@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,34 +10,31 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from relay.errors import Unavailable
+from relay.groups import Committed
 from relay.verify import reading
 from relay.verify.reading import Reader
 
 
-class Admin:
+class Asked:
     """Gives one answer after the other, the last one for ever."""
 
-    def __init__(self, *answers: Sequence[Any]) -> None:
+    def __init__(self, *answers: Sequence[Committed]) -> None:
         self._answers = list(answers)
 
-    def list_consumer_group_offsets(self, asked: Any, **_: Any) -> dict[str, Any]:
-        now = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        future: Future[Any] = Future()
-        future.set_result(SimpleNamespace(topic_partitions=now))
-        return {asked[0].group_id: future}
+    def committed(self, *_: object) -> Sequence[Committed]:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-def place(partition: int, offset: int, error: int | None = None) -> Any:
-    told = None if error is None else KafkaError(error)
-    return SimpleNamespace(partition=partition, offset=offset, metadata="m", error=told)
+def place(partition: int, offset: int, error: int = 0) -> Committed:
+    return Committed(partition, offset, "m", error, "said" if error else "")
 
 
-def reader(*answers: Sequence[Any]) -> Any:
+def reader(*answers: Sequence[Committed]) -> Any:
     made = Reader.__new__(Reader)
     source = SimpleNamespace(topic="rows")
     made._settings = SimpleNamespace(app="shop", source=source)  # type: ignore[assignment]
     made._at = {0: 0, 1: 0}
-    made._admin = made._source_admin = Admin(*answers)  # type: ignore[assignment]
+    made._groups = Asked(*answers)  # type: ignore[assignment]
     return made
 
 

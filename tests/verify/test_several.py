@@ -61,7 +61,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path.write_text(GOOD + TWO)
 
     class Reader:
-        def __init__(self, settings: object) -> None:
+        def __init__(self, settings: object, *, lasting: bool = False) -> None:
             pass
 
         def close(self) -> None:
