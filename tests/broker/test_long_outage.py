@@ -75,6 +75,7 @@ def test_relays_outlive_it_under_their_own_members(own: Stack, pipeline: Pipelin
     pipeline.exactly_once()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_of_two_under_one_member_one_is_left(own: Stack, pipeline: Pipeline) -> None:
     """A twin that was started while the brokers were away, and one whose session ended then: they

@@ -95,6 +95,7 @@ def test_partitions_added_while_no_relay_runs(pipeline: Pipeline) -> None:
     all_taken(pipeline)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", [1, 2])
 def test_partitions_added_while_several_relays_run(pipeline: Pipeline, processes: int) -> None:
     """One more starts between the growth and the assignment that it brings."""
@@ -115,6 +116,7 @@ def test_partitions_added_while_several_relays_run(pipeline: Pipeline, processes
         assert relay.poll() is None, pipeline.log(relay)
 
 
+@pytest.mark.long
 def test_two_relays_that_start_at_once_with_latest(pipeline: Pipeline) -> None:
     """No partition is new: what was there before the first start is nobody's."""
     path = starts_at(pipeline, "latest")

@@ -38,6 +38,7 @@ def loaded(loader: Unsparked, table: str, *firsts: int) -> None:
     loader.run()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(6 * DEADLINE)
 def test_the_whole_loader_after_a_restore_and_after_a_loss(
     journal: Journal, client: Client, table: str
