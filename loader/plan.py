@@ -318,10 +318,9 @@ def start(
     stamped: bool,
     human: Human = "nothing",
     why: str = "",
-    forgotten: bool = False,
 ) -> tuple[Run, Effect]:
     """Return a new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why, forgotten), Read()
+    return Run(claim, rows, stamped, human, why), Read()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
@@ -357,8 +356,7 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 
 def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
     claims = {entry.claim for entry in entries}
-    forgotten = run.forgotten or bool(claims & {PERHAPS, SURELY})
-    return replace(run, forgotten=forgotten, lost=SURELY in claims)
+    return replace(run, forgotten=bool(claims & {PERHAPS, SURELY}), lost=SURELY in claims)
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:

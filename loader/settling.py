@@ -77,7 +77,6 @@ class Settling:
         beside: int = 1,
     ) -> None:
         self._known: Known
-        self._until = 0
         self._settings, self._beside = settings, beside
         self._ledger, self._say, self._observer = ledger, say, observer
         self._asides, self._stopping = asides, stopping
@@ -116,7 +115,7 @@ class Settling:
         self._count = Counter(known=seen.blocks - len(open_))
         self._observer.began(self._count["known"], list(open_.values()))
         self._shut_out(open_)
-        self._attempts(spark, open_, seen.new, rows)
+        self._attempts(spark, open_, seen, rows)
         positions = {row.partition: row.offset + 1 for row in rows}
         self._retried(lambda: self._known.settled(positions))
         self._observer.settled(time.monotonic() - begun)
@@ -125,26 +124,24 @@ class Settling:
     def _look(self, rows: Sequence[Any]) -> Seen:
         seen = self._retried(lambda: self._known.look(rows))
         self._known.check()
-        self._until = seen.until
         return seen
 
     def _attempts(
         self,
         spark: SparkSession,
         open_: dict[str, Block],
-        new: Collection[str],
+        seen: Seen,
         rows: Sequence[Any],
     ) -> None:
-        """Attempt the blocks in rounds, until none is open."""
+        """Attempt the blocks in rounds, until none is open; `seen`: before the first."""
+        new: Collection[str] = seen.new
         pause, since = _FIRST_PAUSE, time.monotonic()
         self._failing = {}
         while open_:
             if self._stopping.is_set():
                 raise Stopped
             self._round, before = time.monotonic(), len(open_)
-            outcomes = attempt(
-                spark, self._settings, open_.values(), new, self._beside, self._until
-            )
+            outcomes = attempt(spark, self._settings, open_.values(), new, self._beside, seen.until)
             new = ()
             self._observer.attempted(outcomes, open_, time.monotonic() - self._round)
             failed = {one.block: one for one in outcomes if not self._is_done(one, open_)}
@@ -155,8 +152,8 @@ class Settling:
                 reasons = {failed[block].reason for block in open_}
                 self._wait(open_.values(), reasons, pause, time.monotonic() - since)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-                left = self._look(rows).left
-                for block in open_.keys() - left.keys():  # somebody else has settled it
+                seen = self._look(rows)
+                for block in open_.keys() - seen.left.keys():  # somebody else has settled it
                     del open_[block]
                     self._count["known"] += 1
 

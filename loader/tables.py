@@ -155,9 +155,6 @@ class Tables:
                         f"it is a {engine}",
                         "Make it a ReplicatedMergeTree, or name one replica.",
                     )
-                if is_ledger(columns.get(table, ({}, 0))[0]):
-                    self.ledgers.add(table)
-                    continue
                 defaults = self._window_defaults(engine)
                 natures[table] = nature(engine, engine_full, defaults, partition_key, tuple(views))
         counters = self._counters(natures)

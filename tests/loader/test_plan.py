@@ -323,10 +323,11 @@ def test_a_parked_block_says_what_was_found() -> None:
 
 def forgotten(facts: plan.Facts, record: plan.Record) -> plan.Effect:
     """A block of which the ledger has nothing, and may have lost what it had."""
-    run, _ = plan.start("me", 10, stamped=True, forgotten=True)
-    run, _ = plan.step(run, ())
+    doubt = plan.doubt(10, lost=False)
+    run, _ = plan.start("me", 10, stamped=True)
+    run, _ = plan.step(run, (doubt,))
     run, _ = plan.step(run, plan.Ok())
-    run, effect = plan.step(run, (MINE,))
+    run, effect = plan.step(run, (doubt, MINE))
     assert effect == plan.Ask()
     run, effect = plan.step(run, facts)
     return plan.step(run, record)[1] if effect == plan.AskRecord() else effect
