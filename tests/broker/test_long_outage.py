@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.dev import broker, stack
-from tests.broker.pipeline import Pipeline
+from relay.dev import broker, layout
+from tests.chaos.clusters import broker_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from clickhouse_connect.driver.client import Client
-
-    from relay.dev.stack import Stack
-    from relay.server_settings import ClickHouse
+    from tests.broker.pipeline import Pipeline
 
 OUTAGE_SECONDS = 12.0
 """Of sessions that last six."""
@@ -29,35 +26,39 @@ ROWS = 4000
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A broker that the tests kill and start again."""
-    directory = tmp_path_factory.mktemp("outage")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Directory of a broker that the tests kill and start again."""
+    directory = tmp_path_factory.mktemp("outage") / "broker"
     try:
-        yield stack.up(directory, progress=print)
+        broker_alone(directory)
+        yield directory
     finally:
-        stack.down(directory)
+        broker.kill(directory, 0)
 
 
 @pytest.fixture
-def pipeline(
-    own: Stack, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
-) -> Iterator[Pipeline]:
-    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
-    made = Pipeline(own.bootstrap, clickhouse, app, database, tmp_path, patience_seconds=90.0)
-    made.create_source()
-    yield made
-    made.stop_all()
+def bootstrap(own: Path) -> str:
+    """Of the pipeline's broker, in the place of the shared one."""
+    plan = layout.read(own)
+    assert plan is not None
+    return plan.bootstrap
 
 
-def outage(own: Stack, seconds: float) -> None:
+@pytest.fixture
+def pipeline(pipeline: Pipeline) -> Pipeline:
+    pipeline.patience_seconds = 90.0
+    return pipeline
+
+
+def outage(own: Path, seconds: float) -> None:
     """SIGKILL the broker, and start it again so much later."""
-    broker.kill(own.directory, 0)
+    broker.kill(own, 0)
     time.sleep(seconds)  # the outage itself
-    broker.start(own.directory, 0)
+    broker.start(own, 0)
 
 
 @pytest.mark.timeout(400)
-def test_relays_outlive_it_under_their_own_members(own: Stack, pipeline: Pipeline) -> None:
+def test_relays_outlive_it_under_their_own_members(own: Path, pipeline: Pipeline) -> None:
     """NEWCOMER A2: the broker still knows the member by the id that it had before, and its own
     late heartbeat is refused as another's. Nobody else used the member, and nobody ends."""
     config = pipeline.config(wait_for_servers_seconds=0.0)
@@ -77,17 +78,17 @@ def test_relays_outlive_it_under_their_own_members(own: Stack, pipeline: Pipelin
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_of_two_under_one_member_one_is_left(own: Stack, pipeline: Pipeline) -> None:
+def test_of_two_under_one_member_one_is_left(own: Path, pipeline: Pipeline) -> None:
     """A twin that was started while the brokers were away, and one whose session ended then: they
     do not fence each other for ever."""
     config = pipeline.config(wait_for_servers_seconds=0.0)
     first = pipeline.start("a", config)
     pipeline.send(range(ROWS))
     pipeline.until(lambda: pipeline.rows().total() > 0, "the first of them")
-    broker.kill(own.directory, 0)
+    broker.kill(own, 0)
     second = pipeline.start("a", config)
     time.sleep(OUTAGE_SECONDS)  # the outage itself
-    broker.start(own.directory, 0)
+    broker.start(own, 0)
 
     def ended() -> list[int]:
         return [one.returncode for one in (first, second) if one.poll() is not None]
@@ -103,7 +104,7 @@ def test_of_two_under_one_member_one_is_left(own: Stack, pipeline: Pipeline) -> 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_who_watches_outlives_it(own: Stack, pipeline: Pipeline) -> None:
+def test_who_watches_outlives_it(own: Path, pipeline: Pipeline) -> None:
     """NEWCOMER A1: librdkafka aborted `verify --follow` and `status --watch` as the brokers came
     back, 10 of 10. They run on, and show what is so afterwards."""
     config = pipeline.config(wait_for_servers_seconds=0.0)

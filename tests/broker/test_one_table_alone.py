@@ -26,7 +26,7 @@ from tests.broker.pipeline import PARTITIONS, length_prefixed, row_batch, varint
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ran_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from clickhouse_connect.driver.client import Client
 
@@ -50,6 +50,15 @@ def send(pipeline: Pipeline, table: str, row: int) -> None:
     assert producer.flush(30) == 0
 
 
+def relayed(pipeline: Pipeline, tables: Iterable[str], first: int) -> None:
+    """A row into each table, the first numbered so, through a relay that is started."""
+    for row, table in enumerate(tables, first):
+        send(pipeline, table, row)
+        pipeline.sent.update([row])
+    pipeline.start("a")
+    pipeline.exactly_once()
+
+
 def make(pipeline: Pipeline, topic: str, partitions: int = PARTITIONS) -> None:
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
@@ -65,17 +74,9 @@ def test_tables_whose_topics_kafka_takes_for_the_same(
     pipeline: Pipeline, twins: tuple[str, str]
 ) -> None:
     """Each gets a topic of its own, whichever comes first, and goes on with it after a restart."""
-    for row, table in enumerate(twins):
-        send(pipeline, table, row)
-    pipeline.sent.update([0, 1])
-    pipeline.start("a")
-    pipeline.exactly_once()
+    relayed(pipeline, twins, 0)
     pipeline.stop_all()
-    for row, table in enumerate(reversed(twins), 2):
-        send(pipeline, table, row)
-    pipeline.sent.update([2, 3])
-    pipeline.start("a")
-    pipeline.exactly_once()
+    relayed(pipeline, reversed(twins), 2)
     assert topics_of(pipeline) == {
         twins[0]: f"{pipeline.app}.blocks.{pipeline.database}.x_t",
         twins[1]: f"{pipeline.app}.blocks.{pipeline.database}_x-t",
@@ -89,11 +90,7 @@ def test_a_topic_that_an_earlier_version_made_stays(
     """The table that had its topic by the plain name keeps it, and the other gets a dashed one."""
     plain = f"{pipeline.app}.blocks.{twins[1]}"
     make(pipeline, plain)
-    for row, table in enumerate(twins):
-        send(pipeline, table, row)
-    pipeline.sent.update([0, 1])
-    pipeline.start("a")
-    pipeline.exactly_once()
+    relayed(pipeline, twins, 0)
     assert topics_of(pipeline) == {
         twins[0]: f"{pipeline.app}.blocks.{pipeline.database}-x_t",
         twins[1]: plain,

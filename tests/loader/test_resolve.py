@@ -18,7 +18,22 @@ if TYPE_CHECKING:
     from loader.ledger import Ledger
     from loader.plan import Human
     from loader.work import Worker
+    from relay.records_pb2 import Block
     from tests.loader.blocks import Journal
+
+
+def parked(journal: Journal, ledger: Ledger, table: str) -> Block:
+    """A block of ten rows that waits for a person, and that nobody has claimed."""
+    (block,) = journal.seal(table, batch(0, 10))
+    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    return block
+
+
+def by_hand(client: Client, block: Block, rows: int) -> None:
+    """So many of its rows are inserted by a person."""
+    client.command(
+        f"INSERT INTO {block.table} SELECT number, 'x', '{block.id}' FROM numbers({rows})"
+    )
 
 
 @pytest.mark.parametrize("human", ["absent", "retry"])
@@ -38,9 +53,8 @@ def test_rows_are_there_and_nobody_claimed_the_block(
     journal: Journal, ledger: Ledger, client: Client, database: str
 ) -> None:
     """A person inserted a parked block by hand, and then says that it is to be inserted."""
-    (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
-    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
-    client.command(f"INSERT INTO {block.table} SELECT number, 'x', '{block.id}' FROM numbers(10)")
+    block = parked(journal, ledger, make(client, f"{database}.t", stamped=True))
+    by_hand(client, block, 10)
     ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert state == "loaded"
     assert copies(client, block.table) == (10, 10)
@@ -50,9 +64,8 @@ def test_some_rows_are_there(
     journal: Journal, ledger: Ledger, client: Client, database: str
 ) -> None:
     """Neither inserted nor given up: a person is told how many there are."""
-    (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
-    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
-    client.command(f"INSERT INTO {block.table} SELECT number, 'x', '{block.id}' FROM numbers(4)")
+    block = parked(journal, ledger, make(client, f"{database}.t", stamped=True))
+    by_hand(client, block, 4)
     ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert (state, "4 of its 10 rows are in the table" in reason) == ("parked", True)
     assert copies(client, block.table) == (4, 4)
@@ -63,8 +76,7 @@ def test_no_rows_are_there(
     journal: Journal, ledger: Ledger, client: Client, database: str, *, stamped: bool
 ) -> None:
     """Then, or where nothing can be counted, the person's word is taken."""
-    (block,) = journal.seal(make(client, f"{database}.t", stamped=stamped), batch(0, 10))
-    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    block = parked(journal, ledger, make(client, f"{database}.t", stamped=stamped))
     ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert state == "loaded"
     assert copies(client, block.table) == (10, 10)
