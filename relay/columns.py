@@ -65,7 +65,7 @@ def check_names(
     """
     columns = live_columns(schema)
     known = {column.name for column in columns}
-    doubled = sorted(name for name, times in Counter(names).items() if times > 1)
+    doubled = repeated(names)
     unknown = [name for name in names if name not in known]
     missing = [c.name for c in columns if is_required(c) and c.name not in names]
     problems = []
@@ -84,10 +84,15 @@ def check_names(
         )
 
 
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that stand there more than once."""
+    return sorted(name for name, times in Counter(names).items() if times > 1)
+
+
 def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
     """Names that stand twice among the fields, or among those of a struct in them, with a dot."""
     listed = list(fields)
-    yield from (name for name, times in Counter(f.name for f in listed).items() if times > 1)
+    yield from repeated(field.name for field in listed)
     for field in listed:
         inner = [field.type.field(at) for at in range(field.type.num_fields)]
         yield from (f"{field.name}.{name}" for name in twice(inner))

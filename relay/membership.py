@@ -22,6 +22,7 @@ from relay.groups import Groups
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from relay.groups import Described
     from relay.settings import Settings
 
 _REQUEST_SECONDS = 15.0
@@ -58,6 +59,20 @@ def is_own_past(holder: str | None, mine: Collection[str]) -> bool:
     return holder is None or holder in mine
 
 
+def described(groups: Groups, group: str) -> Described:
+    """As Groups.describe.
+
+    Raises:
+        Unavailable: the brokers did not answer.
+        Refused: they answered no.
+    """
+    try:
+        return groups.describe(group)
+    except KafkaException as error:
+        grant = f"grant Describe on group {group} to the user of kafka.client"
+        raise answered(f"describe group {group}", error.args[0], grant) from error
+
+
 def holder(settings: Settings) -> str | None:
     """Ask the group who holds the member's group.instance.id.
 
@@ -69,10 +84,7 @@ def holder(settings: Settings) -> str | None:
     instance = names.instance_id(settings.app, settings.relay.member)
     groups = Groups(settings.source_kafka, _REQUEST_SECONDS, lasting=True)
     try:
-        members = groups.describe(group).members
-    except KafkaException as error:
-        grant = f"grant Describe on group {group} to the user of kafka.client"
-        raise answered(f"describe group {group}", error.args[0], grant) from error
+        members = described(groups, group).members
     finally:
         groups.close()
     return next((one.id for one in members if one.instance == instance), None)

@@ -234,12 +234,12 @@ class Performer:
             source = Place(seal.partition, offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
             key, most = str(source).encode(), self._tables.most(place.topic)
+            kept: bytes | None = value
             if most is not None and record_bytes(value, key, headers) > most:
                 size = len(value or b"")
                 headers = headers_without(topic, source, seal.table, reason, size)
-                self._producer.produce(place, None, key, headers, lambda _: None)
-            else:
-                self._producer.produce(place, value, key, headers, lambda _: None)
+                kept = None
+            self._producer.produce(place, kept, key, headers, lambda _: None)
 
     def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
         topic = names.journal_topic(self._settings.app)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from relay.columns import Origin, check_names, row_columns
+from relay.columns import Origin, check_names, repeated, row_columns
 from relay.errors import ConfigError
 from relay.leafcolumns import base_type
 
@@ -202,8 +201,7 @@ def _json_object(line: bytes) -> dict[str, object]:
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """As json.loads makes it, which would take the last value of a name that is there twice."""
-    doubled = sorted(name for name, times in Counter(k for k, _ in pairs).items() if times > 1)
-    if doubled:
+    if doubled := repeated(name for name, _ in pairs):
         raise ConfigError(f"{', '.join(map(repr, doubled))} is there twice", "rename or drop one")
     return dict(pairs)
 

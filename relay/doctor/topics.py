@@ -175,7 +175,8 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
     if most is None or name == settings.source.topic:
         return
     needed = settings.block.chunk_bytes + CHUNK_ROOM
-    if name.startswith(names.blocks_prefix(settings.app)) and most < needed:
+    blocks = name.startswith(names.blocks_prefix(settings.app))
+    if blocks and most < needed:
         yield found(
             "topic-message-bytes",
             f"{name}: max.message.bytes = {most}, and block.chunk_bytes = "
@@ -184,7 +185,6 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
             + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
         )
     largest = None if source is None else _number(source, "max.message.bytes")
-    blocks = name.startswith(names.blocks_prefix(settings.app))
     if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
         yield found(
             "row-message-bytes",

@@ -8,12 +8,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
-
 from relay import groups, names
 from relay.advertised import explained
 from relay.errors import Unavailable
-from relay.failures import answered
+from relay.membership import described
 from relay.view.facts import Group, Member
 from relay.waiting import until_available
 
@@ -52,15 +50,10 @@ class GroupReader:
         self._groups.close()
 
     def _described(self) -> Group:
-        group = names.group_id(self._app)
         try:
-            found = self._groups.describe(group)
-        except KafkaException as error:
-            grant = f"grant Describe on group {group} to the user of kafka.client"
-            told = answered(f"describe group {group}", error.args[0], grant)
-            if isinstance(told, Unavailable):
-                raise explained(told, self._brokers) from error
-            raise told from error
+            found = described(self._groups, names.group_id(self._app))
+        except Unavailable as error:
+            raise explained(error, self._brokers) from error
         members = [self._member(one) for one in found.members]
         return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
 
