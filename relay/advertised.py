@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from relay.settings import Brokers
 
-SECONDS = 3.0
-"""For an answer of the address in the configuration."""
+SECONDS = 15.0
+"""For an answer of the address in the configuration, which listens: on a machine with much to do a
+new client's connection and its first answer took more than three."""
 
 _CONNECT_SECONDS = 1.0
 
