@@ -27,7 +27,7 @@ FIRST_SECONDS, LONGEST_SECONDS = 1.0, 120.0
 """From one try of a table's blocks to the next; doubled each time."""
 FEW = 32
 """Blocks tried together, once one of their table was loaded."""
-_AT_ONCE = frozenset({About.TABLE, About.SIZE, About.UNKNOWN})
+_AT_ONCE = frozenset({About.TABLE, About.SIZE, About.BLOCK, About.UNKNOWN})
 _SHUTS = frozenset({About.TABLE, About.TABLE_NOW, About.SERVER})
 """What the next block of the same table would meet as well."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loader import plan
+from loader import leftout, plan
 from loader.clickhouse import TableRefused
 from relay.clickhouse_errors import About
 from relay.errors import Unavailable
@@ -49,6 +49,7 @@ class Outcome:
     """What became of a block: a settled state of loader.plan, or "retry".
 
     `about`: of relay.clickhouse_errors, where ClickHouse answered its own statement with an error.
+    `left_out`: messages of a loaded block that are not in the table, and wait for a person.
     """
 
     block: str
@@ -57,6 +58,7 @@ class Outcome:
     reason: str
     figures: Figures = field(default_factory=Figures)
     about: str = ""
+    left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -68,7 +70,9 @@ class Attempt:
         alone: whether its INSERT is of this block alone; the claim says so, too.
         inserted: the server answered that an INSERT of it wrote its rows.
         asked: what the table holds of it was asked before.
-        made: by the table's transform, for the INSERT.
+        made: for the INSERT, where the block's rows are not inserted as they are: by the table's
+            transform, or without the messages that the table refuses.
+        divisible: whether single messages of the block can be left out.
     """
 
     block: Block
@@ -80,6 +84,7 @@ class Attempt:
     inserted: bool = False
     asked: bool = False
     made: pa.RecordBatch | None = None
+    divisible: bool = False
     figures: Figures = field(default_factory=Figures)
 
     def answer(self, answer: plan.Answer) -> None:
@@ -115,5 +120,8 @@ def outcome(attempt: Attempt) -> Outcome:
     assert isinstance(done, plan.Done)
     asked = attempt.asked and not attempt.inserted
     attempt.figures.found = int(asked and done.outcome == plan.LOADED)
-    block, rows = attempt.block.id, attempt.run.rows
-    return Outcome(block, done.outcome, rows, done.reason, attempt.figures, done.about)
+    block, rows, figures = attempt.block, attempt.run.rows, attempt.figures
+    left_out = 0
+    if done.outcome == plan.LOADED and not leftout.is_left_out(block):
+        left_out = len(block.left_out)
+    return Outcome(block.id, done.outcome, rows, done.reason, figures, done.about, left_out)

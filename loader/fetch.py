@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from relay import chunks, kafka_settings
+from relay import chunks, kafka_settings, messagerows
 from relay.errors import Unavailable
 from relay.failures import answered
 from relay.reader import PartitionReader
@@ -58,7 +58,12 @@ Place = tuple[str, int]
 
 
 class Fetcher:
-    """Reads blocks with one consumer."""
+    """Reads blocks with one consumer.
+
+    Attributes:
+        messages: of the block that was fetched last: which message each row came from, as of
+            relay.messagerows; empty where the block does not say.
+    """
 
     def __init__(self, kafka: Kafka) -> None:
         self._consumer = PartitionReader(kafka_settings.reader(kafka) | _LARGE)
@@ -66,6 +71,7 @@ class Fetcher:
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
         self._asked: dict[str, float] = {}  # topics, by when
+        self.messages = b""
 
     def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
         """The block's rows; the client reads on in the background.
@@ -150,6 +156,8 @@ class Fetcher:
                 continue  # of an earlier block, in a read that goes on
             if offset >= block.next_offset:
                 raise Damaged(f"{len(values)} of {block.chunks} chunks before offset {offset}")
+            if not values:
+                self.messages = _listed(message)
             values.append(_value(message, block, len(values)))
             self._at[_place(block)] = offset + 1
         return values
@@ -211,6 +219,12 @@ def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
 
 def _place(block: Block) -> Place:
     return block.topic, block.partition
+
+
+def _listed(message: Message) -> bytes:
+    """Whose the rows of the chunk's block are; empty where the chunk does not say."""
+    found = dict(message.headers() or []).get(messagerows.HEADER)
+    return found if isinstance(found, bytes) else b""
 
 
 def _value(message: Message, block: Block, sequence: int) -> bytes:

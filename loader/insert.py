@@ -101,19 +101,7 @@ def statement(
             takes none of the block's columns.
     """
     database, table = names.split_table(blocks[0].table)
-    columns, selects, structure = [], [], []
-    for field in schema:
-        kind = parse_type(recorded_type(field))
-        name = quoted(field.name)
-        structure.append(f"{name} {kind.input_type}")
-        if field.name in target.columns:
-            columns.append(name)
-            selects.append(_strictly(name, kind, target.columns[field.name]))
-    if not columns or columns == [quoted(stamp)]:
-        raise ValueError(f"it has none of the block's columns {', '.join(schema.names)}")
-    if stamp in target.columns and len(blocks) == 1:
-        columns.append(quoted(stamp))
-        selects.append(literal(blocks[0].id))
+    into, rows = _selection(schema, target, stamp, blocks)
     claimed = ledger.holds
     if len(blocks) > 1:  # said loudly: who inserts nothing of a claim that holds, has to know
         other = f"{ledger.holding} != length({{blocks:Array(String)}})"
@@ -137,10 +125,49 @@ def statement(
     for place, value in values.items():
         condition = condition.replace(place, value)
     return (
-        f"INSERT INTO {quoted(database)}.{quoted(table)} ({', '.join(columns)}) "  # noqa: S608 - names and values are quoted
-        f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))}) "
+        f"INSERT INTO {quoted(database)}.{quoted(table)} {into} {rows} "
         f"WHERE {condition} FORMAT Arrow\n"
     )
+
+
+def trial_statement(
+    block: Block, schema: pa.Schema, target: Target, stamp: str, scratch: str
+) -> str:
+    """Return the text of the INSERT of the same rows into a table like the block's.
+
+    Args:
+        block: whose rows.
+        schema: of them.
+        target: the block's table, which the other has the columns of.
+        stamp: name of the block-id column.
+        scratch: the other table, quoted.
+
+    Raises:
+        ValueError: as `statement`.
+    """
+    into, rows = _selection(schema, target, stamp, [block])
+    return f"INSERT INTO {scratch} {into} {rows} FORMAT Arrow\n"
+
+
+def _selection(
+    schema: pa.Schema, target: Target, stamp: str, blocks: Sequence[Block]
+) -> tuple[str, str]:
+    """The columns that are filled, and the SELECT that makes them of the rows as they are sent."""
+    columns, selects, structure = [], [], []
+    for field in schema:
+        kind = parse_type(recorded_type(field))
+        name = quoted(field.name)
+        structure.append(f"{name} {kind.input_type}")
+        if field.name in target.columns:
+            columns.append(name)
+            selects.append(_strictly(name, kind, target.columns[field.name]))
+    if not columns or columns == [quoted(stamp)]:
+        raise ValueError(f"it has none of the block's columns {', '.join(schema.names)}")
+    if stamp in target.columns and len(blocks) == 1:
+        columns.append(quoted(stamp))
+        selects.append(literal(blocks[0].id))
+    rows = f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))})"  # noqa: S608 - quoted
+    return f"({', '.join(columns)})", rows
 
 
 def _strictly(name: str, recorded: ColumnType, now: str) -> str:
@@ -249,7 +276,7 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
     if what is About.USER:
         raise failure(error, f"INSERT into {table}") from error
     if what is About.BLOCK:
-        return plan.Impossible(one_line(error))
+        return plan.Rejected(one_line(error))
     return plan.Failed(told(error, f"INSERT into {table}")[:500], what)
 
 

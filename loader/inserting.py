@@ -25,6 +25,7 @@ from loader.attempt import guarded
 from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
 from loader.insert import insert
+from loader.leftout import is_divisible
 from relay.clickhouse_errors import About
 from relay.failpoints import reached
 
@@ -100,6 +101,7 @@ class Inserter:
         try:
             if batch is None:
                 batch = self._fetcher.fetch(attempt.block, attempt.ahead)
+                attempt.divisible = is_divisible(attempt.block, self._fetcher.messages)
         except Damaged as error:
             attempt.answer(plan.Impossible(str(error)))
             return []
@@ -146,11 +148,11 @@ class Inserter:
     ) -> Sequence[plan.Answer]:
         """What the answer to the statement says of each of its blocks."""
         if len(group) == 1:
-            return [answer]
+            return [_of_one_message(answer, group[0].attempt)]
         if isinstance(answer, plan.Wrote) and answer.rows >= rows:
             return [plan.Wrote(one.batch.num_rows) for one in group]
         if _is_refused(answer, About.SIZE, About.UNKNOWN):
-            assert isinstance(answer, plan.Impossible | plan.Failed)
+            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
             # For one of them, perhaps: the next attempt at each finds that by itself.
             answer = plan.Failed(f"in one INSERT with {len(group) - 1} others: {answer.reason}")
         return [answer] * len(group)
@@ -159,7 +161,7 @@ class Inserter:
         """A refusal says nothing of a table that is not the one which was looked at any more."""
         table = of.attempt.block.table
         if _is_refused(answer, About.TABLE, About.UNKNOWN):
-            assert isinstance(answer, plan.Impossible | plan.Failed)
+            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
             now = self._tables.look({table}).get(table)
             if now is None or now.shape != of.target.shape:
                 return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
@@ -169,7 +171,14 @@ class Inserter:
 def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
     """Whether the statement was refused for its rows, or for one of these."""
     failed = isinstance(answer, plan.Failed) and answer.about in abouts
-    return failed or isinstance(answer, plan.Impossible)
+    return failed or isinstance(answer, plan.Impossible | plan.Rejected)
+
+
+def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
+    """A block with a single message, or that does not say which row is whose, parks as a whole."""
+    if isinstance(answer, plan.Rejected) and not attempt.divisible:
+        return plan.Impossible(answer.reason)
+    return answer
 
 
 def whole(group: Sequence[Ready], stamp: str) -> pa.RecordBatch:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import ledger_table
+from loader import ledger_table, leftout
 from loader.clickhouse import failure, quoted
 from loader.entries import Parked, Row
 from loader.plan import Entry
 from loader.positions import NOTED, SAVE, Noted, noted, saved
 from relay.httppool import in_urls
+from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ HOLDING = (
 
 Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
 several took half as long again."""
+_MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
+_REST = f"(concat(block, '{LEFT_OUT}'), 'parked', toInt64(1), refused, out, '', toUInt64(0), rest)"
+"""Two rows of a mark: the block's, and that of the messages which were left out of it."""
 
 
 class Claimed(NamedTuple):
@@ -98,9 +102,10 @@ class Ledger:
         found: dict[str, list[Entry]] = {}
         for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
-                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, sent "  # noqa: S608 - names are quoted, values bound
-                f"FROM {self.name} WHERE app = {{app:String}} AND "
-                "table IN {tables:Array(String)} AND block IN {blocks:Array(String)}",
+                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, "  # noqa: S608 - names are quoted, values bound
+                f"sent, left_out, if({_RESTS}, '', record) FROM {self.name} "
+                "WHERE app = {app:String} AND table IN {tables:Array(String)} "
+                "AND block IN {blocks:Array(String)}",
                 tables=sorted({block.table for block in some}),
                 blocks=[block.id for block in some],
             )
@@ -133,15 +138,15 @@ class Ledger:
                 "rows": row.entry.rows,
                 "transform": row.entry.transform,
                 "sent": row.entry.sent,
-                "record": base64.b64encode(row.block.SerializeToString()).decode()
-                if row.entry.state in {"parked", "aside"}
-                else "",
+                "record": row.entry.record
+                or (leftout.record(row.block) if row.entry.state in {"parked", "aside"} else ""),
                 "state": row.entry.state,
                 "attempt": row.entry.attempt,
                 "claim": row.entry.claim,
                 "seen": row.entry.seen,
                 "stamped": row.entry.stamped,
                 "reason": row.entry.reason,
+                "left_out": row.entry.left_out,
             }
             for row in rows
         )
@@ -156,21 +161,36 @@ class Ledger:
     ) -> None:
         """Append a row of this state for each block whose claim holds.
 
+        What is left out of a loaded block is parked by the same statement, as a block of its own.
+
         Args:
             blocks: all under this claim.
             claim: written before for each of them.
             said: the state, loaded or discarded, and why.
             made_by: the claim whose rows these are, if it is another.
         """
+        made = "claim = {made_by:String} AND state = 'prepared'"
+        of_maker = ", ".join(
+            f"argMaxIf({column}, attempt, {made}) AS {name}"
+            for column, name in (
+                ("rows", "n"),
+                ("transform", "version"),
+                ("left_out", "out"),
+                ("reason", "refused"),
+                ("record", "rest"),
+            )
+        )
         self._tell(
             f"INSERT INTO {self.name} "  # noqa: S608 - names are quoted, values bound
-            "(app, table, block, state, attempt, claim, reason, rows, transform) "
-            "SELECT app, table, block, {state:String}, max(attempt), {claim:String}, "
-            "{reason:String}, anyIf(rows, claim = {made_by:String}) AS found_rows, "
-            f"anyIf(transform, claim = {{made_by:String}}) FROM {self.name} "
+            "(app, table, block, state, attempt, claim, reason, rows, transform, left_out, record) "
+            "SELECT app, table, one.1, one.2, one.3, {claim:String}, one.4, one.5, one.6, one.7, "
+            "one.8 FROM (SELECT app, table, arrayJoin("
+            f"if(out > 0 AND {{state:String}} = 'loaded', [{_MAIN}, {_REST}], [{_MAIN}])"
+            f") AS one FROM (SELECT app, table, block, max(attempt) AS newest, {of_maker} "
+            f"FROM {self.name} "
             "WHERE app = {app:String} AND table IN {tables:Array(String)} "
             "AND block IN {blocks:Array(String)} "
-            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD}",
+            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD}))",
             tables=sorted({block.table for block in blocks}),
             blocks=[block.id for block in blocks],
             claim=claim,

@@ -22,12 +22,15 @@ COLUMNS: Mapping[str, str] = {
     "stamped": "Bool",
     "rows": "UInt64",  # that an INSERT under the claim inserts
     "reason": "String",
-    "record": "String",  # of a parked block: its journal record in base64, to resolve it by
+    # In base64, to resolve it by: of a parked block its journal record; of a claim that leaves
+    # messages out, that of the block which they make.
+    "record": "String",
     "at": "DateTime64(3) DEFAULT now64(3)",
     "transform": "String",  # version of what made the rows; empty: they are the block's
     "sent": "LowCardinality(String)",  # alone, under the block's token; or maybe together
+    "left_out": "UInt64",  # rows of messages that the table refuses; of a claim, and of loaded
 }
-LATER = frozenset({"transform", "sent"})
+LATER = frozenset({"transform", "sent", "left_out"})
 """Columns that ledgers of earlier versions of the program have not."""
 
 

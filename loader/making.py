@@ -1,22 +1,29 @@
-"""What is to be inserted for a block, before it is claimed: its rows, or what a transform makes.
+"""What is to be inserted for a block, before it is claimed: its rows, or what is made of them.
 
 Receives an attempt, gives how many rows and by which version; the rows themselves stay with the
-attempt until its INSERT. Without a transform nothing is read: rows go through as they are.
+attempt until its INSERT. Where nothing is made of them nothing is read: rows go through as they
+are. A transform may make others of them, and messages that the table refuses are left out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loader import plan
+import pyarrow as pa
+
+from loader import leftout, plan
 from loader.fetch import Damaged
 from loader.fitting import fitted
 from loader.transform import CannotTransform, Transforms
+from relay import messagerows
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
     from loader.attempt import Attempt
     from loader.fetch import Fetcher
+    from loader.tables import Target
+    from relay.messagerows import MessageRows
+    from relay.records_pb2 import Block
     from relay.settings import Loader
 
 
@@ -27,7 +34,7 @@ def transforms(settings: Loader) -> Transforms:
 
 
 class Maker:
-    """Transforms blocks in one process, with its consumer."""
+    """Makes the rows of blocks in one process, with its consumer."""
 
     def __init__(self, settings: Loader, fetcher: Fetcher) -> None:
         self._transforms, self._fetcher = transforms(settings), fetcher
@@ -45,16 +52,43 @@ class Maker:
         """
         block, run, target = attempt.block, attempt.run, attempt.target
         if run.human in {"loaded", "discard"}:
-            return plan.Made(block.rows, plan.NOTHING_MADE)
+            return plan.Made(leftout.rows(block), plan.NOTHING_MADE)
         transform = self._transforms.of(block.table)
-        if transform is None or target is None:
-            return plan.Made(block.rows, "")
+        if target is None or (transform is None and not block.left_out):
+            return plan.Made(leftout.rows(block), "")
         try:
-            rows = self._fetcher.fetch(block, attempt.ahead)
-            made = self._transforms.made(transform, block.table, rows)
-            attempt.made = fitted(made, rows, target.columns, self._stamp)
-        except (Damaged, CannotTransform) as error:
+            rows, listed = self.read(attempt)
+            if block.left_out:
+                rows = rows.filter(pa.array(leftout.kept(block, listed)))
+            attempt.made = self.of(block, rows, target)
+        except (Damaged, CannotTransform, ValueError) as error:
             return plan.Impossible(str(error))
         except Unavailable as error:
             return plan.Failed(error.message)
-        return plan.Made(attempt.made.num_rows, transform.version)
+        version = "" if transform is None else transform.version
+        return plan.Made(attempt.made.num_rows, leftout.version(version, block))
+
+    def read(self, attempt: Attempt) -> tuple[pa.RecordBatch, MessageRows | None]:
+        """The block's rows as they were sealed, and whose they are; None where it does not say.
+
+        Raises:
+            Damaged, Unavailable, Refused: as Fetcher.fetch.
+            ValueError: what it says is damaged.
+        """
+        rows = self._fetcher.fetch(leftout.source(attempt.block), attempt.ahead)
+        attempt.divisible = leftout.is_divisible(attempt.block, self._fetcher.messages)
+        listed = self._fetcher.messages
+        return rows, messagerows.decode(listed) if listed else None
+
+    def of(self, block: Block, rows: pa.RecordBatch, target: Target) -> pa.RecordBatch:
+        """What the table's transform makes of these rows of the block, if it has one.
+
+        Raises:
+            CannotTransform: as Transforms.made.
+            Refused: likewise.
+        """
+        transform = self._transforms.of(block.table)
+        if transform is None:
+            return rows
+        made = self._transforms.made(transform, block.table, rows)
+        return fitted(made, rows, target.columns, self._stamp)

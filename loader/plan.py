@@ -6,6 +6,10 @@ tests/loader/model.py. An attempt at a block goes
 
     Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
 
+and, where the INSERT refuses the rows themselves, from there
+
+    Isolate -> Claim -> Read -> Ask -> Insert | Park -> Mark -> Read -> Done
+
 Why it is safe, however many loaders run and whenever they pause or die:
 
 * The claim is written before the ledger is read again. So of two attempts that could
@@ -25,15 +29,22 @@ Why it is safe, however many loaders run and whenever they pause or die:
 * Where loader.transform makes the rows, each claim says how many, and by which version of it. What
   is in the table came under one claim; what two versions may have made is never completed by
   either, and told apart by its count, or parked.
+* Messages that the table refuses are left out of the INSERT. Which ones is found out on another
+  table, so that nothing is at stake; the next claim names them before anything is inserted, and
+  every later attempt leaves out the same. It counts as a version of what makes the rows. The
+  refused statement is over, and its claim is followed by another of the same owner: of those, only
+  the last can have inserted.
 * A person's word about a parked block goes the same way: it is written under a claim of its
   own, if that still holds, and not against what the table's own count says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
+
+from relay.clickhouse_errors import About
 
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
@@ -71,6 +82,8 @@ class Entry:
         sent: how an INSERT under this claim is sent: "alone", under the block's id as token,
             or maybe "together" with other blocks, under another token; "" in ledgers of
             earlier versions of the program, which did not say.
+        left_out: rows of messages that an INSERT under this claim leaves out.
+        record: of such a claim, the block that they make (loader.leftout).
     """
 
     state: str
@@ -82,6 +95,8 @@ class Entry:
     rows: int = 0
     transform: str = ""
     sent: Sent = ""
+    left_out: int = 0
+    record: str = ""
 
 
 def doubt(rows: int, *, lost: bool) -> Entry:
@@ -131,6 +146,8 @@ class Facts:
             expired, been merged, been removed, or be hidden from this user; "": they prove it.
         views: materialized views behind the table, whose rows the table's rows say nothing of.
         repeatable: whether the same rows once more change nothing, token or not.
+        one_step: whether an INSERT into the table, apart from views, lands as a whole or not at
+            all.
     """
 
     running: str = ""
@@ -141,6 +158,7 @@ class Facts:
     fewer: str = ""
     views: tuple[str, ...] = ()
     repeatable: bool = False
+    one_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +215,16 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolate:
+    """Find out which of the block's messages the table refuses; answer: Ok once they are known.
+
+    `reason`: why it refused the rows. The claims that follow leave these messages out.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """Write a loaded row, or a discarded one, if the claim holds; answer: Ok.
 
@@ -226,7 +254,7 @@ class Done:
     about: str = ""
 
 
-Effect = Read | Claim | Ask | AskRecord | Insert | Mark | Park | Done
+Effect = Read | Claim | Ask | AskRecord | Insert | Isolate | Mark | Park | Done
 
 
 # Answers beside tuple[Entry, ...] and Facts.
@@ -270,13 +298,20 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected:
+    """The table refuses rows of the INSERT; not all of its messages need be to blame."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Impossible:
     """It will not work until somebody changes something."""
 
     reason: str
 
 
-Answer = tuple[Entry, ...] | Facts | Record | Ok | Wrote | Made | Failed | Impossible
+Answer = tuple[Entry, ...] | Facts | Record | Ok | Wrote | Made | Failed | Rejected | Impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +328,9 @@ class Run:
         forgotten: the ledger may have known this block and lost what it knew (it was
             emptied, dropped or restored), so that no earlier claim does not mean no INSERT.
         lost: a person says that it did know it, so that it may well have been inserted.
+        isolates: whether the messages that the table refuses are looked for in this attempt; it
+            may take seconds, in which nobody should wait.
+        rejected: why the table refused the rows, once it did; the messages are known then.
     """
 
     claim: str
@@ -302,7 +340,11 @@ class Run:
     why: str = ""
     forgotten: bool = False
     lost: bool = False
-    at: Literal["look", "claim", "again", "ask", "record", "insert", "mark", "end"] = "look"
+    isolates: bool = False
+    rejected: str = ""
+    at: Literal["look", "claim", "again", "ask", "record", "insert", "isolate", "mark", "end"] = (
+        "look"
+    )
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
@@ -318,9 +360,10 @@ def start(
     stamped: bool,
     human: Human = "nothing",
     why: str = "",
+    isolates: bool = False,
 ) -> tuple[Run, Effect]:
     """Return a new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why), Read()
+    return Run(claim, rows, stamped, human, why, isolates=isolates), Read()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
@@ -341,8 +384,10 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
             return _on(run, _decide_by_record(run, record))
         case "insert", Wrote(rows):
             return _wrote(run, rows)
-        case "mark", Ok():
-            return replace(run, at="end"), Read()
+        case "insert", Rejected(reason):
+            return _rejected(run, reason)
+        case "mark" | "isolate", Ok():
+            return _went_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
 
 
@@ -375,15 +420,42 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if not holds(entries, run.claim):
         return run, _outcome(entries)
     run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
-    earlier = tuple(e for e in entries if e.state == PREPARED and e.claim not in others)
-    if not earlier and not run.forgotten and run.human in {"nothing", "retry"}:
+    claims = [entry for entry in entries if entry.state == PREPARED]
+    earlier = tuple(_lasting(entry for entry in claims if entry.claim not in others))
+    told = run.human in {"nothing", "retry"}
+    if not earlier and not run.forgotten and not run.rejected and told:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in earlier)
     # What the ledger has lost may have been before all that it knows.
-    since = -1 if run.forgotten else min((entry.seen for entry in earlier), default=-1)
+    asked = earlier or [entry for entry in claims if entry.claim == run.claim]
+    since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     return run, Ask()
+
+
+def _went_on(run: Run) -> tuple[Run, Effect]:
+    """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
+    if run.at == "mark":
+        return replace(run, at="end"), Read()
+    return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1)
+
+
+def _lasting(claims: Iterable[Entry]) -> list[Entry]:
+    """Those that may have inserted: an owner claims again only when his INSERT was refused."""
+    last: dict[str, Entry] = {}
+    for entry in sorted(claims, key=_rank):
+        last[entry.claim] = entry
+    return list(last.values())
+
+
+def _rejected(run: Run, reason: str) -> tuple[Run, Effect]:
+    """The table refuses rows that no claim before has left out."""
+    if run.rejected:
+        return replace(run, at="mark"), Park(run.attempt, reason)
+    if not run.isolates:
+        return run, Done("retry", reason, About.BLOCK)
+    return replace(run, at="isolate", rejected=reason), Isolate(reason)
 
 
 def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
@@ -412,7 +484,9 @@ def _decide(run: Run) -> Effect:
     if facts.running:
         return Done("retry", facts.running)
     counted = facts.counted if run.all_stamped else None
-    if run.human == "absent" and not counted:
+    if run.rejected and not run.earlier and not run.forgotten:
+        return _after_refusal(run, counted)
+    if run.human == "absent" and not counted and not run.rejected:
         return Insert(None)
     if run.human in {"loaded", "discard"}:
         return _as_told(run, counted)
@@ -422,6 +496,23 @@ def _decide(run: Run) -> Effect:
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
         return Mark(run.attempt, made_by=whole.claim)
     return AskRecord()
+
+
+def _after_refusal(run: Run, counted: int | None) -> Effect:
+    """The rest of a block, after the run's own INSERT of all of it was refused.
+
+    That can have left whole partitions; and the table's part of it, where a view behind it refused.
+    The token is right for what it left of partitions: those had no bad row, and are the same now.
+    """
+    facts = run.facts
+    if counted == 0 and not facts.fewer:
+        return Insert(None)
+    if not facts.views and facts.one_step:
+        return Insert(None)
+    if not facts.views and facts.inserted is not None and facts.inserted <= facts.margin:
+        return Insert(facts.newest + facts.margin - facts.inserted)
+    left = "" if counted is None else f"; {_share(run, counted)}"
+    return Park(run.attempt, f"{run.rejected}{left}, and may be of the INSERT that was refused")
 
 
 def _remembered(run: Run) -> int | None:

@@ -58,7 +58,7 @@ def resolve(
     known = ledger.entries([blocks[name] for name in others])
     forgotten = [blocks[name] for name in others if not known.get(name)]
     ledger.write([Row(block, doubt(block.rows, lost=False)) for block in forgotten])
-    worker, begun, said = Worker(settings), time.monotonic(), " ".join(why.split())
+    worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())
         while left:

@@ -181,7 +181,7 @@ class SetAside:
 
     def _try(self, blocks: Sequence[Block]) -> None:
         if self._worker is None:
-            self._worker = Worker(self._settings)
+            self._worker = Worker(self._settings, isolates=True)
         outcomes = self._worker.load(blocks, (), "retry")
         table, by_id = blocks[0].table, {block.id: block for block in blocks}
         if any(one.about == About.CONNECTION for one in outcomes):

@@ -193,6 +193,7 @@ class Tables:
             fewer=fewer,
             views=of.views,
             repeatable=of.repeatable,
+            one_step=of.one_step,
         )
 
     def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:

@@ -75,12 +75,17 @@ class Nature:
     repeatable: bool = False
 
     @property
+    def one_step(self) -> bool:
+        """Whether an INSERT lands as a whole or not at all, apart from views."""
+        return self.window.counter != "none" and not self.partitioned
+
+    @property
     def plain(self) -> bool:
         """Whether counting rows decides about a block, however long ago its INSERT was.
 
         On one server, where every running INSERT is seen, and where an INSERT is one step.
         """
-        plain = self.window.counter == "parts" and not self.partitioned
+        plain = self.window.counter == "parts" and self.one_step
         return plain and not self.vanish and not self.views
 
 

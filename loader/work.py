@@ -13,13 +13,14 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from loader import clickhouse, plan
+from loader import clickhouse, leftout, plan
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
 from loader.clickhouse import TableRefused
 from loader.entries import Row
 from loader.evidence import earliest
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
+from loader.isolator import Isolator
 from loader.ledger import Claimed, Ledger
 from loader.looks import Looks
 from loader.making import Maker
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
+_ALONE = plan.Ask | plan.AskRecord | plan.Insert | plan.Isolate | plan.Park
+"""Effects that are carried out for one attempt at a time."""
+
 TOGETHER = 32
 """Blocks claimed by one statement and marked by one: four round trips for each block would cost
 half as much as its insert."""
@@ -51,9 +55,16 @@ _ROOMY = 8 * TOGETHER
 
 
 class Worker:
-    """Client, consumer and questions of one process, kept over tasks."""
+    """Client, consumer and questions of one process, kept over tasks.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: of the app.
+        isolates: whether it looks for the messages that a table refuses, which may take seconds;
+            else a block that has some is left to one that does.
+    """
+
+    def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
+        self._isolates, self._database = isolates, settings.loader.database
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
         self._client = clickhouse.connect(settings.clickhouse, timeout)
@@ -68,6 +79,7 @@ class Worker:
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
         self._inserter = Inserter(*using)
+        self._isolator = Isolator(self._client, self._database, self._maker, self._stamp)
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
@@ -103,7 +115,7 @@ class Worker:
             while left:
                 few = self._next(left)
                 left = left[len(few) :]
-                begun = partial(plan.start, human=human, why=why)
+                begun = partial(plan.start, human=human, why=why, isolates=self._isolates)
                 outcomes += self._few(few, new, begun, left[:TOGETHER])
         finally:
             self._fetcher.rest()
@@ -184,13 +196,16 @@ class Worker:
         # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
         self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
-            while isinstance(attempt.effect, plan.Ask | plan.AskRecord | plan.Insert | plan.Park):
+            while isinstance(attempt.effect, _ALONE):
                 guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
         entries = self._ledger.entries([attempt.block for attempt in attempts])
         for attempt in attempts:
-            attempt.answer(entries.get(attempt.block.id, ()))
+            of_block = entries.get(attempt.block.id, ())
+            if left_out := leftout.known(of_block):
+                attempt.block = leftout.without(attempt.block, left_out)
+            attempt.answer(of_block)
 
     def _claim(self, attempts: Sequence[Attempt]) -> None:
         claimed: list[tuple[Attempt, plan.Made]] = []
@@ -256,6 +271,8 @@ class Worker:
                 attempt.answer(record)
             case plan.Insert():
                 self._inserter.insert([attempt])
+            case plan.Isolate(reason):
+                attempt.answer(self._isolator.isolate(attempt, reason))
             case plan.Park(number, reason):
                 entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
                 self._ledger.write([Row(block, entry)])
@@ -272,7 +289,7 @@ class Worker:
 def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
     effect, run, target = attempt.effect, attempt.run, attempt.target
     assert isinstance(effect, plan.Claim)
-    return plan.Entry(
+    entry = plan.Entry(
         plan.PREPARED,
         effect.attempt,
         run.claim,
@@ -282,3 +299,4 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         transform=made.transform,
         sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )
+    return leftout.on_claim(entry, attempt.block)

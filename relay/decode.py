@@ -32,12 +32,19 @@ class Decoded(NamedTuple):
 
     batch: pa.RecordBatch
     """Rows of the good messages, in order, in block types."""
-    messages: int
-    """Good ones."""
+    good: Integers
+    """Indexes of the good ones, of those that were given, ascending."""
+    rows: Integers
+    """Of each good one."""
     bad: list[BadMessage]
     """The others, in order of their index."""
     unknown: dict[str, int]
     """Messages, good or bad, by number of the field they hold and the row message does not."""
+
+    @property
+    def messages(self) -> int:
+        """How many are good."""
+        return len(self.good)
 
 
 def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
@@ -68,7 +75,7 @@ def decode(
     batch, misfits = _narrow(rows.columns, codec)
     misfits += [_Misfit(-1, one.rows, one.why) for one in refused]
     if not misfits and not rows.strangers:
-        return Decoded(batch, len(rows.index), sorted(rows.bad), {})
+        return Decoded(batch, rows.index, rows.counts, sorted(rows.bad), {})
     # Row number to message: only needed to blame somebody.
     owner = rows.owner()
     bad = list(rows.bad)
@@ -84,7 +91,8 @@ def decode(
         for one in rows.strangers
         if one.kind == "unknown"
     }
-    return Decoded(batch, len(rows.index) - len(blamed), sorted(bad), unknown)
+    good = ~np.isin(rows.index, blamed)
+    return Decoded(batch, rows.index[good], rows.counts[good], sorted(bad), unknown)
 
 
 class _Misfit(NamedTuple):

@@ -15,10 +15,14 @@ import pyarrow as pa
 
 from relay import chunks
 from relay.decode import count_rows, decode
+from relay.messagerows import MessageRows, encode
 from relay.texts import size_of
 from relay.toolarge import CHUNK_ROOM, oversized
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from relay.decode import Decoded
     from relay.rowmessage import RowCodec
     from relay.toolarge import Oversized
 
@@ -38,6 +42,8 @@ class Formed:
         row_bytes: of those messages' values.
         unknown: messages by number of the field that they hold and the table never had.
         schema_version: of the row message that they were read by; 0 where there was none.
+        message_rows: which row came from which message, as of relay.messagerows; empty where that
+            does not fit into the first chunk's record.
     """
 
     chunks: list[tuple[bytes, int]]
@@ -47,6 +53,7 @@ class Formed:
     row_bytes: int
     unknown: dict[str, int] = field(default_factory=dict)
     schema_version: int = 0
+    message_rows: bytes = b""
 
 
 def form(
@@ -94,8 +101,32 @@ def form(
             return rest
     row_bytes = size_of(values) - bad_bytes
     rows = decoded.batch.num_rows
-    version = codec.schema.version
-    return Formed(encoded, dead, decoded.messages, rows, row_bytes, decoded.unknown, version)
+    return Formed(
+        encoded,
+        dead,
+        decoded.messages,
+        rows,
+        row_bytes,
+        decoded.unknown,
+        codec.schema.version,
+        _listed(offsets, decoded, encoded, most),
+    )
+
+
+def _listed(
+    offsets: list[int], decoded: Decoded, encoded: list[tuple[bytes, int]], most: int | None
+) -> bytes:
+    """Which row came from which message, if there is room for it."""
+    listed = encode(MessageRows(_array(offsets)[decoded.good], decoded.rows))
+    fits = most is None or not encoded or len(encoded[0][0]) + len(listed) <= most - CHUNK_ROOM
+    return listed if fits else b""
+
+
+def _array(offsets: list[int]) -> npt.NDArray[np.int64]:
+    """The same; of a table alone in its topic they need not be looked at one by one."""
+    if offsets[-1] - offsets[0] == len(offsets) - 1:
+        return np.arange(offsets[0], offsets[-1] + 1)
+    return np.array(offsets, np.int64)
 
 
 def _others(

@@ -189,18 +189,28 @@ def first_epoch(journal_topic_id: str) -> int:
     return FIRST_EPOCHS + int.from_bytes(digest[:4], "big") % FIRST_EPOCHS
 
 
+LEFT_OUT = ":left-out"
+"""Behind a block's id: the block that messages make which the table refused (loader.leftout)."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockId:
-    """What a block id says: unique, readable, and the deduplication token."""
+    """What a block id says: unique, readable, and the deduplication token.
+
+    Attributes:
+        left_out: of messages that were left out of the block with the id before that.
+    """
 
     app: str
     table: str
     partition: int
     epoch: int
     first_offset: int
+    left_out: bool = False
 
     def __str__(self) -> str:
-        return f"{self.app}:{self.table}:{self.partition}:{self.epoch}:{self.first_offset}"
+        sealed = f"{self.app}:{self.table}:{self.partition}:{self.epoch}:{self.first_offset}"
+        return f"{sealed}{LEFT_OUT if self.left_out else ''}"
 
     @classmethod
     def parse(cls, text: str) -> BlockId:
@@ -209,7 +219,9 @@ class BlockId:
         Raises:
             ValueError: not a block id.
         """
-        parts = text.split(":")
+        sealed = text.removesuffix(LEFT_OUT)
+        parts = sealed.split(":")
         if len(parts) != 5 or not is_table_name(parts[1]):
             raise ValueError(f"not a block id: {text!r}")
-        return cls(parts[0], parts[1], int(parts[2]), int(parts[3]), int(parts[4]))
+        numbers = int(parts[2]), int(parts[3]), int(parts[4])
+        return cls(parts[0], parts[1], *numbers, sealed != text)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import floors, journal, names, producers, shown
+from relay import floors, journal, messagerows, names, producers, shown
 from relay.buffers import Buffers, Held, RowDensity
 from relay.chunks import Encoder
 from relay.concerning import Concerning
@@ -223,6 +223,8 @@ class Performer:
                 ("rows", str(rows).encode()),
                 ("schema", str(formed.schema_version).encode()),
             ]
+            if not sequence and formed.message_rows:
+                headers.append((messagerows.HEADER, formed.message_rows))
             self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
         return offsets
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import chunks, names, settings
+from relay import chunks, messagerows, names, settings
 from relay.dev.clickhouse import toml
 from relay.records_pb2 import Block, Commit
 from relay.server_settings import ClickHouse
@@ -38,6 +39,12 @@ def batch(first: int, rows: int) -> pa.RecordBatch:
         pa.array([f"name {i % 7}" for i in range(rows)], pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _messages(first: int, rows: int, each: int) -> messagerows.MessageRows:
+    """Messages of `each` rows; the one with a block's row n, from 0, has offset first + n."""
+    starts = np.arange(0, rows, each or rows)
+    return messagerows.MessageRows(first + starts, np.diff(starts, append=rows))
 
 
 class Journal:
@@ -64,11 +71,16 @@ class Journal:
     def forget(self, name: str) -> None:
         self._topics.remove(name)
 
-    def seal(self, table: str, *batches: pa.RecordBatch, chunk_bytes: int = 2_000) -> list[Block]:
-        """The batches as blocks of one transaction."""
+    def seal(
+        self, table: str, *batches: pa.RecordBatch, chunk_bytes: int = 2_000, each: int = 0
+    ) -> list[Block]:
+        """The batches as blocks of one transaction.
+
+        `each`: rows of a message, so that blocks say whose their rows are; 0: they do not say.
+        """
         self.topic(names.blocks_topic(self.app, table))
         with self.transaction():
-            blocks = [self._block(table, one, chunk_bytes) for one in batches]
+            blocks = [self._block(table, one, chunk_bytes, each) for one in batches]
             self.commit(*blocks)
         return blocks
 
@@ -83,7 +95,7 @@ class Journal:
         self.producer.produce(names.journal_topic(self.app), record, b"0", partition=0)
         self.producer.flush()
 
-    def _block(self, table: str, one: pa.RecordBatch, chunk_bytes: int) -> Block:
+    def _block(self, table: str, one: pa.RecordBatch, chunk_bytes: int, each: int) -> Block:
         first = one.column(0)[0].as_py()
         block = Block(
             id=str(names.BlockId(self.app, table, 0, 0, first)),
@@ -93,14 +105,19 @@ class Journal:
             sealed_at_ms=int(time.time() * 1000),
         )
         encoded = chunks.Encoder(chunk_bytes).encode(one)
+        listed = _messages(first, one.num_rows, each)
+        block.messages = len(listed.offsets)
         offsets: list[int] = []
         for sequence, (value, rows) in enumerate(encoded):
+            headers: list[tuple[str, Any]] = [("seq", str(sequence)), ("rows", str(rows))]
+            if each and not sequence:
+                headers.append((messagerows.HEADER, messagerows.encode(listed)))
             self.producer.produce(
                 block.topic,
                 value,
                 block.id.encode(),
                 partition=0,
-                headers=[("seq", str(sequence)), ("rows", str(rows)), ("schema", "1")],
+                headers=[*headers, ("schema", "1")],
                 on_delivery=lambda _, message: offsets.append(message.offset()),
             )
         self.producer.flush()

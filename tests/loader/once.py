@@ -15,5 +15,5 @@ from relay.settings import Settings
 if __name__ == "__main__":
     settings = Settings.model_validate_json(Path(sys.argv[1]).read_text())
     blocks = [Block.FromString(bytes.fromhex(text)) for text in sys.argv[2:]]
-    for one in Worker(settings).load(blocks):
+    for one in Worker(settings, isolates=True).load(blocks):
         print(one.outcome, one.reason)

@@ -1,0 +1,111 @@
+"""Finds the messages of a claimed block that its table refuses, and has the block leave them out.
+
+Receives an attempt whose INSERT was refused for its rows, gives loader.plan's answer; the attempt's
+block names the messages then. loader.isolating decides where to look, loader.scratch tries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from loader import leftout, plan
+from loader.fetch import Damaged
+from loader.isolating import MOST, Refusal, TooMany, refused
+from loader.scratch import NoScratch, like
+from loader.transform import CannotTransform
+from relay.failpoints import reached
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.attempt import Attempt
+    from loader.isolating import Indexes
+    from loader.making import Maker
+    from relay.messagerows import MessageRows
+
+
+class Isolator:
+    """Of one process.
+
+    Args:
+        client: of ClickHouse.
+        database: the ledger's, where tables to try on are made.
+        maker: makes the rows of blocks.
+        stamp: name of the block-id column.
+    """
+
+    def __init__(self, client: HttpClient, database: str, maker: Maker, stamp: str) -> None:
+        self._client, self._database = client, database
+        self._maker, self._stamp = maker, stamp
+
+    def isolate(self, attempt: Attempt, reason: str) -> plan.Answer:
+        """Name in the attempt's block the messages that the table refuses.
+
+        Args:
+            attempt: whose INSERT was refused.
+            reason: why.
+
+        Raises:
+            Unavailable, Refused: as the loader's other questions.
+        """
+        block = attempt.block
+        try:
+            rows, listed = self._maker.read(attempt)
+            if listed is None or not attempt.divisible:
+                return plan.Impossible(reason)
+            kept = np.flatnonzero(~np.isin(listed.offsets, [m.offset for m in block.left_out]))
+            left = type(listed)(listed.offsets[kept], listed.rows[kept])
+            rows = rows.filter(pa.array(leftout.kept(block, listed)))
+            found = self._refused(attempt, rows, left)
+        except TooMany:
+            return plan.Impossible(f"{reason}; so are more than {MOST:,} of its messages alone")
+        except NoScratch as error:
+            return plan.Impossible(f"{reason}; single messages cannot be told apart: {error}")
+        except (Damaged, ValueError) as error:
+            return plan.Impossible(str(error))
+        if not found:
+            return plan.Impossible(f"{reason}; the table itself takes each of its messages")
+        if len(found) == len(left.offsets):
+            return plan.Impossible(f"{reason}; so is each of its messages alone")
+        named = [*block.left_out, *leftout.messages(left, found)]
+        attempt.block = leftout.without(block, sorted(named, key=lambda one: one.offset))
+        reached("messages_isolated")
+        return plan.Ok()
+
+    def _refused(
+        self, attempt: Attempt, rows: pa.RecordBatch, listed: MessageRows
+    ) -> dict[int, str]:
+        """Why, by index in `listed`, of the messages that a table like the block's refuses."""
+        block, target = attempt.block, attempt.target
+        assert target is not None
+        with like(self._client, self._database, block, target, self._stamp) as takes:
+
+            def trial(messages: Indexes) -> Refusal | None:
+                try:
+                    made = self._maker.of(block, rows_of(rows, listed, messages), target)
+                except CannotTransform as error:
+                    return Refusal(str(error))
+                return takes(made) if made.num_rows else None
+
+            return refused(trial, listed)
+
+
+def rows_of(rows: pa.RecordBatch, listed: MessageRows, messages: Indexes) -> pa.RecordBatch:
+    """Return the rows of these messages.
+
+    Args:
+        rows: of all that are listed.
+        listed: whose the rows are.
+        messages: indexes in `listed`, ascending.
+    """
+    ends = listed.ends
+    first, last = int(messages[0]), int(messages[-1])
+    start = int(ends[first] - listed.rows[first])
+    stretch = rows.slice(start, int(ends[last]) - start)
+    if last - first == len(messages) - 1:
+        return stretch
+    wanted = np.isin(np.arange(first, last + 1), messages)
+    return stretch.filter(pa.array(np.repeat(wanted, listed.rows[first : last + 1])))

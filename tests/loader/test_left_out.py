@@ -1,0 +1,238 @@
+"""Messages that the table refuses: they alone are parked, the rest of their block is loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader.plan import LOADED, PARKED
+from loader.resolve import resolve
+from loader.work import Worker
+from relay.names import LEFT_OUT
+from tests.loader.blocks import batch
+from tests.loader.test_work import copies, killed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clickhouse_connect.driver.client import Client
+
+    from loader.ledger import Ledger
+    from tests.loader.blocks import Journal
+
+WAYS = {
+    "check": "CONSTRAINT small CHECK id NOT IN (17, 42)",
+    "materialized": "m UInt8 MATERIALIZED throwIf(id IN (17, 42), 'no such id')",
+    "default": "d Int64 DEFAULT intDiv(100, (id - 17) * (id - 42))",
+    "date": "d Date MATERIALIZED toDate(if(id IN (17, 42), concat(name, '?'), '2020-01-02'))",
+}
+"""Of a table that refuses the rows 17 and 42, whatever is asked of it."""
+
+
+def make(
+    client: Client, table: str, rule: str, more: str = "ORDER BY id", window: int = 100
+) -> str:
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name LowCardinality(String), _block String, {rule}) "
+        f"ENGINE = MergeTree {more} SETTINGS non_replicated_deduplication_window = {window}"
+    )
+    return table
+
+
+KINDS = {
+    "plain": ("ORDER BY id", 100),
+    "no window": ("ORDER BY id", 0),
+    "partitions": ("PARTITION BY intDiv(id, 30) ORDER BY id", 100),
+    "partitions without a window": ("PARTITION BY intDiv(id, 30) ORDER BY id", 0),
+    "versions": ("ORDER BY id", 100),
+}
+STEPS = [
+    "before_prepare:kill",
+    "after_prepare:kill",
+    "after_insert:kill",
+    "scratch_made:kill",
+    "messages_isolated:kill",
+    "before_prepare:kill:2",
+    "after_prepare:kill:2",
+    "after_insert:kill:2",
+    "after_loaded:kill",
+]
+
+
+@pytest.fixture
+def isolating(journal: Journal, ledger: Ledger) -> Iterator[Worker]:
+    worker = Worker(journal.settings(), isolates=True)
+    assert worker._ledger.name == ledger.name
+    yield worker
+    worker.close()
+
+
+@pytest.mark.parametrize("rule", WAYS.values(), ids=WAYS)
+def test_the_rest_is_loaded(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str, rule: str
+) -> None:
+    table = make(client, f"{database}.t", rule)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.rows, one.left_out) == (LOADED, 98, 2), one.reason
+    assert copies(client, table) == (98, 98)
+    assert ledger.counts() == [(table, LOADED, 1, 98), (table, PARKED, 1, 2)]
+    (rest,) = ledger.waiting()
+    assert rest.block.id == f"{block.id}{LEFT_OUT}"
+    assert [one.offset for one in rest.block.left_out] == [17, 42]
+    assert rest.reason.startswith("2 messages that the table refuses: offset 17: Code: ")
+    (again,) = isolating.load([block])
+    assert again.outcome == LOADED
+    assert copies(client, table) == (98, 98)
+    assert not client.query("SELECT name FROM system.tables WHERE name LIKE 'scratch%'").result_rows
+
+
+def test_they_are_loaded_once_the_table_takes_them(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    table = make(client, f"{database}.t", WAYS["check"])
+    (block,) = journal.seal(table, batch(0, 100), each=3)
+    isolating.load([block])
+    assert copies(client, table) == (94, 94), "a message goes as a whole"
+    rest = f"{block.id}{LEFT_OUT}"
+    ((_, state, reason),) = resolve(journal.settings(), ledger, [rest], "retry")
+    assert (state, "violated" in reason) == (PARKED, True)
+    client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
+    ((_, state, reason),) = resolve(journal.settings(), ledger, ["all"], "retry")
+    assert state == LOADED, reason
+    assert copies(client, table) == (100, 100)
+    ids = client.query(f"SELECT _block, count() FROM {table} GROUP BY 1 ORDER BY 1").result_rows
+    assert ids == [(block.id, 94), (rest, 6)]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "kind", ["plain", pytest.param("partitions without a window", marks=pytest.mark.long)]
+)
+def test_a_loader_dies(
+    journal: Journal,
+    isolating: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    kind: str,
+    step: str,
+) -> None:
+    """Wherever: the next one leaves out the same messages, and the rest is there once."""
+    table = make(client, f"{database}.t", WAYS["check"], *KINDS[kind])
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    killed(journal, [block], step)
+    (one,) = isolating.load([block])
+    assert one.outcome == LOADED, one.reason
+    assert copies(client, table) == (98, 98)
+    assert ledger.counts() == [(table, LOADED, 1, 98), (table, PARKED, 1, 2)]
+    (rest,) = ledger.waiting()
+    assert [message.offset for message in rest.block.left_out] == [17, 42]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_kind_of_table(
+    journal: Journal, isolating: Worker, client: Client, database: str, kind: str
+) -> None:
+    more, window = KINDS[kind]
+    table = make(client, f"{database}.t", WAYS["materialized"], more, window)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 2), one.reason
+    assert copies(client, table) == (98, 98)
+
+
+def test_another_rule_comes_while_a_loader_is_dead(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """It leaves out more; what was left out before stays so, though it would be taken now."""
+    table = make(client, f"{database}.t", WAYS["check"])
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    killed(journal, [block], "after_prepare:kill:2")
+    client.command(f"ALTER TABLE {table} DROP CONSTRAINT small, ADD CONSTRAINT low CHECK id < 90")
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 12), one.reason
+    assert copies(client, table) == (88, 88)
+    (rest,) = ledger.waiting()
+    assert [one.offset for one in rest.block.left_out] == [17, 42, *range(90, 100)]
+
+
+def test_the_rule_goes_while_a_loader_is_dead(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Whoever reads the ledger between is told who is left out, and that holds."""
+    table = make(client, f"{database}.t", WAYS["check"])
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    killed(journal, [block], "after_insert:kill:2")
+    client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 2), one.reason
+    ((_, state, reason),) = resolve(journal.settings(), ledger, ["all"], "retry")
+    assert state == LOADED, reason
+    assert copies(client, table) == (100, 100)
+
+
+def test_the_table_takes_nothing(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Then it is not about single messages: the block is parked as a whole."""
+    table = make(client, f"{database}.t", "CONSTRAINT none CHECK id < 0")
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.reason.endswith("so is each of its messages alone")) == (PARKED, True)
+    assert [(one.block.id, one.block.rows) for one in ledger.waiting()] == [(block.id, 100)]
+
+
+def test_a_block_that_does_not_say_whose_its_rows_are(
+    journal: Journal, isolating: Worker, client: Client, database: str
+) -> None:
+    """One of an earlier version of the relay is parked as a whole, as it was then."""
+    table = make(client, f"{database}.t", WAYS["check"])
+    (block,) = journal.seal(table, batch(0, 100))
+    (one,) = isolating.load([block])
+    assert (one.outcome, "is violated at row 18" in one.reason) == (PARKED, True)
+    assert copies(client, table) == (0, 0)
+
+
+def test_a_micro_batch_does_not_wait_for_the_search(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """It sets the block aside; who tries those again has the time."""
+    table = make(client, f"{database}.t", WAYS["check"])
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = worker.load([block])
+    assert (one.outcome, one.about) == ("retry", "block"), one.reason
+
+
+def test_a_view_refuses_what_the_table_takes(
+    journal: Journal, isolating: Worker, client: Client, database: str
+) -> None:
+    """The table has all rows by then, so no message can be left out of it: the block is parked."""
+    table = make(client, f"{database}.t", "CONSTRAINT fine CHECK id >= 0")
+    client.command(
+        f"CREATE TABLE {database}.behind (id Int64, CONSTRAINT small CHECK id != 17) "
+        "ENGINE = MergeTree ORDER BY id"
+    )
+    client.command(
+        f"CREATE MATERIALIZED VIEW {database}.v TO {database}.behind AS SELECT id FROM {table}"
+    )
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert one.outcome == PARKED
+    assert "the table itself takes each of its messages" in one.reason
+
+
+@pytest.mark.parametrize("bad", [1, 10, 1000])
+def test_many_messages(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str, bad: int
+) -> None:
+    """Of 10 000; a violated CHECK names its row, so each bad one costs two statements."""
+    rule = f"CONSTRAINT rare CHECK id % {10_000 // bad} != 7"
+    table = make(client, f"{database}.t", rule)
+    (block,) = journal.seal(table, batch(0, 10_000), each=1, chunk_bytes=1_000_000)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, bad), one.reason
+    assert copies(client, table) == (10_000 - bad, 10_000 - bad)
+    (rest,) = ledger.waiting()
+    assert [m.offset for m in rest.block.left_out] == list(range(7, 10_000, 10_000 // bad))
