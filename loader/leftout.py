@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relay.names import LEFT_OUT
+from relay.names import LEFT_OUT, sealed
 from relay.records_pb2 import Block, LeftOut
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def without(block: Block, left_out: Sequence[LeftOut]) -> Block:
 def made_of(block: Block) -> Block:
     """Return the block that the messages left out of this one make."""
     found = without(block, block.left_out)
-    found.id = f"{block.id}{LEFT_OUT}"
+    found.id, found.sealed_rows = f"{block.id}{LEFT_OUT}", block.rows
+    found.rows = sum(one.rows for one in block.left_out)
     return found
 
 
@@ -78,16 +79,18 @@ def is_divisible(block: Block, listed: bytes) -> bool:
 
 
 def source(block: Block) -> Block:
-    """Return the block that was sealed: of one of left out messages the other."""
+    """Return the block as it was sealed: of one of left out messages, the one they came in."""
     found = without(block, ())
-    found.id = block.id.removesuffix(LEFT_OUT)
+    if is_left_out(block):
+        found.id, found.rows = sealed(block.id), block.sealed_rows
     return found
 
 
 def rows(block: Block) -> int:
     """Return how many rows an INSERT of it has, without a transform."""
-    left_out = sum(one.rows for one in block.left_out)
-    return left_out if is_left_out(block) else block.rows - left_out
+    if is_left_out(block):
+        return block.rows
+    return block.rows - sum(one.rows for one in block.left_out)
 
 
 def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:

@@ -421,14 +421,17 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
         return run, _outcome(entries)
     run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
     claims = [entry for entry in entries if entry.state == PREPARED]
-    earlier = tuple(_lasting(entry for entry in claims if entry.claim not in others))
+    before = [entry for entry in claims if entry.claim not in others]
+    earlier = tuple(_lasting(before))
     told = run.human in {"nothing", "retry"}
     if not earlier and not run.forgotten and not run.rejected and told:
         return replace(run, at="insert"), Insert(None)
     # A claim before the column was there may have left rows without an id: do not count those.
-    all_stamped = run.stamped and all(entry.stamped for entry in earlier)
-    # What the ledger has lost may have been before all that it knows.
-    asked = earlier or [entry for entry in claims if entry.claim == run.claim]
+    all_stamped = run.stamped and all(entry.stamped for entry in before)
+    # Refused INSERTs count, which may have left parts. And what the ledger has lost may have been
+    # before all that it knows.
+    own = [entry for entry in claims if entry.claim == run.claim]
+    asked = [*before, *own] if run.rejected or not before else before
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     return run, Ask()

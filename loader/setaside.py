@@ -195,8 +195,12 @@ class SetAside:
         self._observer.tried_again(outcomes, by_id)
         with self._lock:
             self._asides.tried(table, gone, left, time.monotonic())
+        without = {one.block: one.left_out for one in outcomes}
         for block, state in gone.items():
-            self._say(f"{state} {block}, which stood aside", block=block, table=table)
+            left_out = without.get(block, 0)
+            but = f", without {left_out} messages that it refuses" if left_out else ""
+            text = f"{state} {block}, which stood aside{but}"
+            self._say(text, block=block, table=table, left_out=left_out)
 
     def _drop(self) -> None:
         """Leave the worker: its server may be another one now."""

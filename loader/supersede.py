@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from loader import leftout
 from loader.clickhouse import failure, literal, quoted, quoted_table
 from loader.tables import Tables
 from loader.work import Worker
@@ -55,9 +56,14 @@ def supersede(
         Unavailable: another loader, or an INSERT, is at one of them for too long.
         Refused: a table has no block-id column, or is of an engine whose rows change.
     """
-    worker = Worker(settings)
+    worker, seconds = Worker(settings), 2 * settings.loader.insert_timeout_seconds
     try:
-        _settle(worker, blocks, why, 2 * settings.loader.insert_timeout_seconds)
+        _settle(worker, blocks, why, seconds)
+        # What was left out of them has a row in the ledger by then, or never gets one.
+        known = ledger.entries(rest := [leftout.made_of(block) for block in blocks])
+        rest = [block for block in rest if block.id in known]
+        _settle(worker, rest, why, seconds)
+        blocks = [*blocks, *rest]
     finally:
         worker.close()
     reached("blocks_settled")

@@ -203,7 +203,8 @@ class Worker:
         entries = self._ledger.entries([attempt.block for attempt in attempts])
         for attempt in attempts:
             of_block = entries.get(attempt.block.id, ())
-            if left_out := leftout.known(of_block):
+            # Before the claim, which says what it leaves out.
+            if attempt.run.at == "look" and (left_out := leftout.known(of_block)):
                 attempt.block = leftout.without(attempt.block, left_out)
             attempt.answer(of_block)
 

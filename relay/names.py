@@ -126,6 +126,11 @@ def claim_of_comment(comment: str) -> str:
     return last.removeprefix(_CLAIM) if last.startswith(_CLAIM) else ""
 
 
+def sealed(block: str) -> str:
+    """Return the id of the block that was sealed; that of left out messages has its own behind."""
+    return block.removesuffix(LEFT_OUT)
+
+
 def is_of_block(comment: str) -> str:
     """SQL: whether a statement with this log_comment inserts the block {block:String}."""
     return f"has(splitByChar(',', {comment}), {{block:String}})"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
+from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 from relay.verify.anomaly import Kind
 from relay.verify.history import NOTHING, History
@@ -139,6 +140,22 @@ def landed(
                 f"is {state or 'not touched'}",
                 block.partition,
             )
+
+
+def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
+    """Blocks that messages make which a loader left out of others: judged as any other.
+
+    Args:
+        blocks: the journal's, of one table.
+        rows: of each such block that the ledger has, by its id.
+    """
+    for block in blocks:
+        name = f"{block.id}{LEFT_OUT}"
+        if name in rows:
+            found = Block()
+            found.CopyFrom(block)
+            found.id, found.rows = name, rows[name]
+            yield found
 
 
 def given_up(

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from relay.names import sealed
 from relay.records_pb2 import Block, Commit
 from relay.verify.acknowledged import ACCEPTED
 from relay.verify.anomaly import Kind
@@ -223,7 +224,7 @@ def replaced(
     for name, block in blocks.items():
         rows = 0 if counted is None else counted.get(name, 0)
         whole = (made or {}).get(name, block.rows)
-        allowed = whole if name in superseded.kept else 0
+        allowed = whole if sealed(name) in superseded.kept else 0
         if rows > allowed:
             yield Finding(
                 Kind.OVERLAP,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.catalogue import translated
+from relay.names import sealed
 from relay.verify.anomaly import Anomaly
-from relay.verify.contents import given_up, landed
+from relay.verify.contents import given_up, landed, left_out
 from relay.verify.decided import replaced
 from relay.verify.history import claims, impossible
 from relay.verify.missing import Missing
@@ -84,12 +85,13 @@ class Landing:
         old = {b for one in self._superseded.values() for b in one.kept | one.removed}
         # The ledger first: what it has as loaded by then, must be counted after.
         ledger, made = self._rows.ledger(table), self._rows.made(table)
+        blocks = [*blocks, *left_out(blocks, self._rows.left_out(table))]
         counted = self._rows.counted(table)
         for partition, superseded in self._superseded.items():
-            mine = {b.id: b for b in blocks if b.id in old and b.partition == partition}
+            mine = {b.id: b for b in blocks if sealed(b.id) in old and b.partition == partition}
             found = replaced(mine, superseded, counted, ledger, made)
             yield from anomalies(found, table, partition)
-        live = [block for block in blocks if block.id not in old]
+        live = [block for block in blocks if sealed(block.id) not in old]
         if counted is not None:
             yield from self._unlisted(table, counted.keys() - {b.id for b in blocks}, counted)
         self.acknowledged += given_up(live, counted, self._rows.discarded(table))

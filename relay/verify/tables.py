@@ -49,6 +49,11 @@ SELECT block, argMax(rows, (state = 'loaded', rows)) FROM {ledger:Identifier}.le
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
 GROUP BY block HAVING countIf(transform NOT IN ('', '-')) > 0
 """
+_LEFT_OUT = f"""
+SELECT block, argMaxIf(rows, at, state = 'parked') FROM {{ledger:Identifier}}.ledger
+WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
+GROUP BY block
+"""  # noqa: S608 - a constant
 
 
 class LandedRows:
@@ -115,6 +120,10 @@ class LandedRows:
         if not self._ask(_HAS_TRANSFORMS, self._ledger())[0][0]:
             return {}  # a ledger of an earlier version of the program, or none
         return dict(self._ask(_MADE, self._ledger(table=table)))
+
+    def left_out(self, table: str) -> dict[str, int]:
+        """Rows of each block that messages make which were left out of another."""
+        return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
 
     def _look_into(self, place: dict[str, Any]) -> None:
         """A table that this user may not read is as if it were not there, in system tables.

@@ -20,6 +20,8 @@ from loader import asides, plan
 from loader.window import Nature, Window
 
 ROWS = 10
+LEFT = 1
+"""Version of the rows without the message that a table rejects."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Guards:
     views: bool = True  # views behind the table are known
     bounded: bool = True  # a counter that may have gone back bounds nothing
     sent: bool = True  # claims say whether blocks go together
+    over: bool = True  # an own INSERT that was refused may have left parts
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,17 @@ class Table:
     bounded: bool = True  # the insert counter does not go back
     lags: bool = False  # a replica may not see the claim yet
     deaf: bool = False  # a version that ignores tokens
+    rejects: bool = False  # a message of the last part is refused while the rule is there
 
-    def rows(self, version: int) -> int:
-        """Of a part that this version made."""
+    def rows(self, version: int, part: int = 0) -> int:
+        """Of a part that this version made; the second one of a table that rejects leaves out."""
+        if self.rejects:
+            return ROWS - (version == LEFT and part == self.parts - 1)
         return self.sizes[version] if self.sizes else ROWS
+
+    def total(self, version: int) -> int:
+        """Rows of the block."""
+        return sum(self.rows(version, part) for part in range(self.parts))
 
     def version(self, i: int) -> int:
         """Which one the loader has; the one that finishes has the first."""
@@ -64,7 +74,7 @@ class Table:
 
     def named(self, version: int) -> str:
         """As the ledger has it."""
-        return f"v{version}" if self.sizes else ""
+        return f"v{version}" if self.sizes or (self.rejects and version == LEFT) else ""
 
     @property
     def nature(self) -> Nature:
@@ -91,6 +101,7 @@ class Loader:
     made: int = 0  # claims so far
     waiting: bool = False  # for the answer of a flying statement
     human: plan.Human = "nothing"  # what a person said, whose word it carries out
+    left: bool = False  # it leaves out the message that the table rejects
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,7 @@ class Statement:
     allowance: int = 99  # parts that others may insert while it runs
     token: str = "block"
     wrote: bool = False
+    refused: bool = False  # in the end, though parts before the last may have landed
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,8 @@ class World:
     counter: int = 0
     tokens: tuple[str, ...] = ()
     flying: tuple[Statement, ...] = ()
+    rule: bool = False  # the table refuses a message now
+    turns: int = 0  # times that a person makes the rule or drops it
 
 
 class Violation(AssertionError):
@@ -137,13 +151,23 @@ def begin(
     deletes: int = 0,
     human: plan.Human = "nothing",
     asides: int = 0,
+    turns: int = 0,
 ) -> World:
     """`human`: what the last of the loaders is told to do; with `asides`, each of the others tries
     again what stands aside."""
     idle = Loader(None, plan.Done("retry"), rounds, human="retry" if asides else "nothing")
     all_of = (*(idle,) * (loaders - 1), replace(idle, human=human))
     steps = table.parts * (2 if table.viewed else 1)
-    world = World(all_of, faults, others, asides, deletes=deletes, copies=(0,) * steps)
+    world = World(
+        all_of,
+        faults,
+        others,
+        asides,
+        deletes=deletes,
+        copies=(0,) * steps,
+        rule=table.rejects,
+        turns=turns,
+    )
     for i in range(loaders):
         world = _restart(world, i, table)
     return world
@@ -154,8 +178,8 @@ def _restart(world: World, i: int, table: Table) -> World:
     # A finisher comes after all others, so its claims must not be named like theirs.
     claim = f"{i}-{loader.made}"
     human = loader.human
-    rows = table.rows(0) * table.parts
-    run, effect = plan.start(claim, rows, stamped=table.stamped, human=human)
+    rows = table.total(0)
+    run, effect = plan.start(claim, rows, stamped=table.stamped, human=human, isolates=True)
     again = Loader(run, effect, loader.rounds - 1, loader.made + 1, human=human)
     return _with(world, i, again)
 
@@ -193,7 +217,7 @@ def _check_named(world: World, table: Table) -> None:
     """The ledger says whose rows they are, and how many."""
     (loaded,) = {(e.rows, e.transform) for e in world.ledger if e.state == plan.LOADED}
     (made,) = world.made or {0}
-    if loaded != (table.rows(made) * table.parts, table.named(made)):
+    if loaded != (table.total(made), table.named(made)):
         raise Violation(f"called {loaded}, made by {made}")
 
 
@@ -205,10 +229,15 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     entries = _entries(world, claim, guards)
     match loader.effect:
         case plan.Read():
-            return world, entries
+            left = loader.run.at == "look" and any(e.left_out for e in entries)
+            return _with(world, i, replace(loader, left=loader.left or left)), entries
+        case plan.Isolate():
+            if not world.rule:  # a person dropped it meanwhile
+                return world, plan.Impossible("the table itself takes each of its messages")
+            return _with(world, i, replace(loader, left=True)), plan.Ok()
         case plan.Claim(attempt):
-            made = _made(loader, table, table.version(i))
-            said = {"rows": made.rows, "transform": made.transform}
+            made = _made(loader, table, _version(loader, table, i))
+            said = {"rows": made.rows, "transform": made.transform, "left_out": int(loader.left)}
             sent = table.sent if attempt == 1 and guards.sent else plan.ALONE
             entry = plan.Entry(
                 plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said, sent=sent
@@ -218,7 +247,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Mark(attempt, state, _, made_by):
             if not plan.holds(entries, claim):
                 return world, plan.Ok()
-            of = next(e for e in world.ledger if e.claim == (made_by or claim))
+            of = _last_claim(world, made_by or claim)
             entry = plan.Entry(state, attempt, claim, rows=of.rows, transform=of.transform)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
         case plan.Park(attempt, reason):
@@ -236,8 +265,9 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Fa
         return plan.Facts(running="it still runs")
     if len(world.made) > 1:
         raise Violation(f"parts made by {set(world.made)}")
-    of_table = world.copies[: table.parts]
-    there = sum(map(table.rows, world.made)) * sum(of_table)
+    (made,) = world.made or {0}
+    of_table = enumerate(world.copies[: table.parts])
+    there = sum(table.rows(made, part) * copies for part, copies in of_table)
     counted = 0 if table.expires or table.hidden or world.gone else there
     fewer = table.nature.vanish or table.hidden or world.deleted
     bounded = table.bounded or not guards.bounded
@@ -249,7 +279,18 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Fa
         fewer="rows may be gone" if fewer and guards.fewer else "",
         views=table.nature.views if guards.views else (),
         repeatable=table.replaces,
+        one_step=table.nature.one_step or not guards.over,
     )
+
+
+def _last_claim(world: World, claim: str) -> plan.Entry:
+    """Of its owner: the ones before were refused."""
+    return [e for e in world.ledger if e.claim == claim and e.state == plan.PREPARED][-1]
+
+
+def _version(loader: Loader, table: Table, i: int) -> int:
+    """Which one the loader's claim and INSERT are of."""
+    return int(loader.left) if table.rejects else table.version(i)
 
 
 def _record(world: World, table: Table) -> plan.Record:
@@ -265,7 +306,7 @@ def _made(loader: Loader, table: Table, version: int) -> plan.Made:
     assert loader.run is not None
     if loader.human in {"loaded", "discard"}:
         return plan.Made(loader.run.rows, plan.NOTHING_MADE)
-    return plan.Made(table.rows(version) * table.parts, table.named(version))
+    return plan.Made(table.total(version), table.named(version))
 
 
 def _land(world: World, j: int, table: Table) -> World:
@@ -281,7 +322,9 @@ def _land(world: World, j: int, table: Table) -> World:
         copies[statement.landed] += 1
         if copies[statement.landed] > 1 and not table.replaces:
             raise Violation(f"rows doubled: copies {copies}")
-        made = world.made | {statement.version}
+        # Parts before the last are the same, whether the message is left out or not.
+        same = table.rejects and statement.landed % table.parts < table.parts - 1
+        made = world.made | (set() if same else {statement.version})
         if len(made) > 1:
             raise Violation(f"versions mixed: {set(made)}")
         world = replace(world, copies=tuple(copies), made=made)
@@ -323,13 +366,15 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
                 continue
             passes = not guards.condition or plan.holds(entries, loader.run.claim)
             sent = _with(world, i, replace(loader, waiting=True))
-            own = next(e for e in world.ledger if e.claim == loader.run.claim)
+            own = _last_claim(world, loader.run.claim)
             together = own.sent == plan.TOGETHER or (not guards.sent and own.attempt == 1)
             # A condition of the design (README): see loader.window.
             repeat = guards.others and limit is not None and table.window >= 2
             allowance = table.window // 2 if repeat else 99
             token = loader.run.claim if together else "block"
-            statement = Statement(i, passes, 0, table.version(i), allowance, token)
+            version = _version(loader, table, i)
+            refused = passes and world.rule and version != LEFT
+            statement = Statement(i, passes, 0, version, allowance, token, refused=refused)
             yield replace(sent, flying=(*world.flying, statement))
             if table.lags and world.faults:  # this replica has not got the claim yet
                 late = replace(statement, passes=False)
@@ -351,6 +396,14 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
     spent = replace(world, faults=world.faults - 1)
     for j, statement in enumerate(world.flying):
         whole = statement.landed == len(world.copies)
+        if statement.refused:  # perhaps after some of its parts
+            over = _ended(world, j, whole=False)
+            if statement.owner < 0:
+                yield over
+            else:
+                yield _answer(over, statement.owner, plan.Rejected("no"), table)
+            if statement.landed >= table.parts - 1:
+                continue
         if not whole:
             yield _land(world, j, table)
         elif statement.owner >= 0:
@@ -373,6 +426,8 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, entry))
             late = replace(entry, attempt=max(1, entry.attempt - 1))
             yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, late))
+    if world.turns and table.rejects:
+        yield replace(world, turns=world.turns - 1, rule=not world.rule)
     if world.deletes and any(world.copies) and not world.flying:
         gone = replace(world, deletes=world.deletes - 1, gone=True, deleted=True)
         yield gone  # ALTER TABLE ... DELETE: tokens stay
@@ -403,13 +458,13 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     rests = plan.settled(world.ledger)
     human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
-    world = replace(world, loaders=(last,), faults=0, others=0, asides=0, deletes=0)
+    world = replace(world, loaders=(last,), faults=0, others=0, asides=0, deletes=0, turns=0)
     world = _restart(world, 0, table)
     for _ in range(20):
         loader = world.loaders[0]
         if loader.run is None:
             break
-        (world,) = successors(world, table, guards)
+        world, *_ = successors(world, table, guards)
     effect = world.loaders[0].effect
     if not isinstance(effect, plan.Done) or effect.outcome == "retry":
         raise Violation(f"no end: {effect}, ledger {world.ledger}")

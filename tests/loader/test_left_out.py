@@ -8,6 +8,7 @@ import pytest
 
 from loader.plan import LOADED, PARKED
 from loader.resolve import resolve
+from loader.supersede import supersede
 from loader.work import Worker
 from relay.names import LEFT_OUT
 from tests.loader.blocks import batch
@@ -221,6 +222,25 @@ def test_a_view_refuses_what_the_table_takes(
     (one,) = isolating.load([block])
     assert one.outcome == PARKED
     assert "the table itself takes each of its messages" in one.reason
+
+
+def test_a_rewind_takes_them_along(
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str
+) -> None:
+    """What is superseded goes with all of its messages, whatever became of each."""
+    table = make(client, f"{database}.t", WAYS["check"])
+    loaded, waits = journal.seal(table, batch(0, 100), batch(100, 100), each=1)
+    client.command(f"ALTER TABLE {table} ADD CONSTRAINT more CHECK id != 117")
+    isolating.load([loaded, waits])  # in one INSERT, of which nobody knows whose rows are refused
+    isolating.load([loaded, waits])
+    client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
+    rest = f"{loaded.id}{LEFT_OUT}"
+    assert [s for _, s, _ in resolve(journal.settings(), ledger, [rest], "retry")] == [LOADED]
+    assert copies(client, table) == (199, 199)
+    done = supersede(journal.settings(), ledger, [loaded, waits], keep=False, why="wrong")
+    assert (done.blocks, done.rows) == (4, 199)
+    assert copies(client, table) == (0, 0)
+    assert ledger.waiting() == []
 
 
 @pytest.mark.parametrize("bad", [1, 10, 1000])

@@ -162,6 +162,53 @@ def test_tables_whose_rows_do_not_tell(table: Table, wanted: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "table",
+    [
+        Table(rejects=True, window=0),
+        Table(rejects=True, window=6, stamped=False),
+        Table(rejects=True, window=0, stamped=False, logged=True),
+        Table(rejects=True, window=0, parts=2),
+        Table(rejects=True, window=6, parts=2),
+        Table(rejects=True, window=6, parts=2, stamped=False),
+        Table(rejects=True, window=0, parts=2, stamped=False),
+        Table(rejects=True, window=0, expires=True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("loaders", "rounds", "faults", "turns"),
+    [
+        (2, 1, 0, 1),
+        pytest.param(2, 1, 1, 0, marks=pytest.mark.long),
+        (1, 2, 2, 1),
+    ],
+)
+def test_a_message_that_the_table_rejects(
+    table: Table, loaders: int, rounds: int, faults: int, turns: int
+) -> None:
+    """In every order, while a person makes or drops the rule: the rest once, and named rightly."""
+    start = begin(table, loaders=loaders, rounds=rounds, faults=faults, others=0, turns=turns)
+    _, endings = search(start, table, Guards())
+    assert "loaded" in endings or (table.parts > 1 and not table.window and not table.stamped)
+
+
+@pytest.mark.parametrize(
+    ("guards", "table"),
+    [
+        (Guards(over=False), Table(rejects=True, window=0, parts=2, stamped=False)),
+        (Guards(running=False), Table(rejects=True, window=0)),
+        (Guards(condition=False), Table(rejects=True, window=0)),
+    ],
+)
+def test_without_a_guard_of_rejected_messages_the_search_finds_it(
+    guards: Guards, table: Table
+) -> None:
+    """Negative control: rows doubled, or a message in the table that is called left out."""
+    start = begin(table, loaders=2, rounds=1, faults=1, others=0, turns=1)
+    with pytest.raises(Violation, match=r"doubled|mixed|loaded with copies|called"):
+        search(start, table, guards)
+
+
+@pytest.mark.parametrize(
     ("table", "wanted"),
     [
         (Table(window=0), {"loaded", "parked"}),
