@@ -112,7 +112,7 @@ def resolve(
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows' --run
     """
-    _check_words(human, why, for_real=for_real)
+    human = _checked(human, why, for_real=for_real)
     from loader.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
     from loader.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
@@ -130,13 +130,15 @@ def resolve(
         raise Refused(f"{left} block(s) are not {wanted}", "Read the reasons above.")
 
 
-def _check_words(human: Human | None, why: str, *, for_real: bool) -> None:
+def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
+    """The word, where the others go with it."""
     if human is None:
         raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
     if human == "discard" and not why.strip():
         raise click.UsageError("--discard gives rows up: say why, with --why TEXT.")
     if for_real and human != "discard":
         raise click.UsageError("--run goes with --discard; the other words do it at once.")
+    return human
 
 
 def given_up(blocks: Collection[Block]) -> Iterator[str]:
