@@ -62,7 +62,7 @@ def of_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
         return f"header 'table' holds {_shown(found[0])}"
     others = list(dict.fromkeys(name for name, _ in headers))
     if not others:
-        return "it has no header"
+        return "it has no header (of more than 100,000 headers the client library reads none)"
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
     return f"its headers are {', '.join(map(_short, others[:_NAMED]))}{more}"
 
@@ -77,8 +77,8 @@ def explained(
         value: of the message.
         headers: where they name no table; None: they do.
     """
-    if headers is not None:
-        return f"{reason}; {of_headers(headers)}; its value {_said(value)}"
+    if headers is not None:  # the value first: reasons are cut where many are shown
+        return f"{reason}; its value {_said(value)}; {of_headers(headers)}"
     known = foreign(value)
     return f"{reason}; its value looks like {known}" if known else reason
 

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_HEADER = (
-    "no header 'table' that names database.table exactly once in UTF-8; of a message with more "
-    "than 100,000 headers the client library reads none"
-)
+NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 

@@ -34,7 +34,7 @@ def test_a_value_is_told_by_its_first_bytes(value: bytes | None, expected: str) 
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
-        ([], "it has no header"),
+        ([], "it has no header (of more than 100,000 headers the client library reads none)"),
         ([("type", b"x"), ("id", None), ("type", b"y")], "its headers are 'type', 'id'"),
         (
             [(f"h{at}", b"") for at in range(7)],
@@ -60,11 +60,11 @@ def test_headers_that_name_no_table_are_told(
 
 def test_a_reason_says_what_the_message_looks_like_where_that_helps() -> None:
     """A message of a known table whose value is no known format keeps its reason."""
-    assert explained("no header", b"[]", []) == (
-        "no header; it has no header; its value looks like JSON"
-    )
-    assert explained("no header", None, []).endswith("; its value is null (a tombstone)")
-    assert explained("no header", b"", []).endswith("; its value is empty")
+    told = explained("no header", b"[]", [("id", b"")])
+    assert told == "no header; its value looks like JSON; its headers are 'id'"
+    told = explained("no header", None, [("id", b"")])
+    assert told == "no header; its value is null (a tombstone); its headers are 'id'"
+    assert explained("no header", b"", []).startswith("no header; its value is empty; ")
     assert explained("not a RowBatch", b"{}", None) == "not a RowBatch; its value looks like JSON"
     assert explained("row 1: 300", row_batch([300]), None) == "row 1: 300"
     assert explained("null value", None, None) == "null value"
