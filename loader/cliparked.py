@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from relay.errors import Refused
 
 if TYPE_CHECKING:
     from loader.plan import Human
+    from relay.records_pb2 import Block
 
 
 @click.group()
@@ -82,10 +85,19 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     "--discard",
     "human",
     flag_value="discard",
-    help="Never load it. The ledger keeps it as discarded, and relay verify goes on naming it.",
+    help="Never load it: its rows are given up. Needs --why; says what would be given up, and "
+    "does it with --run alone. The ledger keeps it as discarded, and relay verify goes on naming "
+    "it.",
 )
-@click.option("--why", default="", metavar="TEXT", help="Your reason, for the ledger.")
-def resolve(path: Path, blocks: tuple[str, ...], human: Human | None, why: str) -> None:
+@click.option(
+    "--why", default="", metavar="TEXT", help="Your reason, for the ledger; --discard needs it."
+)
+@click.option(
+    "--run", "for_real", is_flag=True, help="With --discard: do it; the other words do it at once."
+)
+def resolve(
+    path: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
+) -> None:
     """Settle BLOCKs that are not loaded; "all" means every parked one, "aside" every one set aside.
 
     It is done here and now, under a claim as a loader's: running loaders need no restart and
@@ -98,13 +110,17 @@ def resolve(path: Path, blocks: tuple[str, ...], human: Human | None, why: str) 
 
     \b
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
-    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows'
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows' --run
     """
-    if human is None:
-        raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
-    from loader.resolve import resolve as settle  # noqa: PLC0415 - Kafka and Arrow
+    human = _checked(human, why, for_real=for_real)
+    from loader.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
+    from loader.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
     settings = settings_of(path)
+    if human == "discard" and not for_real:
+        for line in given_up(chosen(settings, ledger_of(settings), blocks).values()):
+            click.echo(line)
+        return
     wanted = DISCARDED if human == "discard" else LOADED
     left = 0
     for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):
@@ -112,3 +128,31 @@ def resolve(path: Path, blocks: tuple[str, ...], human: Human | None, why: str) 
         left += outcome != wanted
     if left:
         raise Refused(f"{left} block(s) are not {wanted}", "Read the reasons above.")
+
+
+def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
+    """The word, where the others go with it."""
+    if human is None:
+        raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
+    if human == "discard" and not why.strip():
+        raise click.UsageError("--discard gives rows up: say why, with --why TEXT.")
+    if for_real and human != "discard":
+        raise click.UsageError("--run goes with --discard; the other words do it at once.")
+    return human
+
+
+def given_up(blocks: Collection[Block]) -> Iterator[str]:
+    """Return what a --discard of these blocks would give up: each, and by table.
+
+    Args:
+        blocks: that are not loaded.
+    """
+    tables: Counter[str] = Counter()
+    rows: Counter[str] = Counter()
+    for block in blocks:
+        yield f"would be given up: {block.id}  {block.rows:,} rows of {block.table}"
+        tables[block.table] += 1
+        rows[block.table] += block.rows
+    for table, count in sorted(tables.items()):
+        yield f"{table}: {count:,} block(s), {rows[table]:,} rows"
+    yield "nothing was done: --run does it" if blocks else "no such block waits"

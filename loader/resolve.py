@@ -48,15 +48,10 @@ def resolve(
     Raises:
         ConfigError: a block is loaded or given up already, or is no block; none was touched.
     """
-    waiting = {one.block.id: one for one in ledger.waiting()}
-    blocks = {name: waiting[name].block for name in wanted if name in waiting}
-    for word, aside in (("all", False), ("aside", True)):
-        if word in wanted:
-            blocks |= {name: one.block for name, one in waiting.items() if one.aside == aside}
-    if others := [name for name in wanted if name not in blocks and name not in {"all", "aside"}]:
-        blocks |= _sealed(settings, ledger, others)
-    known = ledger.entries([blocks[name] for name in others])
-    forgotten = [blocks[name] for name in others if not known.get(name)]
+    blocks = chosen(settings, ledger, wanted)
+    named = [blocks[name] for name in wanted if name in blocks]
+    known = ledger.entries(named)
+    forgotten = [block for block in named if not known.get(block.id)]
     ledger.write([Row(block, doubt(block.rows, lost=False)) for block in forgotten])
     worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
     try:
@@ -73,6 +68,27 @@ def resolve(
                 time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
     finally:
         worker.close()
+
+
+def chosen(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[str, Block]:
+    """Return the blocks that are meant, by id; looks only.
+
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        wanted: as `resolve`.
+
+    Raises:
+        ConfigError: as `resolve`.
+    """
+    waiting = {one.block.id: one for one in ledger.waiting()}
+    blocks = {name: waiting[name].block for name in wanted if name in waiting}
+    for word, aside in (("all", False), ("aside", True)):
+        if word in wanted:
+            blocks |= {name: one.block for name, one in waiting.items() if one.aside == aside}
+    if others := [name for name in wanted if name not in blocks and name not in {"all", "aside"}]:
+        blocks |= _sealed(settings, ledger, others)
+    return blocks
 
 
 def _is_busy(one: Outcome, human: Human) -> bool:

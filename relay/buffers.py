@@ -84,6 +84,10 @@ class Buffers:
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], Held] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any message is held."""
+        return bool(self._held)
+
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
         """Copy the messages of one of the poll's arrivals but for the first `skip`."""
         chosen = poll.chosen[id(arrival)][skip:]

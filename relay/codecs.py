@@ -7,10 +7,11 @@ first relay starts; topics of the app that are missing are created. Never reads 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from relay import names
+from relay import names, trial
 from relay.blocktopics import BlockTopics
 from relay.catalogue import Catalogue
 from relay.columns import Origin, row_columns
@@ -18,14 +19,15 @@ from relay.errors import ConfigError
 from relay.registry import Registry
 from relay.rowencoder import RowEncoder
 from relay.tables import Tables
-from relay.targets import Targets
+from relay.targets import Targets, is_ledger
 from relay.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import pyarrow as pa
 
+    from relay.records_pb2 import TableSchema
     from relay.rowmessage import RowCodec
     from relay.settings import Settings
 
@@ -73,17 +75,7 @@ def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
         Unavailable: Kafka or ClickHouse did not answer.
         Refused: one of them said no, or the source topic is not there.
     """
-    if settings.source.framing != "batch":
-        raise ConfigError(
-            f"source.framing is {settings.source.framing!r}; this producer writes row batches",
-            "use another app's configuration, or source.framing = 'batch'",
-        )
-    topics = Topics(settings)
-    topics.ensure_own()
-    registry = Registry(settings.kafka, settings.app)
-    catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
-    blocks = BlockTopics(settings.app, topics)
-    tables = Tables(catalogue, registry, blocks, column, Targets.of(settings))
+    tables = _tables(settings, _registry(settings))
 
     def codec(table: str) -> RowCodec:
         if not names.is_table_name(table):
@@ -95,3 +87,60 @@ def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
         return found
 
     return codec
+
+
+def row_messages(
+    settings: Settings, tables: Collection[str] | None = None
+) -> dict[str, list[TableSchema] | str]:
+    """Return every version of these tables' row messages, the current one last; or why none is.
+
+    Block topics are not made: a table may never get a row.
+
+    Args:
+        settings: of the app.
+        tables: by database.table; None: all that rows may go into, but for the loader's own.
+
+    Raises:
+        ConfigError, Unavailable, Refused: as `table_codecs`.
+    """
+    registry = _registry(settings)
+    found: dict[str, list[TableSchema] | str] = {}
+    every = _every(settings) if tables is None else tables
+    for table, codec in sorted(_tables(settings, registry).look(every).items()):
+        if isinstance(codec, str):
+            found[table] = codec
+            continue
+        known = (registry.version(table, one) for one in range(1, codec.schema.version))
+        found[table] = [*(one for one in known if one is not None), codec.schema]
+    return found
+
+
+def _every(settings: Settings) -> set[str]:
+    targets, own = Targets.of(settings), f"{settings.loader.database}.{trial.TABLE}"
+    with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
+        found = catalogue.read()
+    return {
+        table
+        for table, one in found.items()
+        if table != own
+        and not targets.refusal(table)
+        and not is_ledger({column.name for column in one.columns})
+    }
+
+
+def _registry(settings: Settings) -> Registry:
+    """Of an app whose topics are there by then."""
+    if settings.source.framing != "batch":
+        raise ConfigError(
+            f"source.framing is {settings.source.framing!r}; this producer writes row batches",
+            "use another app's configuration, or source.framing = 'batch'",
+        )
+    return Registry(settings.kafka, settings.app)
+
+
+def _tables(settings: Settings, registry: Registry) -> Tables:
+    topics = Topics(settings)
+    topics.ensure_own()
+    catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
+    blocks = BlockTopics(settings.app, topics)
+    return Tables(catalogue, registry, blocks, column, Targets.of(settings))

@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections import defaultdict
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from relay.forming import Formed, form
 from relay.intake import Poll
 from relay.metrics.observer import NOTHING, Observer
 from relay.sent import Sent
+from relay.suitable import Suitability, with_likeness
 from relay.toolarge import record_bytes
 from relay.totals import Totals
 
@@ -73,6 +75,7 @@ class Performer:
         self.density = RowDensity(settings.source.framing)
         self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
         self._written = Totals()
+        self._suitable = Suitability(settings, tables, wait)
         member = settings.relay.member
         self._concerning = Concerning(
             names.transactional_id(settings.app, member),
@@ -146,6 +149,7 @@ class Performer:
                 self._sealing = tables
                 self._producer = self.producers.of(partition)
                 self._under_way = frozenset() if partition is None else frozenset({partition})
+                self._suitable.begun()
                 self._producer.begin(group)
                 return ev.Begun()
             case ef.Produce(seals):
@@ -160,6 +164,7 @@ class Performer:
                 clean = self._producer.commit()
                 self._under_way = frozenset()
                 self._written.report()
+                self._suitable.committed()
                 return ev.Committed(clean)
             case ef.Abort():
                 self._producer.abort()
@@ -175,6 +180,8 @@ class Performer:
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Chunks and dead letters of every seal; one flush for all of them."""
         sent = [self._send(seal) for seal in seals]
+        if not self._buffers:  # else what has not been looked at yet may be good
+            self._suitable.check(self._give_up)
         reached("mid_produce")
         self._producer.flush()
         for one in sent:
@@ -185,7 +192,8 @@ class Performer:
         """Form a seal's buffer and hand to the client what it became."""
         held = self._buffers.take(seal.partition, seal.table)
         begun = time.monotonic()
-        formed = self._form(seal.table, held)
+        formed = with_likeness(seal.table, self._form(seal.table, held), held)
+        self._suitable.formed(seal, formed)
         self._observer.formed(seal, formed, time.monotonic() - begun)
         self.density.learn(seal.table, formed.rows, seal.buffer.bytes)
         offsets = self._produce_chunks(seal, formed)
@@ -211,6 +219,11 @@ class Performer:
             )
             if not (formed.dead or formed.unknown) or not self._tables.overtaken(table):
                 return formed
+
+    def _give_up(self) -> None:
+        """End the transaction without effect, just before the relay ends."""
+        with suppress(TransactionFailed):  # the next start's, or its timeout, ends it then
+            self._producer.abort()
 
     def _produce_chunks(self, seal: Seal, formed: Formed) -> list[int]:
         """Queue the chunks; their offsets are in the list once the producer is flushed."""

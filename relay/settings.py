@@ -62,6 +62,13 @@ class Source(Section):
         "replayed once the column is there; ignore loads the row without that value, which is "
         "lost. Both count and log the numbers",
     )
+    all_dead: Literal["stop", "continue"] = Field(
+        "stop",
+        description="where none of the first 100 messages can become rows, and this app never had "
+        "one that could: stop, before they are committed, and say what they look like, as it is "
+        "probably another topic or another format; continue makes them dead letters, for a "
+        "source that may be all dead at first. An app that once had a row never stops for it",
+    )
     start: Literal["earliest", "latest"] | None = Field(
         None,
         description="where a partition without a committed floor begins; no default, because "

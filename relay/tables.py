@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from relay import names
 from relay.errors import Unavailable
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_HEADER = (
-    "no header 'table' that names database.table exactly once in UTF-8; of a message with more "
-    "than 100,000 headers the client library reads none"
-)
+NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
@@ -72,7 +70,7 @@ class Tables:
             return ledger_refusal(table)
         if why := self._topics.refusal(table):
             return why
-        return self._known.get(table, f"unknown table {table}: ClickHouse has none of this name")
+        return self._known.get(table, _unknown(table))
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; their messages came before this answer."""
@@ -83,6 +81,21 @@ class Tables:
         for table, schema in self._schemas(unknown).items():
             self._known[table] = self._codec(table, schema)
         self._topics.ensure(unknown & self._known.keys())
+
+    def look(self, tables: Collection[str]) -> dict[str, RowCodec | str]:
+        """Return the codec of each of these tables, or why there is none; makes no block topic."""
+        refused = {table: why for table in tables if (why := self._refusal(table))}
+        found = self._schemas(set(tables) - refused.keys())
+        refused |= {table: ledger_refusal(table) for table in self._ledgers.intersection(tables)}
+        unknown = {table: _unknown(table) for table in tables}
+        codecs = {table: self._codec(table, schema) for table, schema in found.items()}
+        return {**unknown, **refused, **codecs}
+
+    def _refusal(self, table: str) -> str:
+        """Why no row may go into the table by its name alone."""
+        if not names.is_table_name(table):
+            return f"not a table name: {table!r}; write database.table"
+        return self._targets.refusal(table)
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record of the topic may weigh, where that was learned."""
@@ -183,6 +196,10 @@ class Tables:
             return True
         winner = self._registry.propose(wanted)
         return (winner.version, winner.columns) == (wanted.version, wanted.columns)
+
+
+def _unknown(table: str) -> str:
+    return f"unknown table {table}: ClickHouse has none of this name"
 
 
 def _version(codec: RowCodec | str) -> int | str:

@@ -13,10 +13,11 @@ from rich.table import Table
 
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.parsed import TABLE
+from relay.cli.sampletext import print_sample
 from relay.console import console_of
 from relay.doctor import grants as granting
 from relay.doctor import run
-from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status
+from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
 from relay.doctor.run import Wanted
 from relay.doctor.versions import Version, parsed
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from relay.doctor.findings import Finding
     from relay.doctor.grants import Role
+    from relay.doctor.sample import OfTable
     from relay.settings import Settings
 
 _HOUR = 3600.0
@@ -62,6 +64,13 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     "it drops afterwards: is a repeated INSERT dropped, in the table and behind a view?",
 )
 @click.option(
+    "--sample",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Also look at N messages of the source topic, the newest of each partition, as the relay "
+    "would read them: how many of each table are good, and what is wrong with the others.",
+)
+@click.option(
     "--grants",
     is_flag=True,
     help="Ask no server; print the least rights of each role: kafka-acls commands and GRANT "
@@ -89,6 +98,7 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     tables: tuple[str, ...],
     only: tuple[str, ...],
     clickhouse_version: str | None,
+    sample: int | None,
     *,
     probe: bool,
     tries: bool,
@@ -106,6 +116,7 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     \b
     Example: relay doctor relay.toml
              relay doctor relay.toml --table shop.orders --outage-hours 24 --json
+             relay doctor relay.toml --sample 1000
              relay doctor relay.toml --grants --table shop.orders --role loader
     Exit status: 0 nothing, or notes · 8 warnings, no error · 1 errors · 2 wrong
     configuration · 4 a server was away · 5 a server refused user or password.
@@ -124,8 +135,13 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     every_finding: list[Finding] = []
     for name, settings in every:
         findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe, tries))
+        seen: list[OfTable] = []
+        if sample is not None:
+            seen, of_sample = run.sample(settings, sample)
+            findings = worst_first([*findings, *of_sample])
         every_finding += findings
         _head(name, as_json=as_json)
+        print_sample(seen, name, as_json=as_json)
         if as_json:
             _print_json(findings, name)
         else:

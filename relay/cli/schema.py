@@ -12,6 +12,7 @@ from rich.table import Table
 
 from relay import names
 from relay.cli.options import config_option, settings_of
+from relay.cli.protos import write_all
 from relay.cli.registered import described_schema, read_registry, version_of
 from relay.codecs import table_codecs
 from relay.compatible import Finding, findings
@@ -39,18 +40,56 @@ def schema() -> None:
 
 
 @schema.command()
-@_table
-@_json
+@click.argument("tables", metavar="[DATABASE.TABLE]...", nargs=-1)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Of every table of ClickHouse that rows may go into (source.tables, and no ledger).",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write one file a table, DIR/DATABASE/TABLE/row.proto: the directory is the package, as "
+    "buf wants it. Needed with --all and with several tables.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="With --out: also overwrite a file that somebody wrote or edited. Without it only what "
+    "this command wrote of an earlier version is replaced, others are named and kept.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table.")
 @config_option
-def proto(table: str, config_file: Path, *, as_json: bool) -> None:
-    """Print the .proto of a table's row message, for producers in any language.
+def proto(
+    tables: tuple[str, ...],
+    out: Path | None,
+    config_file: Path,
+    *,
+    every: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Print the .proto of a table's row message, or write those of many, for producers.
 
     A table that the registry does not know yet, or that changed, gets its field
-    numbers now; they stay for ever.
+    numbers now; they stay for ever. With --out a table that cannot be carried, or whose file is
+    kept, is named and stops no other; the exit status is 2 then.
 
     \b
     relay schema proto shop.orders > orders.proto
+    relay schema proto --all --out proto
+    relay schema proto shop.orders shop.countries --out proto
     """
+    if bool(tables) == every:
+        raise click.UsageError("Name tables, or say --all.")
+    if out is not None:
+        write_all(settings_of(config_file), tables, out, force=force, as_json=as_json)
+        return
+    if every or len(tables) > 1 or force:
+        raise click.UsageError("--all, --force and several tables need --out DIR.")
+    (table,) = tables
     found = table_codecs(settings_of(config_file))(table).schema
     text = proto_text(found)
     if as_json:

@@ -102,9 +102,11 @@ def _parked(screen: Screen) -> Iterator[str]:
 
 def _dead(screen: Screen) -> Iterator[str]:
     if screen.dead:
-        yield f"dead letters since {clock(screen.seen_from_ms)} UTC, in the records read"
+        since = f"dead letters since {clock(screen.seen_from_ms)} UTC, in the records read"
+        exact = all(row.exact for row in screen.dead)
+        yield since if exact else f"{since}; by each reason: relay dead ls --summary"
     for row in screen.dead[:_SHOWN]:
-        why = escape(row.reason[:_REASON_CHARACTERS])
+        why = escape(row.told[:_REASON_CHARACTERS])
         yield f"  {row.messages:,}  {escape(row.table) or '(no table)'}  {why}"
     if len(screen.dead) > _SHOWN:
         yield f"and {len(screen.dead) - _SHOWN:,} more kinds: relay dead ls --summary"

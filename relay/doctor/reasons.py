@@ -38,6 +38,8 @@ ERRORS: Mapping[str, str] = {
     "source-passed": "messages were deleted before they were read: the next start ends with "
     "status 6 and names the gap",
     "offset-foreign": "a tool moved the group's offsets: the next start ends with status 6",
+    "sample-all-dead": "the relay would make dead letters of all; at an app's first start it stops "
+    "instead, unless source.all_dead says otherwise",
     # rights in Kafka
     "right-topic": "the program that needs it ends with status 5",
     "right-group": "the relay ends with status 5",
@@ -84,6 +86,7 @@ WARNINGS: Mapping[str, str] = {
     "row-message-bytes": "a row that is larger than its block topic takes becomes a dead letter",
     "partitions-fewer": "the source was grown: a relay grows the topic when it takes the new "
     "partitions, and ends with status 5 if it may not",
+    "sample-dead": "they become dead letters, to be replayed once it is mended",
     "dead-retention": "dead letters are deleted before a person looks at them",
     "clickhouse-clock": "ages of blocks and lags are shown wrongly",
     "engine-merges": "rows once inserted are merged away, so counting a block's rows proves "
@@ -105,6 +108,7 @@ WARNINGS: Mapping[str, str] = {
 }
 
 NOTES: Mapping[str, str] = {
+    "sample-empty": "what the producers write could not be looked at",
     "unasked": "what cannot be asked may be wrong",
     "journal-retention": "a relay that was stopped for longer finds no journal record, and its "
     "start ends with status 6",

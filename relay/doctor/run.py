@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.advertised import explained
-from relay.doctor import clickhouse, kafka, probe, rights, topics, trying
+from relay.doctor import clickhouse, kafka, probe, rights, sampled, topics, trying
+from relay.doctor import sample as samples
 from relay.doctor.asking import Asker
 from relay.doctor.findings import found, worst_first
 from relay.doctor.reading import Brokers
@@ -23,6 +24,7 @@ from relay.errors import Refused, Unavailable
 if TYPE_CHECKING:
     from relay.doctor.facts import Kafka, Unasked
     from relay.doctor.findings import Finding
+    from relay.doctor.sample import OfTable
     from relay.settings import Settings
 
 
@@ -68,6 +70,16 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
         findings += rights.judge_clickhouse(seen)
         findings += unasked(seen.unasked)
     return worst_first(findings)
+
+
+def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
+    """What was seen in that many of the source topic's newest messages, and the findings."""
+    try:
+        seen = sampled.look(settings, wanted)
+    except (Unavailable, Refused) as error:
+        told = f"{wanted:,} messages of {settings.source.topic}"
+        return [], [found("unasked", f"{told}: {error.message}", error.next_step)]
+    return seen, list(samples.judge(settings.source.topic, wanted, seen))
 
 
 def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:

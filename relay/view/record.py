@@ -63,7 +63,8 @@ def lines(entry: Entry) -> Iterator[str]:
     for dead in commit.dead:
         yield (
             f"    dead {dead.messages:,} of {dead.table or '(no table)'} from "
-            f"{dead.first_source_offset:,} to {dead.next_source_offset:,}: {dead.reason}"
+            f"{dead.first_source_offset:,} to {dead.next_source_offset:,}: "
+            f"{'first reason: ' if dead.messages > 1 else ''}{dead.reason}"
         )
 
 

@@ -68,11 +68,23 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class DeadRow:
-    """Dead letters of one table and kind of reason, in the records that were read."""
+    """Dead letters of one table, in the records that were read, by what the journal says of them.
+
+    Attributes:
+        reason: its kind.
+        exact: whether all have this reason; else it is that of the first in each seal, for the
+            journal keeps no other.
+    """
 
     table: str
     reason: str
     messages: int
+    exact: bool
+
+    @property
+    def told(self) -> str:
+        """The reason, as far as it is true."""
+        return self.reason if self.exact else f"first reason: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ class Screen:
 def assemble(seen: Seen, facts: Facts) -> Screen:
     """The screen of now."""
     lately = seen.lately(facts.now_ms)
-    dead = [DeadRow(table, reason, n) for (table, reason), n in seen.dead.most_common()]
+    dead = [DeadRow(*key, n, seen.exact[key]) for key, n in seen.dead.most_common()]
     return Screen(
         facts=facts,
         partitions=tuple(_partitions(seen.heads, facts)),

@@ -66,7 +66,9 @@ class Seen:
         self.open: dict[str, Listed] = {}
         """By block id: blocks of which nobody has said yet that they are loaded."""
         self.dead: Counter[tuple[str, str]] = Counter()
-        """Messages by table and kind of reason."""
+        """Messages by table and kind of the first reason of each seal: others may hide behind."""
+        self.exact: dict[tuple[str, str], bool] = {}
+        """Of these: whether all are of this kind, as no seal had more than one."""
         self.tables: set[str] = set()
         self.first_ms = 0
         """When the oldest record read was written; 0 where none was."""
@@ -96,7 +98,9 @@ class Seen:
             second["rows", block.table] += block.rows
             second["blocks", ""] += 1
         for dead in commit.dead:
-            self.dead[dead.table, kind_of(dead.reason)] += dead.messages
+            key = (dead.table, kind_of(dead.reason))
+            self.dead[key] += dead.messages
+            self.exact[key] = self.exact.get(key, True) and dead.messages == 1
             second["messages", ""] += dead.messages
             second["dead", ""] += dead.messages
 

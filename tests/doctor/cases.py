@@ -9,6 +9,7 @@ from typing import Any
 from relay.doctor import run
 from relay.doctor.facts import Clock, Head, Replica, Setting, Topic, Trial, Tried, Unasked, View
 from relay.doctor.findings import Finding
+from relay.doctor.sample import judge, tallied
 from relay.errors import Refused, Unavailable
 from tests.doctor.healthy import (
     BLOCKS,
@@ -113,7 +114,26 @@ NO_WINDOW = "MergeTree ORDER BY id"
 NO_COLUMN = {"id": ("Int64", "")}
 DENIED = "AUTHORIZATION_FAILED"
 
+
+def sampled(shows: str, mended_by: str, *reasons: str) -> Case:
+    """Of messages of one table with these reasons; an empty one: it is good."""
+    judged = [("shop.orders", 3, at, reason) for at, reason in enumerate(reasons)]
+    return Case(lambda: list(judge("rows", 100, tallied(judged))), shows, mended_by)
+
+
 KAFKA: dict[str, Case] = {
+    "sample-all-dead": sampled(
+        "none of 3 messages can become rows; 2 of them: row 1: 4 is bad (for one rows[3], offset 0",
+        "source.topic",
+        *("row 1: 4 is bad", "row 2: 5 is bad", "null value"),
+    ),
+    "sample-dead": sampled(
+        "2 of 3 messages of shop.orders cannot become rows; 2 of them: null value (for one "
+        "rows[3], offset 1)",
+        "producer",
+        *("", "null value", "null value"),
+    ),
+    "sample-empty": sampled("rows holds none of the 100 messages", ""),
     "kafka-away": Case(
         lambda: [run.no_answer("kafka", Unavailable("no broker", "start it"))], "no br", "start it"
     ),

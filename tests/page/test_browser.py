@@ -91,7 +91,7 @@ def test_it_shows_status_plots_and_blocks(page: Chrome) -> None:
 def test_what_others_wrote_is_text(page: Chrome, made: Built) -> None:
     """A table name, a reason, an anomaly and a ledger entry with HTML in them."""
     assert HOSTILE in texts(page, "#tables td")
-    assert HOSTILE in texts(page, "#dead td")
+    assert f"first reason: {HOSTILE}" in texts(page, "#dead td")
     assert HOSTILE in texts(page, "#parked td")
     anomaly: Any = type(ANOMALY)(ANOMALY.kind, 0, 1, 1, HOSTILE)
     made.standing.anomaly(anomaly, made.now_ms)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from grpc_tools import protoc
 
 from relay.cli import cli
 from relay.cli_support import run_main
 from relay.dev.clickhouse import toml
+from relay.targets import LEDGER_COLUMNS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from relay.server_settings import ClickHouse
 
 
@@ -166,3 +167,104 @@ def test_check_needs_a_table_and_a_version_that_are_there(
     assert (
         relay_schema("check", str(file), "--table", f"{database}.t", "--config", config_file) == 0
     )
+
+
+def of_database(config_file: str, database: str) -> str:
+    """The same configuration, but that only this database's tables take rows."""
+    path = Path(config_file)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("[source]", f'[source]\ntables = ["{database}.*"]'))
+    return config_file
+
+
+def test_the_files_of_all_tables_in_one_go(
+    config_file: str,
+    client: Any,
+    database: str,
+    bootstrap: str,
+    app: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One a table, in the directory of its package; one that cannot be carried stops no other, a
+    view and a ledger are none, and no block topic is made."""
+    for name, columns in {
+        "t": "a Int64, v LowCardinality(String)",
+        "Words": "w String",
+        "bad": "a IntervalDay",
+        "ledger_of_others": ", ".join(f"{column} String" for column in LEDGER_COLUMNS),
+    }.items():
+        client.command(f"CREATE TABLE {database}.`{name}` ({columns}) ENGINE = Memory")
+    client.command(f"CREATE VIEW {database}.v AS SELECT * FROM {database}.t")
+    out = tmp_path / "proto"
+    config_file = of_database(config_file, database)
+    arguments = ("proto", "--all", "--out", str(out), "--config", config_file)
+    assert relay_schema(*arguments, "--json") == 2
+    captured = capsys.readouterr()
+    told = {one["table"]: one for one in map(json.loads, captured.out.splitlines())}
+    assert {table.partition(".")[2]: one["outcome"] for table, one in told.items()} == {
+        "t": "written",
+        "Words": "written",
+        "bad": "refused",
+    }
+    assert "IntervalDay" in told[f"{database}.bad"]["why"]
+    assert "1 of 3 tables have no file" in captured.err
+    assert {path.relative_to(out) for path in out.rglob("*.proto")} == {
+        Path(database, "t", "row.proto"),
+        Path(database, "Words", "row.proto"),
+    }
+    for path in out.rglob("*.proto"):
+        package = ".".join(path.parent.relative_to(out).parts)
+        assert f"\npackage {package};\n" in path.read_text(encoding="utf-8")
+        assert path.stat().st_mode & 0o777 == 0o644
+    compiled = [str(path) for path in out.rglob("*.proto")]
+    assert protoc.main(["", f"-I{out}", f"--python_out={tmp_path}", *compiled]) == 0
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    assert not [name for name in topics if name.startswith(f"{app}.blocks.")]
+
+    client.command(f"DROP TABLE {database}.bad")
+    assert relay_schema(*arguments) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["unchanged"] * 2
+
+
+def test_a_file_that_somebody_edited_is_kept_and_an_older_one_is_replaced(
+    config_file: str,
+    client: Any,
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The others are written all the same; --force overwrites."""
+    for name in ("older", "edited"):
+        client.command(f"CREATE TABLE {database}.{name} (a Int64) ENGINE = MergeTree ORDER BY a")
+    out = tmp_path / "proto"
+    tables = (f"{database}.older", f"{database}.edited", f"{database}.nowhere")
+    arguments = ("proto", *tables, "--out", str(out), "--config", config_file)
+    assert relay_schema(*arguments) == 2
+    assert f"{database}.nowhere: unknown table" in capsys.readouterr().out
+    edited, older = (out / database / name / "row.proto" for name in ("edited", "older"))
+    ours = edited.read_text(encoding="utf-8") + 'option go_package = "example.org/rows";\n'
+    edited.write_text(ours, encoding="utf-8")
+    for name in ("older", "edited"):
+        client.command(f"ALTER TABLE {database}.{name} ADD COLUMN b Int8")
+
+    assert relay_schema(*arguments) == 2
+    lines = capsys.readouterr().out
+    assert f"kept       {edited} ({database}.edited): holds what no version" in lines
+    assert f"written    {older}" in lines
+    assert edited.read_text(encoding="utf-8") == ours
+    assert "b = 2" in older.read_text(encoding="utf-8")
+
+    assert relay_schema(*arguments[:2], arguments[2], *arguments[4:], "--force") == 0
+    assert "b = 2" in edited.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--all",), ("--all", "a.b", "--out", "x"), ("a.b", "a.c"), ("a.b", "--force")],
+)
+def test_what_is_to_be_written_where_has_to_be_said(
+    config_file: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert relay_schema("proto", *arguments, "--config", config_file) == 2
+    assert "--all" in capsys.readouterr().err

@@ -31,6 +31,7 @@ ONE_TABLE = "one table, and it still ends the program"
 
 WAYS = {
     "relay.blocktopics._learn Refused": CAUGHT,
+    "relay.brake.error ConfigError": "the app's first start, of a source without a good message",
     "relay.catalogue.translated Refused": SERVER,
     "relay.catalogue.translated Unavailable": SERVER,
     "relay.core.step._fenced StopError": APP,
@@ -47,6 +48,7 @@ WAYS = {
     "relay.fetching.seek Unavailable": SERVER,
     "relay.journalheads._head ContractBroken": PARTITION,
     "relay.kafka_settings.secret ConfigError": SETTING,
+    "relay.pastrows._names_a_block Unavailable": SERVER,
     "relay.producers._error Fenced": APP,
     "relay.producers._error Refused": APP,
     "relay.producers._error Unavailable": SERVER,
@@ -57,6 +59,8 @@ WAYS = {
     "relay.registry._translated Unavailable": SERVER,
     "relay.registry.propose ContractBroken": APP,
     "relay.registry.propose Unavailable": SERVER,
+    "relay.sampling._bounds Refused": SETTING,
+    "relay.sampling._read Unavailable": SERVER,
     "relay.serving.__init__ ConfigError": SETTING,
     "relay.serving.parsed ConfigError": SETTING,
     "relay.shown.read Unavailable": SERVER,

@@ -239,6 +239,23 @@ def one_story(operator: Operator, pipeline: Pipeline) -> None:  # noqa: F811
     assert (status, "nobody knows block" in errors) == (2, True)
 
 
+def given_up(operator: Operator, database: str, block: str) -> None:
+    """No reason, no discard; without --run it says what would be lost, and touches nothing."""
+    for wrong in (("--discard",), ("--discard", "--why", " ", "--run"), ("--retry", "--run")):
+        status, _, errors = operator.loader("parked resolve", block, *wrong)
+        assert (status, "--discard" in errors) == (2, True)
+    status, output, _ = operator.loader("parked resolve", block, "--discard", "--why", "a test")
+    assert status == 0
+    assert f"would be given up: {block}  {ROWS:,} rows of {database}.gone" in output
+    assert output.endswith(
+        f"{database}.gone: 1 block(s), {ROWS:,} rows\nnothing was done: --run does it\n"
+    )
+    status, output, _ = operator.loader("parked resolve", "all", "--discard", "--why", "a test")
+    assert (status, f"{database}.byhand: 1 block(s), {ROWS:,} rows" in output) == (0, True)
+    listed = {one["id"] for one in operator.json("loader", "parked ls")}
+    assert block in listed
+
+
 def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[str, str]) -> None:  # noqa: F811
     database = pipeline.database
     assert operator.loader("parked resolve", ids["mended"], "--retry")[0] == 5, "nothing is mended"
@@ -248,9 +265,9 @@ def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[s
     assert count(client, f"{database}.mended") == ROWS
 
     assert operator.loader("parked resolve", ids["gone"], "--loaded")[0] == 5, "there is no table"
-    status, output, _ = operator.loader(
-        "parked resolve", ids["gone"], "--discard", "--why", "rows of a test"
-    )
+    given_up(operator, database, ids["gone"])
+    words = ("parked resolve", ids["gone"], "--discard", "--why", "rows of a test", "--run")
+    status, output, _ = operator.loader(*words)
     assert (status, "discarded: a person gave it up; rows of a test" in output) == (0, True)
 
     make(client, f"{database}.byhand")

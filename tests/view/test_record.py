@@ -48,7 +48,7 @@ def test_a_record_as_lines_and_as_json() -> None:
         "offset 14  n 7  epoch 0  floor 2 → 5  position 9  by a",
         "mark d.u 8",
         "block shop:d.t:0:0:3  10 rows",
-        "dead 2 of (no table) from 0 to 1: no header",
+        "dead 2 of (no table) from 0 to 1: first reason: no header",
     ):
         assert part in text
     still = next(record.lines(Entry(0, 1, commit(1, floor=4, previous_floor=4, flush_point=True))))

@@ -103,12 +103,15 @@ def test_people_and_programs_see_all_of_it() -> None:
     assert "shop:d.t:0:0:20  10 rows  there is no table" in text
     assert "not published" in text, "what only a relay's memory knows"
     assert "the last: gap: partition 0, n=3: n=3 after n=1" in text
-    assert "2  (no table)  no header" in text
+    assert "2  (no table)  first reason: no header" in text, "the other's is not in the journal"
+    assert "by each reason: relay dead ls --summary" in text
     found = json.loads(json.dumps(as_json(screen)))
     assert found["buffers"] is None
     assert found["last_anomaly"]["kind"] == "gap"
     assert [row["lag"] for row in found["partitions"]] == [40, None]
     assert found["parked"][0]["id"] == "shop:d.t:0:0:20"
+    (letters,) = found["dead_letters"]
+    assert letters == {"table": "", "reason": "no header", "messages": 2, "exact": False}
 
 
 def test_what_people_took_note_of_is_shown_beside_anomalies() -> None:

@@ -49,5 +49,18 @@ def test_dead_letters_are_counted_by_kind_of_reason() -> None:
     for n, day in enumerate((70_000, 80_000)):
         letters = [dead("d.t", 2, f"row 1, column day: {day} does not fit Date")]
         seen.add(0, n, commit(n + 1, dead=letters))
-    ((_, messages),) = seen.dead.items()
+    ((kind, messages),) = seen.dead.items()
     assert messages == 4
+    assert not seen.exact[kind], "the second of each seal may have another reason"
+
+
+def test_a_reason_is_exact_where_no_seal_had_a_second_dead_letter() -> None:
+    """One seal with more makes it the first reason for good; another table's is its own."""
+    seen = Seen()
+    one, more, other = dead("d.t", 1, "bad"), dead("d.t", 3, "bad"), dead("d.u", 1, "bad")
+    seen.add(0, 0, commit(1, dead=[one, other]))
+    assert seen.exact == {("d.t", "bad"): True, ("d.u", "bad"): True}
+    seen.add(0, 1, commit(2, dead=[more]))
+    seen.add(0, 2, commit(3, dead=[one]))
+    assert seen.dead == {("d.t", "bad"): 5, ("d.u", "bad"): 1}
+    assert seen.exact == {("d.t", "bad"): False, ("d.u", "bad"): True}

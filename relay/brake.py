@@ -1,0 +1,90 @@
+"""Whether a relay that has seen nothing but dead letters should stop: an unsuitable topic; pure.
+
+Receives what each transaction's messages became, gives the moment to ask whether the app ever had
+a good message, and the words to stop with. Nothing stops for a neighbour: one good message, in
+this process or ever before, and the brake is off for good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ENOUGH = 100
+"""Messages, all of them dead, before anybody asks. A topic in another format gives many times as
+many in its first poll. Fewer may be one producer's that happened to come first; they are told as
+the first of their kind, are kept whole, and can be replayed."""
+_KINDS = 5
+"""Kinds of dead letters that the error names."""
+_MOST = 1_000
+"""Kinds that are counted."""
+
+
+class Brake:
+    """Of one relay process.
+
+    Args:
+        on: False: somebody said that a source may begin with nothing but dead letters.
+    """
+
+    def __init__(self, *, on: bool) -> None:
+        self._on = on
+        self._committed = self._now = 0
+        self._kinds: Counter[str] = Counter()
+
+    @property
+    def listens(self) -> bool:
+        """Whether what it is told can still make a difference."""
+        return self._on
+
+    def begun(self) -> None:
+        """A transaction begins; what one that was aborted had comes again."""
+        self._now = 0
+
+    def add(self, good: int, dead: Iterable[str]) -> None:
+        """Hear of some messages of the transaction: how many are good, what the others are."""
+        if good:
+            self.release()
+        if not self._on:
+            return
+        for kind in dead:
+            self._now += 1
+            if kind in self._kinds or len(self._kinds) < _MOST:
+                self._kinds[kind] += 1
+
+    def committed(self) -> None:
+        """The transaction is committed."""
+        self._committed, self._now = self._committed + self._now, 0
+
+    @property
+    def due(self) -> bool:
+        """Whether to ask now if the app ever had a good message, and to stop if it had none."""
+        return self._on and self._now > 0 and self._committed + self._now >= ENOUGH
+
+    def release(self) -> None:
+        """Never ask again: the app has, or had, a good message."""
+        self._on = False
+        self._kinds.clear()
+
+    def error(self, topic: str) -> ConfigError:
+        """Return what the relay stops with.
+
+        Args:
+            topic: of the source.
+        """
+        seen = self._committed + self._now
+        kinds = [f"{kind} ({count:,})" for kind, count in self._kinds.most_common(_KINDS)]
+        more = len(self._kinds) - _KINDS
+        rest = f"; and {more} more kind(s)" if more > 0 else ""
+        return ConfigError(
+            f"none of the first {seen:,} messages of topic {topic} can become rows, and this app "
+            f"never had one that could: {'; '.join(kinds)}{rest}",
+            "is source.topic the right one? `relay doctor CONFIG --sample 100` looks at it; a "
+            "source whose first messages may all be dead letters takes "
+            'source.all_dead = "continue"',
+        )

@@ -1,0 +1,116 @@
+"""What a message that is none of ours looks like: from its first bytes and its headers' names.
+
+Receives value and headers, gives words for people; guesses, and says so ("looks like"). Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay import names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_AVRO = b"Obj\x01"
+_MARK = b"\xef\xbb\xbf"
+"""A byte order mark of UTF-8."""
+_CONFLUENT_HEAD = 5
+"""Bytes before the payload: 0, then the schema's id, most significant byte first."""
+_LOOKED_AT = 200
+_SHOWN = 60
+"""Characters of a header that are shown; of one that is longer, so many and a mark."""
+_NAMED = 5
+"""Names of headers that are shown."""
+
+
+def foreign(value: bytes | None) -> str:
+    """Return which known format a value is in that can't be a row message; empty: none is known.
+
+    No protobuf message begins so: byte 0 and "{", "[" and "O" are no tags that a row could have.
+    """
+    if value is None:
+        return ""
+    if value.startswith(_AVRO):
+        return "an Avro container file"
+    if len(value) >= _CONFLUENT_HEAD and value[0] == 0:
+        number = int.from_bytes(value[1:_CONFLUENT_HEAD], "big")
+        return f"Confluent's wire format (schema id {number})"
+    text = value.removeprefix(_MARK)
+    if text.lstrip()[:1] in {b"{", b"["} and _is_text(text):
+        return "JSON"
+    return ""
+
+
+def of_value(value: bytes | None) -> str:
+    """Return what a value looks like; as `foreign`, and where that says nothing, what it may be."""
+    if value is None:
+        return "none (a tombstone)"
+    if not value:
+        return "empty"
+    if known := foreign(value):
+        return f"looks like {known}"
+    return "looks like plain text" if _is_text(value) else "may be protobuf"
+
+
+def of_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    """Return why these headers name no table: which are there, or what stands in `table`."""
+    found = [value for name, value in headers if name == names.TABLE_HEADER]
+    if len(found) > 1:
+        return f"header 'table' stands there {len(found)} times"
+    if found:
+        return f"header 'table' holds {_shown(found[0])}"
+    others = list(dict.fromkeys(name for name, _ in headers))
+    if not others:
+        return "it has no header (of more than 100,000 headers the client library reads none)"
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"its headers are {', '.join(map(_short, others[:_NAMED]))}{more}"
+
+
+def explained(
+    reason: str, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
+) -> str:
+    """Return the reason of a dead letter, with what the message looks like.
+
+    Args:
+        reason: why it is one.
+        value: of the message.
+        headers: where they name no table; None: they do.
+    """
+    if headers is not None:  # the value first: reasons are cut where many are shown
+        return f"{reason}; its value {_said(value)}; {of_headers(headers)}"
+    known = foreign(value)
+    return f"{reason}; its value looks like {known}" if known else reason
+
+
+def _said(value: bytes | None) -> str:
+    if value is None:
+        return "is null (a tombstone)"
+    return of_value(value) if value else "is empty"
+
+
+def _shown(raw: bytes | None) -> str:
+    if raw is None:
+        return "null"
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return f"bytes that are no UTF-8 ({raw[:8].hex(' ')})"
+    without = ", a name without its database" if text and "." not in text else ""
+    return f"{_short(text)}{without}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _is_text(value: bytes) -> bool:
+    """Whether its beginning is UTF-8 that can be printed; the last character may be cut."""
+    head = value[:_LOOKED_AT]
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if len(value) <= len(head) or error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode()
+    return all(one.isprintable() or one in "\t\r\n" for one in text)

@@ -1,0 +1,105 @@
+"""What a relay makes of its dead letters while it runs: who hears of them, and whether it stops.
+
+Receives what each transaction's buffers became; the decisions are relay.brake's and
+relay.firstdead's, here the servers are asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from relay import sampling
+from relay.brake import ENOUGH, Brake
+from relay.dead.letter import Place
+from relay.dead.selection import kind_of
+from relay.firstdead import FirstDead
+from relay.likeness import explained
+from relay.pastrows import ever_good
+from relay.tableheaders import NO_TABLE, TableHeaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.buffers import Held
+    from relay.core.state import Seal
+    from relay.forming import Formed
+    from relay.settings import Settings
+    from relay.tables import Tables
+    from relay.waiting import Waiting
+
+log = logging.getLogger(__name__)
+
+
+def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
+    """Return the same, each dead letter's reason with what its message looks like."""
+    if not formed.dead:
+        return formed
+    unnamed = table == NO_TABLE
+    dead = [
+        (at, value, explained(reason, value, held.origin(at).headers if unnamed else None))
+        for at, value, reason in formed.dead
+    ]
+    return replace(formed, dead=dead)
+
+
+class Suitability:
+    """Of the source, as one relay process sees it.
+
+    Args:
+        tables: know how rows read.
+        wait: where a server is away.
+    """
+
+    def __init__(self, settings: Settings, tables: Tables, wait: Waiting) -> None:
+        self._settings, self._tables, self._wait = settings, tables, wait
+        self._brake = Brake(on=settings.source.all_dead == "stop")
+        self._first = FirstDead(settings.source.topic)
+
+    def begun(self) -> None:
+        """A transaction begins."""
+        self._brake.begun()
+        self._first.begun()
+
+    def formed(self, seal: Seal, formed: Formed) -> None:
+        """Hear what a sealed buffer became."""
+        told = ((Place(seal.partition, at), reason) for at, _, reason in formed.dead)
+        self._first.add(seal.table, told)
+        if self._brake.listens:
+            self._brake.add(formed.messages, (kind_of(reason) for _, _, reason in formed.dead))
+
+    def committed(self) -> None:
+        """The transaction is committed."""
+        self._brake.committed()
+        self._first.committed()
+
+    def check(self, before: Callable[[], None]) -> None:
+        """Stop where nothing was ever good, before that is committed.
+
+        Args:
+            before: is called just before it is raised.
+
+        Raises:
+            ConfigError: the source is not one of this relay.
+        """
+        if not self._brake.due:
+            return
+        if self._wait(lambda: ever_good(self._settings)) or self._wait(self._is_any_good):
+            self._brake.release()
+            return
+        before()
+        raise self._brake.error(self._settings.source.topic)
+
+    def _is_any_good(self) -> bool:
+        """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
+        headers = TableHeaders()
+        by_table: dict[str, list[sampling.Message]] = {}
+        for message in sampling.sample(self._settings, ENOUGH):
+            by_table.setdefault(headers.table(message.headers), []).append(message)
+        self._tables.resolve(by_table.keys())
+        return any(
+            not problem
+            for table, messages in by_table.items()
+            for _, problem in sampling.judged(messages, self._tables.codec(table), self._settings)
+        )

@@ -1,0 +1,116 @@
+"""A source that is not ours does not look healthy; a neighbour in one that is stops nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.broker.pipeline import row_batch
+from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, stop
+
+if TYPE_CHECKING:
+    from tests.broker.pipeline import Pipeline
+
+Headers = list[tuple[str, str | bytes | None]]
+MANY = 150
+FEW = 30
+JSON = b'{"id": 1, "v": "a"}'
+FIRST = "the first dead letter of its kind"
+
+
+def fill(
+    pipeline: Pipeline, count: int, value: bytes | None, headers: Headers, at: int = 0
+) -> None:
+    """The same message so often in a partition."""
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap, "linger.ms": 100})
+    for _ in range(count):
+        pipeline.produce(producer, value, at, headers)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "parts"),
+    [
+        (JSON, [], ("it has no header", "looks like JSON")),
+        (b"\0\0\0\0\x07\x08\x01", [("id", b"1")], ("'id'", "Confluent's", "schema id")),
+        (row_batch([1]), [("table", b"t")], ("holds 't', a name without its database",)),
+        (JSON, [("table", b"nowhere.t")], ("unknown table nowhere.t", "looks like JSON")),
+    ],
+    ids=["json", "confluent", "no database", "unknown table"],
+)
+def test_a_topic_of_another_kind_stops_the_first_start_before_anything_is_committed(
+    pipeline: Pipeline, value: bytes, headers: Headers, parts: tuple[str, ...]
+) -> None:
+    """With what its messages look like; a second start says the same."""
+    fill(pipeline, MANY, value, headers)
+    for _ in range(2):
+        status, log = ended(pipeline, pipeline.start("a"))
+        assert status == 2, log
+        assert f"topic {pipeline.source}" in log
+        assert all(part in log for part in parts), log
+        assert "source.all_dead" in log
+    assert not pipeline.dead()
+    assert all(place.offset <= 0 for place in pipeline.committed())
+
+
+def test_who_says_that_it_may_be_all_dead_gets_dead_letters_and_one_warning(
+    pipeline: Pipeline,
+) -> None:
+    fill(pipeline, MANY, JSON, [])
+    fill(pipeline, MANY, None, [("table", pipeline.table.encode())], 1)
+    config = pipeline.config()
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("[source]", '[source]\nall_dead = "continue"'), encoding="utf-8")
+    process = pipeline.start("a", config)
+    pipeline.until(lambda: len(pipeline.dead()) == 2 * MANY, "the dead letters")
+    stop(process)
+    warnings = [line for line in pipeline.log(process).splitlines() if FIRST in line]
+    assert len(warnings) == 2, warnings
+    assert all("WARNING" in line for line in warnings)
+    (json,) = [line for line in warnings if "JSON" in line]
+    assert "table=(none)" in json
+    assert f"topic={pipeline.source}" in json
+    assert "partition=0" in json
+    assert "offset=0" in json
+    reasons = {headers["reason"] for _, headers in pipeline.dead() if not headers["table"]}
+    assert len(reasons) == 1
+    assert "; its value looks like JSON; it has no header" in reasons.pop()
+
+
+def test_a_few_dead_letters_at_the_start_stop_nobody(pipeline: Pipeline) -> None:
+    """They are told, once, and what comes then is taken."""
+    fill(pipeline, FEW, JSON, [])
+    process = pipeline.start("a")
+    pipeline.until(lambda: len(pipeline.dead()) == FEW, "the dead letters")
+    pipeline.send(range(10))
+    pipeline.exactly_once()
+    fill(pipeline, MANY, JSON, [])
+    pipeline.until(lambda: len(pipeline.dead()) == FEW + MANY, "the others")
+    stop(process)
+    assert pipeline.log(process).count(FIRST) == 1
+
+
+def test_an_app_that_ever_had_a_row_never_stops_for_its_neighbours(pipeline: Pipeline) -> None:
+    """Neither while it runs nor at a later start that sees nothing else."""
+    process = pipeline.start("a")
+    pipeline.send(range(10))
+    pipeline.exactly_once()
+    stop(process)
+    fill(pipeline, 3 * MANY, JSON, [])
+    pipeline.start("a")
+    pipeline.until(lambda: len(pipeline.dead()) == 3 * MANY, "the dead letters")
+    pipeline.send(range(10, 20))
+    pipeline.exactly_once()
+
+
+def test_one_partition_of_dead_letters_is_not_the_whole_source(pipeline: Pipeline) -> None:
+    """A good row in another partition, that waits in its buffer, or lies where nobody read yet."""
+    fill(pipeline, 10 * MANY, JSON, [])
+    pipeline.send(range(3), partition=1)
+    config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 300.0 }}')
+    process = pipeline.start("a", config)
+    pipeline.until(lambda: len(pipeline.dead()) == 10 * MANY, "the dead letters")
+    stop(process)
+    assert pipeline.rows() == pipeline.sent
