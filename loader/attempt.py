@@ -68,6 +68,7 @@ class Attempt:
         alone: whether its INSERT is of this block alone; the claim says so, too.
         inserted: the server answered that an INSERT of it wrote its rows.
         asked: what the table holds of it was asked before.
+        new: the ledger knew nothing of it before this attempt.
         made: by the table's transform, for the INSERT.
     """
 
@@ -79,6 +80,7 @@ class Attempt:
     alone: bool = True
     inserted: bool = False
     asked: bool = False
+    new: bool = False
     made: pa.RecordBatch | None = None
     figures: Figures = field(default_factory=Figures)
 

@@ -99,6 +99,10 @@ class Forgotten:
         target = self._tables.look({table}).get(table)
         if target is None:
             return set()
+        if self._tables.evidence.shown_only(
+            table
+        ):  # nor does a count say that a block is not there
+            return set(blocks)
         # Of what merges, expires or passes through, an empty table says nothing.
         if target.nature.plain and not self._has_rows(table):
             if nothing_runs:  # what still runs may leave rows of blocks of later batches

@@ -73,6 +73,7 @@ class Known:
             if row.block is not None
         ]
         known = self._ledger.entries([block for *_, block in sealed])
+        self._ledger.check_seen()  # behind it: what was hidden then, is hidden yet
         self._noted = self._ledger.noted()
         position = self._noted.of(self._journal)
         # A lost checkpoint is cheap: what is settled is passed over. Of what lies before the
@@ -110,6 +111,7 @@ class Known:
     def look_again(self) -> None:
         """Read the positions alone, for `check`."""
         self._noted = self._ledger.noted()
+        self._ledger.check_seen()
 
     def check(self) -> None:
         """Compare what the last look found with what the ledger had.

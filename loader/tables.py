@@ -190,6 +190,8 @@ class Tables:
             if 0 <= newest < run.since:
                 known.append("its newest parts are gone")
             fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
+            if not fewer and self._count(block) != counted:
+                fewer = "other rows of it are seen now than a moment ago"
         return Facts(
             inserted=inserted,
             margin=of.window.margin(claimed.seconds),

@@ -139,6 +139,7 @@ class Worker:
             begun = begin(claim, block.rows, stamped=stamped)
             attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
+                attempts[-1].new = True
                 attempts[-1].answer(())
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
@@ -189,6 +190,9 @@ class Worker:
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
         entries = self._ledger.entries([attempt.block for attempt in attempts])
+        if any(one.run.at == "again" and not one.new for one in attempts):
+            # Before anything is inserted: an earlier claim that is hidden would not be asked about.
+            self._ledger.check_seen()
         for attempt in attempts:
             attempt.answer(entries.get(attempt.block.id, ()))
 
