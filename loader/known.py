@@ -13,6 +13,7 @@ from loader.entries import Row
 from loader.forgotten import Forgotten
 from loader.plan import doubt, settled
 from loader.positions import Noted
+from loader.running import Running
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 
@@ -58,7 +59,8 @@ class Known:
     def __init__(self, ledger: Ledger, start: Start, stamp: str) -> None:
         self._ledger, self._journal = ledger, start.journal
         self._positions = dict(start.positions)
-        self._forgotten = Forgotten(ledger, stamp, start.unsure)
+        running = Running(ledger.client, start.settings.clickhouse)
+        self._forgotten = Forgotten(ledger, stamp, start.unsure, running)
         self._noted = Noted()
 
     def look(self, rows: Sequence[Any]) -> Seen:
