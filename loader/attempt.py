@@ -70,6 +70,7 @@ class Attempt:
         alone: whether its INSERT is of this block alone; the claim says so, too.
         inserted: the server answered that an INSERT of it wrote its rows.
         asked: what the table holds of it was asked before.
+        new: the ledger knew nothing of it before this attempt.
         made: for the INSERT, where the block's rows are not inserted as they are: by the table's
             transform, or without the messages that the table refuses.
         divisible: whether single messages of the block can be left out.
@@ -83,6 +84,7 @@ class Attempt:
     alone: bool = True
     inserted: bool = False
     asked: bool = False
+    new: bool = False
     made: pa.RecordBatch | None = None
     divisible: bool = False
     figures: Figures = field(default_factory=Figures)

@@ -43,7 +43,8 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     Raises:
         Unavailable, Refused, ContractBroken: as loader.ledger.
         ConfigError: several replicas are named, and the ledger is not replicated.
-        Refused: one address is several servers, and there is no quorum.
+        Refused: one address is several servers, and there is no quorum; or rows of the ledger are
+            hidden from this user.
     """
     client = clickhouse.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
@@ -57,6 +58,8 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
         )
     if make:
         ledger.ensure(settings.loader.database)
+    if make or engine:
+        ledger.check_seen()
     return ledger
 
 

@@ -73,6 +73,7 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
             settings,
             password,
             is_permanent,
+            prepare=_as_everywhere,
             connect_timeout=10,
             send_receive_timeout=int(timeout) + 1,
             query_retries=0,
@@ -82,12 +83,16 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
     except ClickHouseError as error:
         raise failure(error, _connecting(settings, error)) from error
     assert isinstance(client, HttpClient)
+    return client
+
+
+def _as_everywhere(client: HttpClient) -> None:
+    """Give it the settings of every statement, as far as the server knows them."""
     client.http_retries = 0
     for name, value in EVERYWHERE.items():
         known = client.server_settings.get(name)
         if known is not None and not known.readonly:
             client.set_client_setting(name, value)
-    return client
 
 
 def _connecting(settings: ClickHouse, error: Exception) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import error_code, failure, is_permanent, quoted_table
+from loader.filters import shown_only
 from loader.plan import Record
 from relay import names
 
@@ -137,7 +138,18 @@ class Evidence:
             return f"its rows cannot be counted (SELECT on {table})"
         if int(shown[0][0]) < int(parts[0][0]):
             return "this user does not see all rows of the table (a row policy, DELETEs)"
+        if seen := self.shown_only(table):  # others' rows came between the two, as many as hide
+            return f"a row policy or filter hides rows from this user: it sees those where {seen}"
         return ""
+
+    def shown_only(self, table: str) -> str:
+        """Return the condition under which this user sees rows of the table; "": it sees all."""
+        try:
+            return shown_only(self._client, quoted_table(table))
+        except ClickHouseError as error:
+            if is_permanent(error):
+                return ""  # nor can it count them
+            raise failure(error, "asking which rows are shown") from error
 
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""

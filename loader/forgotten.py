@@ -19,6 +19,7 @@ from loader.clickhouse import failure, quoted_table
 from loader.evidence import earliest
 from loader.plan import PERHAPS, SURELY, Entry
 from loader.positions import Unsure
+from loader.running import Running
 from loader.tables import Tables
 from relay.errors import Refused
 from relay.records_pb2 import Block
@@ -37,10 +38,18 @@ class Forgotten:
         ledger: of the app; its client asks.
         stamp: name of the block-id column.
         unsure: by journal partition.
+        running: asks all servers what runs; else the ledger's is the only one.
     """
 
-    def __init__(self, ledger: Ledger, stamp: str, unsure: Mapping[int, Unsure]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        stamp: str,
+        unsure: Mapping[int, Unsure],
+        running: Running | None = None,
+    ) -> None:
         self._ledger, self._stamp, self._unsure = ledger, stamp, unsure
+        self._running = running or Running(ledger.client)
         self._tables = Tables(ledger.client, stamp)
         self._empty: set[str] = set()
 
@@ -73,12 +82,16 @@ class Forgotten:
                 by_table.setdefault(key, {})[block.id] = block
         if not by_table:
             return set()
-        running = self._running()
-        found = {one for blocks in by_table.values() for one in blocks if one in running}
+        runs = self._running.of_app(self._ledger.app, {table for table, _ in by_table})
+        found = {one for blocks in by_table.values() for one in blocks if one in runs.blocks}
         unseen: dict[str, Block] = {}
         for (table, lost), blocks in sorted(by_table.items()):
+            if table in runs.unknown:  # what runs there may leave rows: the attempt waits for it
+                found |= blocks.keys()
+                continue
             try:
-                found |= self._among(table, blocks, unseen, lost=lost, nothing_runs=not running)
+                nothing_runs = not runs.blocks
+                found |= self._among(table, blocks, unseen, lost=lost, nothing_runs=nothing_runs)
             except Refused:  # one table's trouble: the attempt at its blocks meets it again
                 found |= blocks.keys()
         if unseen:
@@ -99,6 +112,10 @@ class Forgotten:
         target = self._tables.look({table}).get(table)
         if target is None:
             return set()
+        if self._tables.evidence.shown_only(
+            table
+        ):  # nor does a count say that a block is not there
+            return set(blocks)
         # Of what merges, expires or passes through, an empty table says nothing.
         if target.nature.plain and not self._has_rows(table):
             if nothing_runs:  # what still runs may leave rows of blocks of later batches
@@ -113,15 +130,6 @@ class Forgotten:
 
     def _has_rows(self, table: str) -> bool:
         return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted
-
-    def _running(self) -> set[str]:
-        """Ids of the app's blocks whose INSERT runs."""
-        rows = self._ask(
-            "SELECT arrayJoin(splitByChar(',', Settings['log_comment'])) AS block "
-            "FROM system.processes WHERE startsWith(block, {begin:String})",
-            begin=f"{self._ledger.app}:",
-        )
-        return {str(row[0]) for row in rows}
 
     def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
         try:

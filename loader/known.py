@@ -13,6 +13,7 @@ from loader.entries import Row
 from loader.forgotten import Forgotten
 from loader.plan import doubt, settled
 from loader.positions import Noted
+from loader.running import Running
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 
@@ -58,7 +59,8 @@ class Known:
     def __init__(self, ledger: Ledger, start: Start, stamp: str) -> None:
         self._ledger, self._journal = ledger, start.journal
         self._positions = dict(start.positions)
-        self._forgotten = Forgotten(ledger, stamp, start.unsure)
+        running = Running(ledger.client, start.settings.clickhouse)
+        self._forgotten = Forgotten(ledger, stamp, start.unsure, running)
         self._noted = Noted()
 
     def look(self, rows: Sequence[Any]) -> Seen:
@@ -73,6 +75,7 @@ class Known:
             if row.block is not None
         ]
         known = self._ledger.entries([block for *_, block in sealed])
+        self._ledger.check_seen()  # behind it: what was hidden then, is hidden yet
         self._noted = self._ledger.noted()
         position = self._noted.of(self._journal)
         # A lost checkpoint is cheap: what is settled is passed over. Of what lies before the
@@ -110,6 +113,7 @@ class Known:
     def look_again(self) -> None:
         """Read the positions alone, for `check`."""
         self._noted = self._ledger.noted()
+        self._ledger.check_seen()
 
     def check(self) -> None:
         """Compare what the last look found with what the ledger had.

@@ -15,8 +15,10 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader import ledger_table, leftout
 from loader.clickhouse import failure, quoted
 from loader.entries import Parked, Row
+from loader.filters import shown_only
 from loader.plan import Entry
 from loader.positions import NOTED, SAVE, Noted, noted, saved
+from relay.errors import Refused
 from relay.httppool import in_urls
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
@@ -96,6 +98,26 @@ class Ledger:
         found = {row[0] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
         if added := ledger_table.add(self.name, found):
             self._tell(added)
+
+    def check_seen(self) -> None:
+        """See that no row is hidden from this user.
+
+        Raises:
+            Refused: some are hidden, so that a block which is loaded looks as if it were not.
+        """
+        try:
+            seen = shown_only(self.client, self.name)
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error
+        if seen:
+            raise Refused(
+                f"this user sees only those rows of the ledger {self.name} where {seen}: a row "
+                "policy or additional_table_filters hides the others, and of the blocks in them "
+                "nobody could tell that they are loaded",
+                f"Exempt the loader's user (ALTER ROW POLICY … ON {self.name} TO ALL EXCEPT it, or "
+                "its settings profile), then start the loader again: nothing was inserted on what "
+                "was hidden.",
+            )
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
         """All rows of the blocks, by block id; a block without rows is not in it."""

@@ -1,9 +1,10 @@
-"""Does an INSERT of this block still run? Asks every server that could run it.
+"""Does an INSERT of this block, or of an app, still run? Asks every server that could run it.
 
-Receives a block, gives Still. An attempt of another loader, or of this one before its connection
-was lost, may have gone to any replica, and a statement stands in `system.processes` of its own
-server only. So each configured replica is asked directly; one that does not answer counts as one
-that runs it, with its name in the reason, because its rows may still come.
+Receives a block, gives Still; receives an app, gives Runs. An attempt of another loader, or of
+this one before its connection was lost, may have gone to any replica, and a statement stands in
+`system.processes` of its own server only. So each configured replica is asked directly; one that
+does not answer counts as one that runs it, with its name in the reason, because its rows may still
+come.
 
 Two things end that wait: the replica answers (a server that was started anew runs nothing of
 before), or it is no replica of the table any more (`SYSTEM DROP REPLICA`, as for any that is gone
@@ -23,7 +24,7 @@ from relay import names
 from relay.replicas import connected, own_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from clickhouse_connect.driver.client import Client
     from clickhouse_connect.driver.httpclient import HttpClient
@@ -44,9 +45,15 @@ BALANCER_SECONDS = 30.0
 """For all of them together."""
 _INSERTS = names.is_of_block("Settings['log_comment']")
 _RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants
+_OF_APP = (
+    "SELECT groupUniqArrayArray(arrayFilter(b -> startsWith(b, {begin:String}), "
+    "splitByChar(',', Settings['log_comment']))) FROM system.processes"
+)
+"""Blocks of the app, as the comments of what runs name them."""
 _OF_TABLE = "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
 _REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
 _BOTH = f"SELECT replica_name, mapKeys(replica_is_active), ({_RUNNING}) {_OF_TABLE}"
+_ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,19 @@ class Still:
     running: bool
     reason: str = ""
     silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What of an app runs.
+
+    Attributes:
+        blocks: whose INSERT was seen to run.
+        unknown: tables of which a server that may run one gave no answer.
+    """
+
+    blocks: frozenset[str]
+    unknown: frozenset[str] = frozenset()
 
 
 class Running:
@@ -98,20 +118,60 @@ class Running:
         Raises:
             Unavailable, Refused: the only server gave no answer.
         """
-        database, name = names.split_table(block.table)
-        about = {"block": block.id, "database": database, "name": name}
+        about = {"block": block.id, **_place(block.table)}
         if self._alone:
             return self._on_the_only_one(about)
         if self._balancer is not None:
             return self._behind(self._balancer, about)
         return self._on_any(about)
 
+    def of_app(self, app: str, tables: Collection[str]) -> Runs:
+        """Return which INSERTs of an app run.
+
+        Args:
+            app: whose blocks.
+            tables: of which it is asked; one that is not replicated is on the server in use alone.
+
+        Raises:
+            Unavailable, Refused: the only server gave no answer.
+        """
+        about = {"begin": f"{app}:"}
+        if self._balancer is not None:
+            return self._of_app_behind(self._balancer, about, tables)
+        if self._alone:
+            return Runs(frozenset(self._ask_the_only_one(_OF_APP, about)[0][0]))
+        blocks, answered = set[str](), []
+        for one in self._replicas:
+            found = one.ask(_OF_APP, about)
+            if not isinstance(found, str):
+                answered.append(one)
+                blocks |= set(found[0][0])
+        if len(answered) == len(self._replicas):
+            return Runs(frozenset(blocks))
+        unknown = {t for t in tables if not _only_replicas(answered, _place(t))}
+        return Runs(frozenset(blocks), frozenset(unknown))
+
+    def _of_app_behind(self, balancer: _Server, about: About, tables: Collection[str]) -> Runs:
+        blocks, unknown = set[str](), set[str]()
+        for table in tables:
+            met, missing = self._met(balancer, {**about, **_place(table)}, _ALL)
+            if met is None:
+                found = self._ask_the_only_one(_OF_APP, about)[0][0]
+            else:
+                found = [block for _, some in met for block in some]
+                unknown |= {table} if missing else set()
+            blocks |= set(found)
+        return Runs(frozenset(blocks), frozenset(unknown))
+
     def _on_the_only_one(self, about: About) -> Still:
+        rows = self._ask_the_only_one(_RUNNING, about)
+        return _runs("the server") if rows[0][0] else Still(running=False)
+
+    def _ask_the_only_one(self, sql: str, about: About) -> Rows:
         try:
-            rows = self._client.query(_RUNNING, parameters=about).result_rows
+            return self._client.query(sql, parameters=about).result_rows
         except ClickHouseError as error:
             raise failure(error, "asking what runs") from error
-        return _runs("the server") if rows[0][0] else Still(running=False)
 
     def _on_any(self, about: About) -> Still:
         answered, silent = [], []
@@ -128,27 +188,54 @@ class Running:
         return _unknown(*silent)
 
     def _behind(self, balancer: _Server, about: About) -> Still:
-        """Over fresh connections, until each replica of the table was met."""
-        met, known, why = set[str](), set[str](), ""
+        met, missing = self._met(balancer, about, _BOTH, enough=bool)
+        if met is None:
+            return self._on_the_only_one(about)
+        for name, running in met:
+            if running:
+                return _runs(f"{name}, behind {balancer.url}")
+        return _unknown(missing) if missing else Still(running=False)
+
+    def _met(
+        self,
+        balancer: _Server,
+        about: About,
+        sql: str,
+        enough: Callable[[Any], bool] = lambda _: False,
+    ) -> tuple[list[tuple[str, Any]] | None, str]:
+        """Answers over fresh connections, until each replica of the table was met.
+
+        Args:
+            balancer: that is asked.
+            about: parameters.
+            sql: gives a replica's name, the names of all, and an answer.
+            enough: whether an answer ends it.
+
+        Returns:
+            Names and answers, None where the table is on one server alone, or refused
+            (loader.tables); and who was not met.
+        """
+        answers: dict[str, Any] = {}
+        known, why = set[str](), ""
         turns, until = TURNS, self._clock() + BALANCER_SECONDS
-        while turns and self._clock() < until and not (known and known <= met):
+        while turns and self._clock() < until and not (known and known <= answers.keys()):
             turns -= 1
-            found = balancer.ask(_BOTH, about, afresh=True)
+            found = balancer.ask(sql, about, afresh=True)
             if isinstance(found, str):
                 why = f" ({found})"
-            elif not found:  # the table is on this server alone, or refused (loader.tables)
-                return self._on_the_only_one(about)
-            else:
-                row = tuple(found[0])  # name, names of all, statements that run
-                if row[2]:
-                    return _runs(f"{row[0]}, behind {balancer.url}")
-                turns = turns if known else TURNS * len(row[1])
-                met.add(row[0])
-                known |= set(row[1])
-        if known and known <= met:
-            return Still(running=False)
-        missing = ", ".join(sorted(known - met)) or "of the table"
-        return _unknown(f"replica {missing} was not met behind {balancer.url}{why}")
+                continue
+            if not found:
+                return None, ""
+            name, every, answer = tuple(found[0])
+            answers[name] = answer
+            if enough(answer):
+                break
+            turns = turns if known else TURNS * len(every)
+            known |= set(every)
+        whole = known and known <= answers.keys()
+        missing = ", ".join(sorted(known - answers.keys())) or "of the table"
+        said = "" if whole else f"replica {missing} was not met behind {balancer.url}{why}"
+        return list(answers.items()), said
 
 
 class _Server:
@@ -208,6 +295,11 @@ def _only_replicas(answered: Sequence[_Server], about: About) -> bool:
         met.add(found[0][0])
         known |= set(found[0][1])
     return bool(known) and known <= met
+
+
+def _place(table: str) -> About:
+    database, name = names.split_table(table)
+    return {"database": database, "name": name}
 
 
 def _runs(where: str) -> Still:

@@ -51,6 +51,8 @@ _ALL_COUNTERS = {
     "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
 }
 """The same of several tables in one statement."""
+_CLOCK_SECONDS = 1
+"""That the second of a server's start, as it is computed, may differ from one time to another."""
 _THIS_TABLE = "database = {database:String} AND table = {name:String}"
 _SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
 _INSERTABLE = "default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
@@ -118,6 +120,7 @@ class Tables:
         self._running = running or Running(client)
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
+        self._started = 0
         self.evidence = Evidence(client, several=several)
         self.ledgers: set[str] = set()
 
@@ -126,7 +129,8 @@ class Tables:
         databases, plain = _split(tables)
         found = self._ask(
             "SELECT database || '.' || name, engine, engine_full, partition_key, "
-            "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table) "
+            "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
+            "toUnixTimestamp(now()) - uptime() "
             "FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
@@ -144,7 +148,8 @@ class Tables:
             )
         }
         natures: dict[str, Nature] = {}
-        for table, engine, engine_full, partition_key, views in found:
+        for table, engine, engine_full, partition_key, views, started in found:
+            self._forget_defaults(int(started))
             if table in tables:
                 if is_ledger(columns.get(table, ({}, 0))[0]):
                     self.ledgers.add(table)
@@ -185,6 +190,8 @@ class Tables:
             if 0 <= newest < run.since:
                 known.append("its newest parts are gone")
             fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
+            if not fewer and self._count(block) != counted:
+                fewer = "other rows of it are seen now than a moment ago"
         return Facts(
             inserted=inserted,
             margin=of.window.margin(claimed.seconds),
@@ -222,6 +229,12 @@ class Tables:
                 found |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
             found |= {t: int(n) for t, n in rows or () if t in of_kind}
         return found
+
+    def _forget_defaults(self, started: int) -> None:
+        """A server that began since may have others: an older version, another configuration."""
+        if abs(started - self._started) > _CLOCK_SECONDS:
+            self._defaults.clear()
+        self._started = started
 
     def _window_defaults(self, engine: str) -> dict[str, int]:
         """Return the server's defaults for tables of this engine."""

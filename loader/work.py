@@ -151,6 +151,7 @@ class Worker:
             begun = begin(claim, block.rows, stamped=stamped)
             attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
             if block.id in new:
+                attempts[-1].new = True
                 attempts[-1].answer(())
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
@@ -201,6 +202,9 @@ class Worker:
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
         entries = self._ledger.entries([attempt.block for attempt in attempts])
+        if any(one.run.at == "again" and not one.new for one in attempts):
+            # Before anything is inserted: an earlier claim that is hidden would not be asked about.
+            self._ledger.check_seen()
         for attempt in attempts:
             of_block = entries.get(attempt.block.id, ())
             # Before the claim, which says what it leaves out.

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
 from relay.clickhouse_errors import OF_ONE_REPLICA
 from relay.httppool import Trust, new_pool, pool
+from relay.renewing import renewing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,24 +153,40 @@ def connected(
     password: str,
     is_answer: Callable[[ClickHouseError], bool],
     own: PoolManager | None = None,
+    prepare: Callable[[HttpClient], None] = lambda _: None,
     **options: Any,
 ) -> Client:
     """A client of the server; of several replicas, of the first that lets it in.
+
+    Where the server is replaced by one that knows other settings, it is made anew (relay.renewing).
 
     Args:
         clickhouse: addresses, user and pool.
         password: as `clickhouse.secret` gives it.
         is_answer: whether an error is a server's own, which no other is asked to repeat.
         own: connections for this client alone; else those of the process.
+        prepare: is given each client that is made.
         options: of clickhouse_connect.get_client, beside these.
 
     Raises:
         ClickHouseError: an answer, or of the last one that was asked.
     """
+    made = partial(_made, clickhouse, password, is_answer, own, prepare, options)
+    return renewing(made(), made)
+
+
+def _made(
+    clickhouse: ClickHouse,
+    password: str,
+    is_answer: Callable[[ClickHouseError], bool],
+    own: PoolManager | None,
+    prepare: Callable[[HttpClient], None],
+    options: dict[str, Any],
+) -> HttpClient:
     first = Address.of(clickhouse.urls[0])
     for left in reversed(range(len(clickhouse.urls))):
         try:
-            return clickhouse_connect.get_client(
+            client = clickhouse_connect.get_client(
                 interface=first.scheme,
                 host=first.host,
                 port=first.port,
@@ -183,6 +201,10 @@ def connected(
         except ClickHouseError as error:
             if is_answer(error) or not left:  # else the pool asks the next replica now
                 raise
+        else:
+            assert isinstance(client, HttpClient)
+            prepare(client)
+            return client
     raise AssertionError("a configuration names at least one server")
 
 

@@ -7,7 +7,7 @@ missing. On a server with users each is taken away in turn, and missed (tests/do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,15 @@ READ_BY_LOADER = (
 EVIDENCE = ("system.parts", "system.query_log", "system.part_log", "system.mutations")
 """What else the loader reads of what became of a block, where it may; it works without."""
 LOGS = ("part_log", "query_log")
+JUDGED_BY: Mapping[str, str] = {
+    "query_log": "which INSERT wrote a block, who removed rows",
+    "part_log": "how many rows an INSERT wrote, what was dropped or has expired",
+    "query_views_log": "which view failed where an INSERT ended well",
+    "mutations": "which rows were deleted",
+    "parts": "which dropped parts are there again",
+    "replicas": "how many servers have logs of a Replicated table",
+}
+"""What `relay verify --deep` knows by each system table that its user may read."""
 ANY_TABLE = "<database>.<table>"
 """Stands for the target tables where none was named."""
 
@@ -107,6 +116,9 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     removing = "optional: for loader supersede, which relay rewind starts"
     yield from (ClickHouseRight("ALTER DELETE", target, note=removing) for target in targets)
     yield ClickHouseRight("CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN, SELECT, INSERT", ledger)
+    cleaning = "optional: for loader ledger clean --run"
+    its_table = quoted(f"{settings.loader.database}.ledger")
+    yield ClickHouseRight("ALTER DELETE", its_table, note=cleaning)
     yield from (ClickHouseRight("SELECT", relation) for relation in READ_BY_LOADER)
     yield INPUT
     yield ClickHouseRight(
@@ -163,7 +175,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             "verifier",
             "relay verify, with --deep",
             (read_own, look, read_source),
-            (*rows_of, ClickHouseRight("SELECT", ledger)),
+            (*rows_of, ClickHouseRight("SELECT", ledger), *_of_judgement()),
         ),
         Role(
             "operator",
@@ -186,6 +198,12 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
         ),
     ]
+
+
+def _of_judgement() -> Iterator[ClickHouseRight]:
+    for table, known in JUDGED_BY.items():
+        note = f"optional: {known}; what is not judged without it, --deep says"
+        yield ClickHouseRight("SELECT", f"system.{table}", note=note)
 
 
 def _of_relay(settings: Settings) -> Iterator[KafkaRight]:

@@ -35,6 +35,7 @@ ERRORS: Mapping[str, str] = {
     "topic-message-bytes": "chunks do not fit: rows, or all of the table's, become dead letters",
     "journal-passed": "the record that the committed floor names is gone: the next start ends "
     "with status 6",
+    "ledger-hidden": "a block that is loaded would look as if it were not: the loader ends",
     "source-passed": "messages were deleted before they were read: the next start ends with "
     "status 6 and names the gap",
     "offset-foreign": "a tool moved the group's offsets: the next start ends with status 6",

@@ -82,6 +82,13 @@ def judge_ledger(settings: Settings, facts: ClickHouse) -> Iterator[Finding]:
         if table is not None and table.engine.startswith(_REPLICATED)
     ]
     ledger = facts.ledger
+    if ledger is not None and ledger.policies:
+        place = f"{quoted(settings.loader.database)}.ledger"
+        yield found(
+            "ledger-hidden",
+            f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
+            f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT {facts.user}",
+        )
     if ledger is not None and replicated and not ledger.engine.startswith(_REPLICATED):
         place = f"{quoted(settings.loader.database)}.ledger"
         yield found(

@@ -27,6 +27,9 @@ from relay.doctor.versions import parsed
 if TYPE_CHECKING:
     from relay.settings import Settings
 
+    Policies = list[tuple[tuple[str, str], str]]
+    """On which (database, table), and its name."""
+
 WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
 LOOKED_AT = (
     *INSERTED_WITH,
@@ -94,6 +97,9 @@ class Server:
         there = {name: table for name, table in found.items() if table is not None}
         ledger = dependents.table(rows, database, "ledger")
         rights = self._rights(there, ledger)
+        policies = self._policies() if there or ledger else []
+        if ledger is not None:
+            ledger = replace(ledger, policies=_on(policies, f"{database}.ledger"))
         return ClickHouse(
             user=self._user,
             settings={
@@ -103,7 +109,7 @@ class Server:
                 )
             },
             windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
-            tables={**found, **self._detailed(there, rights)},
+            tables={**found, **self._detailed(there, rights, policies)},
             ledger=ledger,
             missing=tuple(rights.get("", ())),
             clock=self._clock(),
@@ -125,12 +131,13 @@ class Server:
         rows = [Row(*row) for row in found]
         return {(row.database, row.name): row for row in rows}
 
-    def _detailed(self, tables: dict[str, Table], rights: dict[str, list[Any]]) -> dict[str, Table]:
+    def _detailed(
+        self, tables: dict[str, Table], rights: dict[str, list[Any]], policies: Policies
+    ) -> dict[str, Table]:
         """The tables with what other system tables say of them."""
         asked = sorted(tables)
         columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
         parts = self._by_table("partitions of the tables", _PARTITIONS, "system.parts", asked)
-        policies = self._policies() if asked else []
         replicated = [n for n in asked if tables[n].engine.startswith(("Replicated", "Shared"))]
         replicas: dict[str, Sequence[Any]] = {}
         if replicated:
@@ -142,7 +149,7 @@ class Server:
                 partitions=parts[name][0] if name in parts else None,
                 replica=Replica(bool(r[0]), r[1], r[2]) if (r := replicas.get(name)) else None,
                 missing=(*rights.get(name, ()), *([] if columns.get(name) else ["SHOW COLUMNS"])),
-                policies=tuple(policy for on, policy in policies if on in _places(name)),
+                policies=_on(policies, name),
             )
             for name, table in tables.items()
         }
@@ -152,8 +159,8 @@ class Server:
     ) -> dict[str, Sequence[Any]]:
         return {row[0]: row[1:] for row in self._try(what, sql, source, tables=tables)}
 
-    def _policies(self) -> list[tuple[tuple[str, str], str]]:
-        """Row policies for this user: on which (database, table), and its name."""
+    def _policies(self) -> Policies:
+        """Row policies for this user."""
         rows = self._try("row policies of this user", _POLICIES, "system.row_policies")
         return [((database, table), str(name)) for database, table, name in rows]
 
@@ -207,6 +214,10 @@ class Server:
 
     def _cannot(self, what: str, error: Exception, mend: str) -> None:
         self._unasked.append(Unasked(what, " ".join(str(error).split())[:300], mend))
+
+
+def _on(policies: Policies, table: str) -> tuple[str, ...]:
+    return tuple(policy for on, policy in policies if on in _places(table))
 
 
 def _places(table: str) -> set[tuple[str, str]]:

@@ -5,6 +5,7 @@ Receives a client and SQL, gives rows, or the reason for which there are none. N
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -18,6 +19,7 @@ _SECONDS = 25
 """After which the server says that it takes too long, before the client gives up."""
 _UNKNOWN_TABLE = 60
 _ACCESS_DENIED = 497
+_DENIED = re.compile(r"\bgrant SELECT\b.* ON (system\.\w+)")
 EXACTLY: Mapping[str, Any] = {
     # A profile may ask for less than all rows, for a part of an answer, or for an old one.
     "read_overflow_mode": "throw",
@@ -80,5 +82,7 @@ class Optional:
         if code == _UNKNOWN_TABLE:
             return f"the server keeps no {what}"
         if code == _ACCESS_DENIED:
+            if denied := _DENIED.search(text):  # of a question about more than one of them
+                what = denied[1]
             return f"this user may not read {what} (GRANT SELECT ON {what} TO {self._user})"
         return f"{what} gave error {code}: {' '.join(text.split())[:200]}"

@@ -22,6 +22,8 @@ FROM system.tables WHERE database = {database:String} AND name = {name:String}
 """
 _FILTERS = "EXPLAIN actions = 1 SELECT count() FROM {database:Identifier}.{name:Identifier}"
 """With no right but SELECT it shows what a row policy adds to a statement of this user."""
+_EARLIEST = 86_400
+"""ClickHouse does not read 0 as a time."""
 _FILTERED = ("Row level filter", "Row-level filter", "Filter column")
 _REPLICAS = """
 SELECT total_replicas FROM system.replicas
@@ -104,7 +106,7 @@ class TableAsking:
         if not rows:
             return TableFacts(filtered=None, acknowledged=acknowledged)
         engine, full, create, uuid, views = rows[0]
-        since = {"since": max(since_ms, 0) // 1000}
+        since = {"since": max(since_ms // 1000, _EARLIEST)}
         return TableFacts(
             engine,
             full,

@@ -392,6 +392,11 @@ CLICKHOUSE: dict[str, Case] = {
         'clickhouse.insert_quorum = "auto"',
         servers=("r1 on a", "r2 on b"),
     ),
+    "ledger-hidden": a_server(
+        "mine ON relay.ledger hides rows of the ledger",
+        "TO ALL EXCEPT loader",
+        ledger=table(policies=("mine ON relay.ledger",)),
+    ),
     "ledger-local": a_server(
         "engine MergeTree, and shop.orders is replicated",
         "ReplicatedMergeTree",

@@ -21,6 +21,7 @@ from loader.begin import ledger_of
 from loader.entries import Row
 from loader.plan import PARKED, PREPARED, Entry
 from loader.resolve import resolve
+from loader.supersede import supersede
 from loader.tables import Tables
 from loader.work import Worker
 from relay import names
@@ -262,6 +263,33 @@ def test_it_works_without_what_is_called_optional(
         assert said == "" or said.startswith(f"{TABLE}: parked: an earlier attempt ended"), said
     else:
         assert said == ""
+
+
+REMOVING = [case for case in OPTIONAL if case.missing.privileges == "ALTER DELETE"]
+
+
+@pytest.mark.parametrize("case", [WHOLE[ROLES.index("loader")], *REMOVING], ids=name_of)
+def test_what_removes_rows_names_its_right(
+    engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`loader ledger clean --run` and `loader supersede`: named where it is missing, else done."""
+    monkeypatch.setattr(work, "Fetcher", Fetched)
+    given = settings(case.name).model_copy(update={"clickhouse": engine.reached_as(case.user)})
+    admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
+    ledger, one = ledger_of(given, make=True), block(given.app)
+    with contextlib.closing(Worker(given)) as worker:
+        assert [done.outcome for done in worker.load([one])] == ["loaded"]
+    tasks = {
+        TABLE: lambda: supersede(given, ledger, [one], keep=False, why="a rewind"),
+        f"{given.loader.database}.ledger": lambda: ledger.remove("app != ''"),
+    }
+    assert case.without < 0 or case.missing.place in tasks
+    for place, task in tasks.items():
+        if case.without >= 0 and place == case.missing.place:
+            with pytest.raises(Refused, match=rf"497.*ALTER DELETE.* ON {re.escape(place)}"):
+                task()
+        else:
+            task()
 
 
 @pytest.mark.parametrize("case", NEEDED, ids=name_of)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
-from urllib.parse import unquote_plus, urlsplit
+from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 
 class Error(NamedTuple):
@@ -25,6 +25,8 @@ class Front(ThreadingHTTPServer):
     Attributes:
         refuses: asked with each statement's text, its parameters and the beginning of its body.
         refused: how many were.
+        forgotten: settings that the server does not know any more, as after a roll-back.
+        asked_for_settings: how often clients asked for all that the server knows.
     """
 
     daemon_threads = True
@@ -35,6 +37,8 @@ class Front(ThreadingHTTPServer):
         self.there = (there.hostname or "", there.port or 0)
         self.refuses: Callable[[str], Error | None] = lambda _: None
         self.refused = 0
+        self.forgotten: frozenset[str] = frozenset()
+        self.asked_for_settings = 0
 
     @property
     def url(self) -> str:
@@ -51,6 +55,21 @@ class Front(ThreadingHTTPServer):
 
         self.refuses = refuses
 
+    def unknown(self, path: str) -> Error | None:
+        """The answer of a server to a request with a setting that it does not know."""
+        given = parse_qs(urlsplit(path).query, keep_blank_values=True).keys()
+        for one in sorted(given & self.forgotten):
+            return Error(115, f"Unknown setting '{one}'. (UNKNOWN_SETTING)", 404)
+        return None
+
+    def without_forgotten(self, body: bytes) -> bytes:
+        """A question for all settings, as one for those that are left."""
+        left = ", ".join(f"'{one}'" for one in sorted(self.forgotten)) or "''"
+        here = b"readonly FROM system.settings LIMIT"
+        self.asked_for_settings += here in body
+        there = f"readonly FROM system.settings WHERE name NOT IN ({left}) LIMIT"
+        return body.replace(here, there.encode())
+
 
 class Handler(BaseHTTPRequestHandler):
     server: Front
@@ -60,7 +79,8 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
         statement = unquote_plus(self.path) + body[:100_000].decode("utf-8", "replace")
-        error = self.server.refuses(statement)
+        body = self.server.without_forgotten(body)
+        error = self.server.unknown(self.path) or self.server.refuses(statement)
         if error is None:
             self._send_on(body)
             return
@@ -78,7 +98,8 @@ class Handler(BaseHTTPRequestHandler):
     def _send_on(self, body: bytes) -> None:
         there = http.client.HTTPConnection(*self.server.there, timeout=60)
         with contextlib.closing(there):
-            headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
+            own = {"host", "content-length"}
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in own}
             there.request(self.command, self.path, body, headers)
             answer = there.getresponse()
             content = answer.read()

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.forgotten import Forgotten
 from loader.ledger import Ledger
 from loader.plan import PREPARED, Entry, doubt
 from loader.positions import Unsure
+from loader.running import Running, Runs
 from relay.records_pb2 import Block
+from relay.server_settings import ClickHouse
+from tests.broker.pipeline import wait_until
 from tests.loader.test_work import make
+from tests.versions.engines import Engine, running
+from tests.versions.releases import RELEASES
+from tests.versions.users import User
 
 
 def block(app: str, table: str, first: int) -> Block:
@@ -91,7 +102,8 @@ def test_an_insert_that_still_runs_is_asked_about(
     late = block(ledger.app, table, 1)
     forgotten = Forgotten(ledger, "_block", {0: Unsure(10)})
     with monkeypatch.context() as patched:
-        patched.setattr(forgotten, "_running", lambda: {late.id})
+        runs = Runs(frozenset({late.id}))
+        patched.setattr(forgotten._running, "of_app", lambda *_: runs)
         assert forgotten.among([(0, 1, late), (0, 2, block(ledger.app, table, 2))]) == {late.id}
     client.command(f"INSERT INTO {table} (id, _block) VALUES (1, '{late.id}')")
     assert forgotten.among([(0, 1, late)]) == {late.id}
@@ -102,4 +114,72 @@ def test_what_runs_is_found_by_its_comment(ledger: Ledger) -> None:
     ids = [f"{ledger.app}:d.t:0:0:{n}" for n in (1, 2)]
     forgotten = Forgotten(ledger, "_block", {})
     ledger.client.set_client_setting("log_comment", ",".join([*ids, f"x{uuid.uuid4()}:d.t:0:0:1"]))
-    assert forgotten._running() == {*ids}
+    assert forgotten._running.of_app(ledger.app, {"d.t"}) == Runs(frozenset(ids))
+
+
+@pytest.fixture
+def elsewhere(clickhouse: ClickHouse, tmp_path: Path) -> Iterator[Engine]:
+    """Another server, that knows the same user."""
+    (now,) = (release for release in RELEASES if release.installed)
+    user = User(clickhouse.user, clickhouse.secret())
+    with running(now, tmp_path / "elsewhere", (user,)) as engine:
+        yield engine
+
+
+@contextlib.contextmanager
+def under_way(engine: Engine, comment: str) -> Iterator[None]:
+    """A statement with this comment, until left."""
+    sleeping = "SELECT sum(sleepEachRow(1)) FROM numbers(60) SETTINGS max_block_size = 1"
+    with contextlib.closing(engine.client()) as slow, contextlib.closing(engine.client()) as admin:
+
+        def sleep() -> None:
+            with contextlib.suppress(ClickHouseError):
+                slow.command(sleeping, settings={"log_comment": comment})
+
+        thread = threading.Thread(target=sleep)
+        thread.start()
+        count = f"SELECT count() FROM system.processes WHERE Settings['log_comment'] = '{comment}'"
+        wait_until(lambda: admin.query(count).result_rows == [(1,)], "the statement runs")
+        try:
+            yield
+        finally:
+            admin.command(f"KILL QUERY WHERE Settings['log_comment'] = '{comment}' SYNC")
+            thread.join()
+
+
+def test_what_runs_on_another_replica_is_asked_about(
+    ledger: Ledger, client: Client, database: str, clickhouse: ClickHouse, elsewhere: Engine
+) -> None:
+    """The ledger's server runs nothing; and of one that is away it is not known."""
+    table = make(client, f"{database}.t", stamped=True)
+    late, other = (block(ledger.app, table, at) for at in (1, 2))
+    places = [(0, 1, late), (0, 2, other)]
+    both = clickhouse.model_copy(
+        update={"url": f"{clickhouse.url},{elsewhere.url}", "insert_quorum": "auto"}
+    )
+    every = Running(ledger.client, both)
+    with under_way(elsewhere, f"{late.id},claim=x"):
+        # Negative control: asked of one server, as before, it is taken for one that nobody knows.
+        assert Forgotten(ledger, "_block", {0: Unsure(10)}).among(places) == set()
+        asked = Forgotten(ledger, "_block", {0: Unsure(10)}, every)
+        assert asked.among(places) == {late.id}
+        client.command(f"INSERT INTO {table} (id, _block) VALUES (1, '{late.id}')")
+        assert asked.among(places) == {late.id}, "the table was not taken for an empty one"
+    elsewhere.kill()
+    every.close()
+    silent = Running(ledger.client, both)
+    asked = Forgotten(ledger, "_block", {0: Unsure(10)}, silent)
+    assert asked.among(places) == {late.id, other.id}
+    silent.close()
+
+
+def test_behind_a_balancer_each_table_is_asked_of_its_server(
+    ledger: Ledger, clickhouse: ClickHouse, database: str, client: Client
+) -> None:
+    """One that is not replicated: as of a server alone."""
+    table = make(client, f"{database}.t", stamped=True)
+    balanced = Running(ledger.client, clickhouse.model_copy(update={"insert_quorum": "auto"}))
+    own = f"{ledger.app}:{table}:0:0:1"
+    ledger.client.set_client_setting("log_comment", f"{own},claim=x")
+    assert balanced.of_app(ledger.app, {table}) == Runs(frozenset({own}))
+    balanced.close()

@@ -11,6 +11,8 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader import running, work
 from loader.begin import ledger_of
+from loader.forgotten import Forgotten
+from loader.positions import Unsure
 from loader.supersede import supersede
 from loader.work import Worker
 from relay.errors import Unavailable
@@ -151,6 +153,26 @@ def test_a_restarted_replica_runs_nothing_of_before(
         assert f"replica {killed.front.url} does not answer" in still.reason
         killed.start()
     wait_until(lambda: second._running.of(block) == running.Still(running=False), "it answers")
+
+
+def test_a_block_that_the_ledger_lost_is_asked_about_while_it_runs_elsewhere(
+    rig: Rig, journal: Replicated, table: str
+) -> None:
+    """Its INSERT hangs on r1; through r2 the table looks empty. Of a silent r1 nobody knows."""
+    block, other = journal.seal(table, batch(0, ROWS), batch(ROWS, 10))
+    settings = journal.settings(url=others_first(rig))
+    ledger = ledger_of(settings)
+    places = [(0, 0, block), (0, 1, other)]
+    every = running.Running(ledger.client, settings.clickhouse)
+    with hanging(rig, journal, block):
+        alone = Forgotten(ledger, "_block", {0: Unsure(9)})  # as before: negative control
+        assert alone.among(places) == set()
+        assert Forgotten(ledger, "_block", {0: Unsure(9)}, every).among(places) == {block.id}
+        rig.replicas[0].pause()
+        asked = every.of_app(journal.app, {table})
+        assert asked == running.Runs(frozenset(), frozenset({table}))
+        rig.replicas[0].resume()
+    every.close()
 
 
 @pytest.mark.long

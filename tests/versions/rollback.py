@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from loader import task
+from loader.ledger import Ledger
+from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.versions.engines import Engine
 from tests.versions.guards import Bench, Red
@@ -36,6 +38,8 @@ def rolled_back(newer: Release, older: Release, bootstrap: str, directory: Path)
         table = bench.table()
         _load(bench, bench.block(table))
         bench.holds(table)
+        driver = bench.ledger_of()
+        driver.noted()
         first.kill()
         second.start()
         with contextlib.closing(second.client()) as client:  # its data is its own
@@ -49,11 +53,27 @@ def rolled_back(newer: Release, older: Release, bootstrap: str, directory: Path)
         ledger = Bench.ledger_of(bench)
         if not ledger.exists():
             raise Red("no ledger")
+        _goes_on(driver)
         _load(bench, bench.block(f"{database}.{name}"))
         with contextlib.closing(second.client()) as client:
             found = client.query(f"SELECT count(), uniqExact(id) FROM {table}").result_rows[0]
         if tuple(found) != (1000, 1000):
             raise Red(f"(rows, different rows): {found}, not (1000, 1000)")
+
+
+def _goes_on(driver: Ledger) -> None:
+    """Writes a position and reads it, over the connection to the server that was before."""
+    for again in (True, False):
+        try:
+            driver.save_positions("of-before", {0: 7})
+            break
+        except Unavailable as error:  # as loader.settling does, which waits and asks again
+            if not again:
+                raise Red(f"the driver's ledger: {error.message}") from error
+        except Refused as error:
+            raise Red(f"the driver's ledger: {error.message}") from error
+    if driver.noted().of("of-before") != {0: 7}:
+        raise Red("the driver's ledger did not take the position")
 
 
 def _load(bench: Bench, block: Block) -> None:

@@ -38,6 +38,7 @@ class User:
         grants: GRANT statements without TO.
         settings: of the user's profile.
         policies: row policies: `database.table` to a condition.
+        constant: settings of the profile that the user may not change.
     """
 
     name: str
@@ -45,6 +46,7 @@ class User:
     grants: tuple[str, ...] = ALL
     settings: Mapping[str, str] = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=dict)
+    constant: tuple[str, ...] = ()
 
 
 def of_server(users: Iterable[User]) -> str:
@@ -64,7 +66,7 @@ def of_server(users: Iterable[User]) -> str:
         # in local mode only.
         inside = open_ + _element("default_database", "system") + _granted(user.grants)
         parts.append(_element(user.name, inside + _policies(user.policies)))
-    profiles = "".join(_element(f"of_{user.name}", _settings(user.settings)) for user in every)
+    profiles = "".join(_element(f"of_{user.name}", _settings(user)) for user in every)
     return _file(_element("default", "") + profiles, "", "".join(parts))
 
 
@@ -95,8 +97,10 @@ def _granted(grants: Iterable[str]) -> str:
     return _element("grants", "".join(_element("query", escape(grant)) for grant in grants))
 
 
-def _settings(settings: Mapping[str, str]) -> str:
-    return "".join(_element(name, escape(value)) for name, value in settings.items())
+def _settings(user: User) -> str:
+    given = "".join(_element(name, escape(value)) for name, value in user.settings.items())
+    fixed = "".join(_element(name, "<const/>") for name in user.constant)
+    return given + (_element("constraints", fixed) if fixed else "")
 
 
 def _policies(policies: Mapping[str, str]) -> str:

@@ -1,0 +1,42 @@
+"""Does the server hide rows of a table from this user? By a row policy, or a filter of its profile.
+
+Receives a client and a table, gives the condition that a row must meet to be seen. It is the
+server's own plan of a SELECT, which needs no other right than that SELECT: it holds for policies
+of roles and of whole databases, and for `additional_table_filters` that cannot be overridden.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+_PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
+"""A SELECT without a condition of its own."""
+_FILTER = re.compile(r"Row.level filter|\b[Ff]ilter column")
+_CONDITION = re.compile(r"\b[Ff]ilter column: +(.*\S)")
+
+
+def shown_only(client: HttpClient, table: str) -> str:
+    """Return the condition under which this user sees a row; empty: it sees all of them.
+
+    Args:
+        client: of the user.
+        table: quoted.
+
+    Raises:
+        ClickHouseError: as the server answers.
+    """
+    plan = client.query(_PLAN + table).result_rows
+    return condition(str(row[0]) for row in plan)
+
+
+def condition(plan: Iterable[str]) -> str:
+    """Return the filter in a plan of a SELECT that has none itself; empty: there is none."""
+    lines = [line for line in plan if _FILTER.search(line)]
+    found = [match[1] for line in lines if (match := _CONDITION.search(line))]
+    return found[0] if found else "(a condition that the server does not tell)" if lines else ""

@@ -1,0 +1,274 @@
+"""Rows that are hidden from the loader's user while a block is between its INSERT and its mark.
+
+On the real server with users. What is hidden from each is fixed when the server begins, as local
+mode has no writable storage of users: that a policy comes or goes under run, is the next statement
+as another user. Each test has an app of its own out of those that the policies name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from loader import clickhouse, evidence
+from loader.begin import ledger_of, topic_id
+from loader.forgotten import Forgotten
+from loader.journal_source import Start
+from loader.known import Known, Seen
+from loader.ledger import Ledger
+from loader.positions import Unsure
+from loader.tables import Tables
+from loader.work import Worker
+from relay import names
+from relay.clickhouse_errors import About
+from relay.errors import Refused
+from tests.loader.blocks import Journal, batch
+from tests.loader.test_work import copies, killed, make, others_insert, outcomes
+from tests.versions.engines import Engine, running
+from tests.versions.releases import RELEASES
+from tests.versions.users import STRICT, User
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from relay.records_pb2 import Block
+    from relay.settings import Settings
+
+    AsUser = Callable[[str], Settings]
+
+(NOW,) = (release for release in RELEASES if release.installed)
+APPS = [f"hidden{n}" for n in range(30)]
+FILTERS = ", ".join(f"'ledger_{app}.ledger': 'state != ''prepared'''" for app in APPS)
+FILTERED = {"additional_table_filters": f"{{{FILTERS}}}"}
+LEDGER = (
+    "GRANT SELECT, INSERT, CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN ON ledger_*.*",
+    "GRANT SELECT ON system.*",
+    "GRANT CREATE TEMPORARY TABLE ON *.*",
+    "GRANT READ ON FILE",
+    "GRANT TABLE ENGINE ON MergeTree",
+)
+ALL = (*LEDGER, "GRANT SELECT, INSERT ON shop.*")
+CLAIMLESS = (
+    LEDGER[0].replace("SELECT, ", ""),
+    *(f"GRANT SELECT(app, block, state) ON ledger_{app}.ledger" for app in APPS),
+)
+
+
+def of_ledgers(condition: str) -> dict[str, str]:
+    return {f"ledger_{app}.ledger": condition for app in APPS}
+
+
+USERS = (
+    User("whole", "w", ALL),
+    User("nothing", "w", ALL, policies=of_ledgers("0")),
+    # A claim before anything was in the table is hidden, and later ones are not.
+    User("first", "w", ALL, policies=of_ledgers("state = 'position' OR seen != 0")),
+    User("loaded", "w", ALL, policies=of_ledgers("state != 'loaded'")),
+    User("filtered", "w", ALL, FILTERED),
+    User("fixed", "w", ALL, FILTERED, constant=("additional_table_filters",)),
+    User("narrow", "w", ALL, policies={"shop.orders": "id < 0"}),
+    User("columns", "w", (*LEDGER, "GRANT INSERT, SELECT(id, name) ON shop.orders")),
+    User("unstamped", "w", (*LEDGER, "GRANT INSERT(id, name), SELECT(id, name) ON shop.orders")),
+    User("claimless", "w", (*CLAIMLESS, *LEDGER[1:], ALL[-1])),
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with running(NOW, tmp_path_factory.mktemp("hidden"), USERS, more=STRICT) as server:
+        yield server
+
+
+@pytest.fixture
+def admin(engine: Engine) -> Iterator[Client]:
+    with contextlib.closing(engine.client()) as client:
+        client.command("CREATE DATABASE shop")
+        yield client
+        client.command("DROP DATABASE shop SYNC")
+
+
+_apps = itertools.cycle(APPS)
+
+
+@pytest.fixture
+def journal(engine: Engine, bootstrap: str, tmp_path: Path) -> Journal:
+    return Journal(bootstrap, engine.reached_as(USERS[0]), next(_apps), tmp_path)
+
+
+@pytest.fixture
+def as_user(engine: Engine, journal: Journal, admin: Client) -> Iterator[AsUser]:
+    """The app's settings, with a loader that is this user; the ledger is there."""
+    ledger_of(journal.settings(), make=True)
+
+    def settings(name: str) -> Settings:
+        (user,) = (one for one in USERS if one.name == name)
+        return journal.settings().model_copy(update={"clickhouse": engine.reached_as(user)})
+
+    yield settings
+    admin.command(f"DROP DATABASE {journal.settings().loader.database} SYNC")
+
+
+@contextlib.contextmanager
+def working(settings: Settings) -> Iterator[Worker]:
+    worker = Worker(settings)
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+@contextlib.contextmanager
+def connected(settings: Settings) -> Iterator[Ledger]:
+    with contextlib.closing(clickhouse.connect(settings.clickhouse, 30)) as client:
+        yield Ledger(client, settings.loader.database, settings.app)
+
+
+def looked(settings: Settings, *blocks: Block) -> Seen:
+    """What the driver of a loader that runs sees of a micro-batch."""
+    with connected(settings) as ledger:
+        topic = topic_id(settings, names.journal_topic(settings.app))
+        known = Known(ledger, Start(settings, topic, {}), "_block")
+        rows: list[Any] = [
+            SimpleNamespace(partition=0, offset=n, block=block.SerializeToString())
+            for n, block in enumerate(blocks)
+        ]
+        return known.look(rows)
+
+
+def interrupted(journal: Journal, admin: Client, *, stamped: bool) -> tuple[str, list[Block]]:
+    """A table without a window, and its block, inserted and not marked."""
+    table = make(admin, "shop.orders", stamped=stamped, window=0)
+    blocks = journal.seal(table, batch(0, 10))
+    killed(journal, blocks, "after_insert")
+    others_insert(admin, table)
+    return table, blocks
+
+
+@pytest.fixture
+def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the loader the server keeps no record of statements."""
+    monkeypatch.setattr(evidence, "_STATEMENTS", "SELECT 1 FROM system.no_such_log")
+
+
+@pytest.mark.parametrize("who", ["nothing", "first", "loaded", "fixed"])
+def test_a_ledger_that_is_not_seen_whole_ends_the_loader(
+    journal: Journal, as_user: AsUser, admin: Client, who: str
+) -> None:
+    """At a start, in a micro-batch, and in a worker that is at it; the rows stay as they were."""
+    table, blocks = interrupted(journal, admin, stamped=False)
+    found = r"sees only those rows of the ledger `ledger_hidden\d+`.ledger where .*hides the others"
+    with pytest.raises(Refused, match=found) as caught:
+        ledger_of(as_user(who), make=True)
+    assert "ALTER ROW POLICY … ON `ledger_" in caught.value.next_step
+    with pytest.raises(Refused, match=found):
+        ledger_of(as_user(who))
+    with pytest.raises(Refused, match=found):
+        looked(as_user(who), *blocks)
+    with working(as_user(who)) as worker, pytest.raises(Refused, match=found):
+        worker.load(blocks)
+    assert copies(admin, table) == (10, 10)
+    with working(as_user("whole")) as worker:  # the policy is gone: decided by what there is
+        assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert copies(admin, table) == (10, 10)
+
+
+def test_a_filter_that_a_statement_can_override_hides_nothing(
+    journal: Journal, as_user: AsUser, admin: Client
+) -> None:
+    table, blocks = interrupted(journal, admin, stamped=False)
+    ledger_of(as_user("filtered"), make=True)
+    assert looked(as_user("filtered"), *blocks).left.keys() == {blocks[0].id}
+    with working(as_user("filtered")) as worker:
+        assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert copies(admin, table) == (10, 10)
+
+
+def test_a_column_of_the_ledger_that_may_not_be_read_is_named(
+    journal: Journal, as_user: AsUser, admin: Client
+) -> None:
+    table, blocks = interrupted(journal, admin, stamped=False)
+    with pytest.raises(Refused, match=r"497.*SELECT\(.*claim.* ON ledger_"):
+        looked(as_user("claimless"), *blocks)
+    assert copies(admin, table) == (10, 10)
+
+
+@pytest.mark.usefixtures("without_logs")
+@pytest.mark.parametrize("who", ["narrow", "columns", "unstamped"])
+def test_what_hides_a_blocks_rows_doubles_none(
+    journal: Journal, as_user: AsUser, admin: Client, who: str
+) -> None:
+    """A policy parks it with the reason; a column that may not be read is named; one that is not
+    even seen leaves the block to a person. Once all is seen again, no copy comes either."""
+    table, blocks = interrupted(journal, admin, stamped=True)
+    with working(as_user(who)) as worker:
+        (done,) = worker.load(blocks)
+    says = {
+        "narrow": ("parked", "", "a person can tell"),
+        "columns": ("retry", About.TABLE, "SELECT(_block) ON shop.orders"),
+        "unstamped": ("parked", "", "no block-id column for all of it"),
+    }[who]
+    assert (done.outcome, done.about) == says[:2], done
+    assert says[2] in done.reason
+    assert copies(admin, table) == (10, 10)
+    with working(as_user("whole")) as worker:
+        # A claim that saw no such column may have left rows without ids: a person says.
+        again = outcomes(worker.load(blocks, human="retry"))
+        assert again == ["parked" if who == "unstamped" else "loaded"]
+        assert outcomes(worker.load(blocks, human="loaded")) == ["loaded"]
+    assert copies(admin, table) == (10, 10)
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_as_many_rows_of_others_hide_no_policy(
+    journal: Journal, as_user: AsUser, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two questions whose answers are compared, others insert as many as are hidden."""
+    table, blocks = interrupted(journal, admin, stamped=True)
+    asked = evidence.Evidence._ask
+
+    def insert_between(self: evidence.Evidence, sql: str, *more: Any, **named: Any) -> Any:
+        if sql.startswith("SELECT count() FROM `shop`"):
+            others_insert(admin, table, 30)
+        return asked(self, sql, *more, **named)
+
+    monkeypatch.setattr(evidence.Evidence, "_ask", insert_between)
+    with working(as_user("narrow")) as worker:
+        (done,) = worker.load(blocks)
+    assert (done.outcome, "it sees those where" in done.reason) == ("parked", True), done
+    assert copies(admin, table) == (10, 10)
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_a_policy_that_goes_between_count_and_question_is_no_proof(
+    journal: Journal, as_user: AsUser, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count was made under it; whether rows are hidden is asked when it is gone."""
+    table, blocks = interrupted(journal, admin, stamped=True)
+    count, hidden = Tables._count, [0]
+    monkeypatch.setattr(
+        Tables, "_count", lambda self, b: hidden.pop() if hidden else count(self, b)
+    )
+    with working(as_user("whole")) as worker:
+        (done,) = worker.load(blocks)
+        assert copies(admin, table) == (10, 10), done
+        assert (done.outcome, "a moment ago" in done.reason) == ("parked", True), done
+        assert outcomes(worker.load(blocks, human="retry")) == ["loaded"]
+    assert copies(admin, table) == (10, 10)
+
+
+def test_blocks_that_the_ledger_lost_are_not_taken_for_new_where_rows_are_hidden(
+    journal: Journal, as_user: AsUser, admin: Client
+) -> None:
+    table, blocks = interrupted(journal, admin, stamped=True)
+    journal_places = [(0, 0, blocks[0])]
+    for who in ("whole", "narrow"):
+        with connected(as_user(who)) as ledger:
+            forgotten = Forgotten(ledger, "_block", {0: Unsure(1, lost=1)})
+            assert forgotten.among(journal_places) == {blocks[0].id}, who
+    assert copies(admin, table) == (10, 10)
