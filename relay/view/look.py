@@ -78,7 +78,7 @@ class Look:
             ends=ends,
             ledger=self._ask_clickhouse(),
             audited=self._audit.totals.records,
-            anomalies=tuple(self._audit.anomalies),
+            anomalies=tuple(self._audit.open()),
             acknowledged=tuple(self._audit.acknowledged),
         )
         return assemble(self._seen, facts)

@@ -128,7 +128,7 @@ def test_data_is_what_is_known(made: Built) -> None:
     assert data["status"] == json.loads(json.dumps(made.samples.latest()[0]))
     assert data["verifier"]["records"] == 200
     assert data["verifier"]["anomalies"] == data["verifier"]["by_kind"]["gap"] == 1
-    assert data["verifier"]["told"] == [{**ANOMALY.as_json(), "at_ms": NOW_MS}]
+    assert data["verifier"]["told"] == [{**ANOMALY.as_json(), "at_ms": NOW_MS, "settled": False}]
     assert data["verifier"]["acknowledged"] == ["partition 0, n=7: accepted retention"]
     assert data["verifier"]["acknowledged_in_all"] == 1
     assert data["blocks"][-1]["id"] == LATEST
