@@ -44,7 +44,9 @@ def status(config_file: Path, watch: float | None, records: int, *, as_json: boo
     from floor to position; per table the age of the oldest row that is sealed and not in
     ClickHouse, blocks that wait, are parked or discarded, dead letters; the rates of the last
     minute, and the last anomaly in the journal that was read. Needs no answer from a relay or
-    loader, and shows what Kafka says when ClickHouse is away. Changes nothing. Of several
+    loader, and shows what Kafka says when ClickHouse is away. In red where nobody relays or
+    loads (`troubles` of --json). Ends with status 0 wherever it could be asked, whatever it
+    shows: alerts are for alarm. Changes nothing. Of several
     pipelines all are shown, one under the other.
 
     \b

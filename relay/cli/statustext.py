@@ -42,6 +42,8 @@ def _top(screen: Screen) -> Iterator[str]:
     for member in members:
         held = ", ".join(map(str, member.partitions)) or "none"
         yield f"  {escape(member.name)}  {member.host}  partitions {held}"
+    for trouble in screen.troubles:
+        yield f"[red]{escape(trouble.text)}[/red]"
     if facts.ledger.problem:
         yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
     elif not facts.ledger.there:
@@ -61,8 +63,11 @@ def _partitions(screen: Screen) -> Table:
 def _partition(row: PartitionRow) -> Iterator[str]:
     yield str(row.partition)
     yield escape(row.member) or "none"
-    for number in (row.floor, row.position, row.end, row.lag, row.held):
+    for number in (row.floor, row.position, row.end):
         yield _number(number)
+    old = "" if not row.lag or row.lag_seconds is None else f" ({seconds(row.lag_seconds)})"
+    yield f"{_number(row.lag)}{old}"
+    yield _number(row.held)
     yield "" if row.held_seconds is None else seconds(row.held_seconds)
     yield _number(row.n)
     yield _number(row.epoch)

@@ -14,6 +14,7 @@ from relay.verify.anomaly import Anomaly, Kind
 from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
 from relay.view.screen import Screen, as_json, assemble
 from relay.view.seen import Seen
+from relay.view.troubles import NO_RELAY
 from tests.view.records import TABLE, block, commit, dead
 
 NOW_MS = 12_000
@@ -69,7 +70,14 @@ def test_an_app_that_has_nothing_yet() -> None:
     screen = assemble(Seen(), EMPTY)
     assert (screen.partitions, screen.tables, screen.dead) == ((), (), ())
     text = shown(screen)
-    for line in ("no relay has run", "no loader has run", "group dead, 0 member(s)", "0 messages"):
+    assert [one.kind for one in screen.troubles] == [NO_RELAY]
+    for line in (
+        "no relay has run",
+        "no relay is in the group",
+        "no loader has run",
+        "group dead, 0 member(s)",
+        "0 messages",
+    ):
         assert line in text
     found = json.loads(json.dumps(as_json(screen)))
     assert found["journal"] is False
@@ -166,3 +174,53 @@ def test_a_timestamp_that_is_none() -> None:
 )
 def test_spans(seconds: float, text: str) -> None:
     assert statustext.seconds(seconds) == text
+
+
+# ---- nobody runs, and no record says so
+
+
+def test_the_oldest_message_that_nobody_polled_tells_the_lag_in_seconds() -> None:
+    seen, facts = night()
+    first, second = assemble(seen, facts).partitions
+    assert (first.lag, first.lag_seconds) == (40, None), "not read, or not readable"
+    screen = assemble(seen, dataclasses.replace(facts, unread_ms={0: NOW_MS - 7_000}))
+    assert (screen.partitions[0].lag, screen.partitions[0].lag_seconds) == (40, 7.0)
+    assert "40 (7.0 s)" in shown(screen)
+    screen = assemble(seen, dataclasses.replace(facts, unread_ms={0: NOW_MS + 5_000}))
+    assert screen.partitions[0].lag_seconds == 0.0, "a producer's clock may be ahead"
+    screen = assemble(seen, dataclasses.replace(facts, unread_ms={0: 0}))
+    assert (screen.partitions[0].lag, screen.partitions[0].lag_seconds) == (0, 0.0), "markers"
+    screen = assemble(seen, dataclasses.replace(facts, ends={0: 60, 1: 7}))
+    assert (screen.partitions[0].lag, screen.partitions[0].lag_seconds) == (0, 0.0)
+    assert second.lag_seconds is None
+
+
+def test_nobody_runs_and_it_is_red() -> None:
+    """A relay killed, no loader for a quarter of an hour."""
+    seen, facts = night()
+    ledger = dataclasses.replace(facts.ledger, settled_ms=NOW_MS)
+    later = dataclasses.replace(
+        facts, now_ms=NOW_MS + 900_000, group=Group("empty"), ledger=ledger, ends={0: 100}
+    )
+    screen = assemble(seen, later)
+    text = shown(screen)
+    assert "no relay is in the group; 40 offsets wait to be read" in text
+    assert "no loader has settled a block since 00:00 UTC while 2 blocks wait" in text
+    assert [one["kind"] for one in as_json(screen)["troubles"]] == ["no_relay", "no_loader"]
+    styled = [part for part in statustext.whole(screen) if "no loader" in str(part)]
+    assert styled
+    assert all(str(part).startswith("[red]") for part in styled)
+
+
+def test_somebody_runs_and_nothing_is_red() -> None:
+    """The second partition's relay is there, and blocks wait for a moment only."""
+    seen, facts = night()
+    members = (Member("a", "/127.0.0.1", (0, 1)),)
+    well = dataclasses.replace(facts, group=Group("stable", members))
+    assert assemble(seen, well).troubles == ()
+
+
+def test_what_clickhouse_does_not_say_is_no_trouble_of_the_loader() -> None:
+    seen, facts = night()
+    later = dataclasses.replace(facts, now_ms=NOW_MS + 900_000, ledger=LedgerFacts("away"))
+    assert [one.kind for one in assemble(seen, later).troubles] == ["partitions_without_relay"]
