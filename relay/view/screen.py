@@ -7,8 +7,8 @@ ClickHouse says; gives a Screen. What nobody publishes is None, never guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relay.records_pb2 import Block
@@ -195,6 +195,24 @@ def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
             parked_rows=parked_rows[table],
             discarded_blocks=blocks[table, "discarded"],
         )
+
+
+def at_rest(row: TableRow) -> bool:
+    """Whether nothing waits, nothing went wrong lately and nothing comes: all of it is known."""
+    waits = (row.waiting_blocks, row.parked_blocks)
+    return waits == (0, 0) and not row.dead_letters and not row.rows_lately
+
+
+def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
+    """What of it is about these tables, and what is about none."""
+    ledger = screen.facts.ledger
+    parked = tuple(one for one in ledger.parked if one.table in tables)
+    return replace(
+        screen,
+        facts=replace(screen.facts, ledger=replace(ledger, parked=parked)),
+        tables=tuple(row for row in screen.tables if row.table in tables),
+        dead=tuple(row for row in screen.dead if row.table in tables),
+    )
 
 
 def _first_ms(block: Block) -> int:

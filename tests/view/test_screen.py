@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from relay.cli import statustext
+from relay.console import print_parts
 from relay.verify.anomaly import Anomaly, Kind
 from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.view.screen import Screen, as_json, assemble
+from relay.view.screen import Screen, as_json, assemble, at_rest, of_tables
 from relay.view.seen import Seen
 from relay.view.troubles import NO_RELAY
 from tests.view.records import TABLE, block, commit, dead
@@ -21,12 +23,11 @@ NOW_MS = 12_000
 EMPTY = Facts("shop", "rows", NOW_MS, False, Group("dead"), {}, LedgerFacts(), 0)
 
 
-def shown(screen: Screen) -> str:
+def shown(screen: Screen, width: int = 200, *, every: bool = False) -> str:
     """As people see it."""
     output = io.StringIO()
-    console = Console(file=output, width=200)
-    for part in statustext.whole(screen):
-        console.print(part)
+    console = Console(file=output, width=width)
+    print_parts(console, statustext.whole(screen, width, every=every))
     return output.getvalue()
 
 
@@ -224,3 +225,84 @@ def test_what_clickhouse_does_not_say_is_no_trouble_of_the_loader() -> None:
     seen, facts = night()
     later = dataclasses.replace(facts, now_ms=NOW_MS + 900_000, ledger=LedgerFacts("away"))
     assert [one.kind for one in assemble(seen, later).troubles] == ["partitions_without_relay"]
+
+
+# ---- on a terminal of 80 columns, which is what ssh gives
+
+LONG = ("museum_of_natural_history.gapminder_life_expectancy", "museum_of_natural_history.cars")
+MEMBER = "relay-production-eu-central-1-statefulset-0"
+
+
+def museum() -> Screen:
+    """Long names, large offsets, two tables that something is about and nine at rest."""
+    seen = Seen()
+    blocks = [block(1_002_000 + at, table) for at, table in enumerate(LONG)]
+    floor = 1_001_000
+    seen.add(0, 0, commit(812, *blocks, floor=floor, position=floor + 19, at_ms=3_000))
+    counts = [(table, "loaded", 564, 40_250) for table in LONG]
+    counts += [(f"museum.t{at}", "loaded", 10, 1_000) for at in range(9)]
+    parked = Parked(blocks[1].id, LONG[1], 10, "Weight_in_lbs = 5140 is above 5000", 5_000)
+    ledger = LedgerFacts(
+        there=True, states={blocks[1].id: "parked"}, counts=tuple(counts), parked=(parked,)
+    )
+    members = (Member(MEMBER, "/10.0.0.7", (0,)),)
+    return assemble(
+        seen,
+        Facts(
+            app="museum",
+            source="rows",
+            now_ms=3_600_000,
+            journal=True,
+            group=Group("stable", members),
+            ends={0: 1_002_345},
+            ledger=ledger,
+            audited=1,
+        ),
+    )
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_names_ids_and_offsets_are_whole_on_a_narrow_terminal(width: int) -> None:
+    screen = museum()
+    for every in (False, True):
+        text = shown(screen, width, every=every)
+        assert "…" not in text
+        names = (*LONG, MEMBER, f"shop:{LONG[1]}:0:0:1002001")
+        assert [name for name in names if name not in text] == []
+        assert "1,001,019" in text or not every
+        assert "564 (40,250 rows)" in text
+    assert "partition 0" in shown(screen, 60).splitlines()
+    widest = [line for line in shown(screen, width).splitlines() if len(line) > width]
+    assert [line for line in widest if " " in line.strip()] == [], "but for one long word"
+
+
+def test_a_narrow_screen_says_nothing_of_what_is_zero() -> None:
+    text = shown(museum(), 80)
+    for heading in ("discarded", "of those claimed", "dead letters 0"):
+        assert heading not in text
+    assert "sealed, not loaded 1 (10 rows)" in text
+
+
+def test_tables_at_rest_are_counted() -> None:
+    screen = museum()
+    text = shown(screen)
+    assert "9 tables at rest, 90 (9,000 rows) loaded: --all shows them" in text
+    assert "museum.t3" not in text
+    assert "museum.t3" in shown(screen, every=True)
+    rows = {row.table: row for row in screen.tables}
+    assert at_rest(rows["museum.t3"])
+    assert not at_rest(rows[LONG[1]]), "a block of it is parked"
+    for change in ({"dead_letters": 1}, {"rows_lately": 1}, {"waiting_blocks": None}):
+        changed: Any = change
+        assert not at_rest(dataclasses.replace(rows["museum.t3"], **changed))
+
+
+def test_one_table_alone() -> None:
+    """With what is about the app as a whole; others' parked blocks are left out."""
+    one = of_tables(museum(), ["museum.t3"])
+    text = shown(one, 80, every=True)
+    assert "museum.t3" in text
+    assert MEMBER in text
+    assert not any(name in text for name in LONG)
+    assert "parked shop" not in shown(one)
+    assert "parked shop" in shown(of_tables(museum(), [LONG[1]]))
