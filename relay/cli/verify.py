@@ -16,8 +16,9 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.cli.verifyfollow import Outlets, follow
 from relay.cli.verifyonce import once
 from relay.cli_support import log_format_option
-from relay.errors import NotExactlyOnce
+from relay.errors import ContractBroken, NotExactlyOnce
 from relay.verify.audit import Audit, audit_of
+from relay.verify.beginning import gaps
 from relay.verify.reading import Reader
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def verify(  # noqa: PLR0913 - one for each option
     """Prove from what was recorded that no row was lost and none came twice.
 
     Reads the journal and the group's committed offsets, and says where they cannot be true:
-    backward, overlap, gap, torn, foreign, stuck. Changes nothing; any number may run.
+    backward, overlap, gap, torn, foreign, stuck. Says where its history begins, and what was
+    deleted before that. Changes nothing; any number may run.
 
     Of several pipelines all are audited, beside each other, and what is found comes in the order
     of the commits that show it, each line with its pipeline. One whose servers are away holds up
@@ -84,7 +86,7 @@ def verify(  # noqa: PLR0913 - one for each option
       relay verify relay.toml --once
       relay verify relay.toml --follow --http 127.0.0.1:9466
     Exit status: 0 no anomaly · 1 anomalies were found · 2 wrong configuration ·
-    4 servers away.
+    4 servers away · 6 (--deep) journal records were deleted before a loader had settled them.
     """
     log.setup(json=log_format == "json")
     if deep and mode == "follow":
@@ -105,6 +107,13 @@ def verify(  # noqa: PLR0913 - one for each option
     else:
         settings = every[0].settings
         audits = [_one(settings, mode, outlets, deep=deep, removed=removed, as_json=as_json)]
+    lost = [text for audit in audits for text in gaps(audit.history)]
+    if lost:
+        raise ContractBroken(
+            lost[0],
+            "what those records listed and no loader has loaded can only come from a re-run of the "
+            "source; keep the journal longer than a loader may be away (`relay doctor`)",
+        )
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:
         raise NotExactlyOnce(

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli.statustext import clock
+from relay.verify import beginning
 
 if TYPE_CHECKING:
     from relay.verify.anomaly import Anomaly
@@ -56,6 +57,7 @@ def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool)
     """
     named = {"pipeline": pipeline} if pipeline else {}
     before = f"{pipeline}: " if pipeline else ""
+    _history(audit, named, before, as_json=as_json)
     for text in audit.acknowledged:  # no anomaly, and never hidden
         if as_json:
             click.echo(json.dumps({"acknowledged": text, **named}))
@@ -75,6 +77,16 @@ def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool)
     if not as_json:
         _by_table(audit, before)
     _totals(audit, seconds, pipeline, as_json=as_json)
+
+
+def _history(audit: Audit, named: dict[str, str], before: str, *, as_json: bool) -> None:
+    """Where it begins, and what lay before."""
+    if as_json and audit.history:
+        begins = [beginning.as_json(one) for one in audit.history]
+        click.echo(json.dumps({"history": begins, **named}))
+        return
+    for text in (*beginning.said(audit.history), *beginning.gaps(audit.history)):
+        click.echo(f"{before}{text}", err=True)
 
 
 def _by_table(audit: Audit, before: str) -> None:

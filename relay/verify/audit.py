@@ -15,6 +15,7 @@ from relay.records_pb2 import Commit
 from relay.verify import committed as offsets
 from relay.verify.acknowledged import kinds, said
 from relay.verify.anomaly import Anomaly, Kind
+from relay.verify.beginning import Beginning, First, first_of
 from relay.verify.chain import Head, check
 from relay.verify.committed import NOTHING, Record
 from relay.verify.decided import Sealed, by_person
@@ -84,6 +85,10 @@ class Audit:
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
         self._passing = Passing()
         self.totals = Totals()
+        self.firsts: dict[int, First] = {}
+        """The oldest record of each partition, of those read."""
+        self.history: list[Beginning] = []
+        """Where what was audited begins; empty where nobody looked."""
         self.anomalies: list[Anomaly] = []
         self.acknowledged: list[str] = []
         """What a person recorded: rewinds and accepts."""
@@ -112,6 +117,7 @@ class Audit:
         place = self._places.get(partition)
         if place is None:
             place = self._places[partition] = Place(self._app, self._source_topic, partition)
+            self.firsts[partition] = first_of(offset, commit)
         head, found = check(place, self._heads.get(partition), offset, commit)
         self._heads[partition] = head
         if commit.blocks or commit.dead or by_person(commit):
