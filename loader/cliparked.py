@@ -13,13 +13,14 @@ from loader import standing
 from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.plan import DISCARDED, LOADED
+from relay.cli_support import WholeGroup
 from relay.errors import Refused
 
 if TYPE_CHECKING:
     from loader.plan import Human
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def parked() -> None:
     """Blocks that the loader neither inserts blind nor skips: list them, settle them.
 

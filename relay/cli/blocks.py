@@ -11,6 +11,7 @@ import click
 from relay.cli import blockstext
 from relay.cli.options import config_argument, settings_of
 from relay.cli.parsed import INSTANT, TABLE
+from relay.cli_support import WholeGroup
 from relay.console import console_of, print_parts
 from relay.errors import NotExactlyOnce, Refused, Unavailable
 from relay.settings import Settings
@@ -21,7 +22,7 @@ from relay.view.seen import Listed
 _RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for each
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def blocks() -> None:
     """Sealed blocks: list them, and look at one all the way.
 

@@ -16,6 +16,7 @@ from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
+from relay.cli_support import WholeGroup
 from relay.console import console_of, print_parts
 from relay.dead import look, plan
 from relay.dead.letter import DeadLetter, Place
@@ -31,7 +32,7 @@ from relay.types import UnsupportedType
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def dead() -> None:
     """Messages that could not become rows: list them, look into one, send them again.
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from relay.layout import Column, laid_out
 from relay.view.screen import PartitionRow, Screen, TableRow, at_rest
 from relay.view.seen import WINDOW_SECONDS
+from relay.words import several
 
 _NOT_KNOWN = "?"
 _REASON_CHARACTERS = 120
@@ -71,7 +72,7 @@ def _top(screen: Screen) -> Iterator[str]:
     if not facts.journal:
         yield "no journal yet: no relay has run"
     members = facts.group.members
-    yield f"group {facts.group.state}, {len(members)} member(s)"
+    yield f"group {facts.group.state}, {several(len(members), 'member')}"
     for member in members:
         held = ", ".join(map(str, member.partitions)) or "none"
         yield f"  {escape(member.name)}  {member.host}  partitions {held}"
@@ -106,9 +107,9 @@ def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]
     if rest:
         blocks = sum(row.loaded_blocks or 0 for row in rest)
         rows = sum(row.loaded_rows or 0 for row in rest)
-        tables = "1 table" if len(rest) == 1 else f"{len(rest):,} tables"
         yield (
-            f"{tables} at rest, {_blocks(blocks, rows)} loaded: --all shows them, --table NAME one"
+            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: "
+            "--all shows them, --table NAME one"
         )
 
 
@@ -146,13 +147,13 @@ def _dead(screen: Screen) -> Iterator[str]:
 def _bottom(screen: Screen) -> Iterator[str]:
     lately, facts = screen.lately, screen.facts
     yield (
-        f"last minute: {lately.messages:,} messages, {lately.rows:,} rows "
-        f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {lately.blocks:,} blocks, "
-        f"{lately.dead_letters:,} dead letters"
+        f"last minute: {several(lately.messages, 'message')}, {several(lately.rows, 'row')} "
+        f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {several(lately.blocks, 'block')}, "
+        f"{several(lately.dead_letters, 'dead letter')}"
     )
     yield from _acknowledged(facts.acknowledged)
     if not facts.anomalies:
-        yield f"no anomaly in {facts.audited:,} journal records"
+        yield f"no anomaly in {several(facts.audited, 'journal record')}"
         return
     yield f"[red]anomalies: {len(facts.anomalies):,}[/red] in {facts.audited:,} journal records"
     yield f"the last: {escape(str(facts.anomalies[-1]))}"
@@ -189,4 +190,6 @@ def _number(number: int | None) -> str:
 
 
 def _blocks(blocks: int | None, rows: int | None) -> str:
-    return _NOT_KNOWN if blocks is None else f"{blocks:,} ({_number(rows)} rows)"
+    if blocks is None or rows is None:
+        return _NOT_KNOWN
+    return f"{blocks:,} ({several(rows, 'row')})"

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.verify.acknowledged import utc
+from relay.words import several
 
 if TYPE_CHECKING:
     from relay.records_pb2 import Commit
@@ -97,8 +98,7 @@ def said(every: Sequence[Beginning]) -> Iterator[str]:
     """For people: one line where nothing is missing, else one for each partition cut short."""
     whole = [one for one in every if one.whole]
     if whole:
-        some = "1 partition" if len(whole) == 1 else f"{len(whole):,} partitions"
-        all_of = "all partitions" if len(whole) == len(every) else some
+        all_of = "all partitions" if len(whole) == len(every) else several(len(whole), "partition")
         yield f"history: {all_of} from the journal's first record on"
     for one in every:
         if not one.whole:
@@ -118,8 +118,7 @@ def _cut(one: Beginning) -> str:
             f"partition {one.partition} has none: the journal's log begins at offset "
             f"{one.journal_start} and holds no record; retention deleted what was there"
         )
-    gone = one.first.n - 1
-    records = "1 record before it is" if gone == 1 else f"{gone:,} records before it are"
+    records = several(one.first.n - 1, "record before it is", "records before it are")
     return (
         f"partition {one.partition} begins at n={one.first.n}, journal offset {one.first.offset}, "
         f"of {utc(one.first.written_at_ms)}: {records} deleted, and what they told of source "

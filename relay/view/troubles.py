@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from relay.words import several
+
 if TYPE_CHECKING:
     from relay.view.facts import Group
 
@@ -57,12 +59,12 @@ def troubles(
         waiting: of the loader.
     """
     if not group.members:
-        left = f"; {unread:,} offsets wait to be read" if unread else ""
+        left = f"; {several(unread, 'offset waits', 'offsets wait')} to be read" if unread else ""
         yield Trouble(NO_RELAY, f"no relay is in the group{left}")
     elif group.state in _AT_REST and (alone := [p for p, owner in owners.items() if not owner]):
         yield Trouble(PARTITIONS, f"no relay has partition {_few(alone)}")
     if waiting.blocks and now_ms - max(waiting.since_ms, waiting.settled_ms) > LOADER_MS:
-        blocks = "1 block waits" if waiting.blocks == 1 else f"{waiting.blocks:,} blocks wait"
+        blocks = several(waiting.blocks, "block waits", "blocks wait")
         if waiting.settled_ms:
             since = f"since {_minute(waiting.settled_ms, now_ms)} while {blocks}"
         else:

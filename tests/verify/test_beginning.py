@@ -36,9 +36,9 @@ def test_what_retention_took_is_said_with_its_place() -> None:
     assert list(said(every)) == [
         "history: 1 partition from the journal's first record on",
         (
-            "history: partition 3 begins at n=8412, journal offset 16822, of 2023-11-14 22:13:20 UTC: "
-            "8,411 records before it are deleted, and what they told of source offsets before 120400 "
-            "is not judged"
+            "history: partition 3 begins at n=8412, journal offset 16822, of 2023-11-14 22:13:20 "
+            "UTC: 8,411 records before it are deleted, and what they told of source offsets "
+            "before 120400 is not judged"
         ),
     ]
     assert list(gaps(every)) == [], "the ledger was not asked"

@@ -76,7 +76,7 @@ def test_an_app_that_has_nothing_yet() -> None:
         "no relay has run",
         "no relay is in the group",
         "no loader has run",
-        "group dead, 0 member(s)",
+        "group dead, 0 members",
         "0 messages",
     ):
         assert line in text
