@@ -76,14 +76,14 @@ def pipelines(
         if settings is not None:
             made.append(Pipeline(part.name, settings))
     if found:
-        raise _wrong(path, list(found), overrides or {})
+        raise ConfigError(*_wrong(path, list(found), overrides or {}))
     return tuple(made)
 
 
 def _wrong(
     path: Path, found: list[tuple[KeyPath, str]], given: Mapping[str, object]
-) -> ConfigError:
-    """Every problem, those of the command line by their option."""
+) -> tuple[str, str]:
+    """Every problem, those of the command line by their option; and what to do."""
     lines, of_file = [], 0
     for at, reason in found:
         key = dotted(at)
@@ -93,7 +93,7 @@ def _wrong(
     where = f"in {path}" if of_file else "on the command line"
     head = f"{several(len(found), 'problem')} {where}:"
     mend = f"mend them, then `relay config check {path}`" if of_file else "give another value"
-    return ConfigError("\n".join([head, *lines]), mend)
+    return "\n".join([head, *lines]), mend
 
 
 def check(data: Table) -> tuple[Settings | None, list[Problem]]:
