@@ -21,8 +21,15 @@ from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
 from relay import config, errors, log
-from relay.cli_support import chosen_pipeline, log_format_option, show_error
+from relay.cli_support import (
+    EXIT_STATUSES,
+    WholeGroup,
+    chosen_pipeline,
+    log_format_option,
+    show_error,
+)
 from relay.errors import RelayError
+from relay.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +38,17 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 
-@click.group()
+@click.group(
+    cls=WholeGroup,
+    epilog=EXIT_STATUSES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="loader")
 def loader() -> None:
-    """Insert every sealed block into ClickHouse exactly once."""
+    """Insert every sealed block into ClickHouse exactly once.
+
+    The other half, from Kafka into blocks, is `relay`.
+    """
 
 
 @loader.command()

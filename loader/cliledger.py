@@ -11,12 +11,13 @@ import click
 from loader.begin import ledger_of
 from loader.clean import Cleaned, clean
 from loader.clioptions import config_argument, settings_of
+from relay.cli_support import WholeGroup
 from relay.errors import ConfigError
 
 _DAY = 86_400
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def ledger() -> None:
     """The table that says which blocks are loaded: remove what nobody needs any more.
 

@@ -15,6 +15,7 @@ from loader import standing
 from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.plan import DISCARDED, LOADED
+from relay.cli_support import WholeGroup
 from relay.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def parked() -> None:
     """Blocks that the loader neither inserts blind nor skips: list them, settle them.
 

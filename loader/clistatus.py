@@ -17,7 +17,8 @@ from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.standing import Facts, PositionRow, Standing, TableRow
 from relay import names
-from relay.console import console_of
+from relay.console import console_of, print_parts
+from relay.layout import Column, laid_out
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def status(path: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(standing.as_json(found), ensure_ascii=False))
         return
     console = console_of(WIDTH)
-    for part in _shown(found):
-        console.print(part)
+    print_parts(console, _shown(found, console.width))
 
 
 def _facts(settings: Settings) -> Facts:
@@ -93,13 +93,13 @@ def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
     return standing.checkpointed(text, journal)
 
 
-def _shown(found: Standing) -> Iterator[Table | str]:
+def _shown(found: Standing, width: int) -> Iterator[Table | str]:
     if not found.facts.journal:
         yield "no journal yet: no relay has run"
     if not found.facts.ledger:
         yield "no ledger yet: no loader has run"
     if found.tables:
-        yield _tables(found.tables)
+        yield from laid_out(_TABLE, [list(_table(row)) for row in found.tables], width)
     if found.positions:
         yield _positions(found.positions)
     waiting = [*found.facts.parked, *found.facts.aside]
@@ -110,26 +110,33 @@ def _shown(found: Standing) -> Iterator[Table | str]:
         yield f"and {len(waiting) - 10:,} more: loader parked ls"
 
 
-def _tables(rows: tuple[TableRow, ...]) -> Table:
-    names_ = ("table", "sealed", "rows", "claimed", "loaded", "rows", "aside", "parked", "rows")
-    table = Table(*names_, "discarded", "waits longest", "for")
-    for column in (*table.columns[1:10], table.columns[11]):
-        column.justify = "right"
-    for row in rows:
-        numbers = (
-            row.sealed_blocks,
-            row.sealed_rows,
-            row.claimed_blocks,
-            row.loaded_blocks,
-            row.loaded_rows,
-            row.aside_blocks,
-            row.parked_blocks,
-            row.parked_rows,
-            row.discarded_blocks,
-        )
-        age = "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
-        table.add_row(escape(row.table), *(f"{n:,}" for n in numbers), escape(row.oldest), age)
-    return table
+_TABLE = (
+    Column("table", right=False),
+    Column("sealed"),
+    Column("claimed"),
+    Column("loaded"),
+    Column("aside"),
+    Column("parked"),
+    Column("discarded"),
+    Column("waits longest", right=False),
+    Column("for"),
+)
+
+
+def _table(row: TableRow) -> Iterator[str]:
+    yield row.table
+    yield _blocks(row.sealed_blocks, row.sealed_rows)
+    yield f"{row.claimed_blocks:,}"
+    yield _blocks(row.loaded_blocks, row.loaded_rows)
+    yield f"{row.aside_blocks:,}"
+    yield _blocks(row.parked_blocks, row.parked_rows)
+    yield f"{row.discarded_blocks:,}"
+    yield row.oldest
+    yield "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
+
+
+def _blocks(blocks: int, rows: int) -> str:
+    return f"{blocks:,} ({rows:,} rows)"
 
 
 def _positions(rows: tuple[PositionRow, ...]) -> Table:

@@ -166,6 +166,21 @@ class Lazy(NamedTuple):
     """One line in the group's help, so that the help imports no command."""
 
 
+class WholeGroup(click.Group):
+    """A group whose help cuts no summary."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each command."""
+        del ctx
+        rows = [
+            (name, command.get_short_help_str(limit=1_000))
+            for name, command in self.commands.items()
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 class LazyGroup(click.Group):
     """A group whose subcommands are imported one by one: `--help` and completion stay quick.
 

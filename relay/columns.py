@@ -129,7 +129,7 @@ def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Arra
     except NOT_CONVERTED as error:
         row = _first_failing(lambda part: convert(part, type_), array)
         value = array[row].as_py() if len(array) else None
-        reason = f"{type_.complaint(value)}: {str(error).splitlines()[0]}"
+        reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
         raise _bad_value(row, name, origin, reason) from error
     _, bad = type_.narrow(converted)
     if bad is not None:
@@ -140,6 +140,15 @@ def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Arra
         )
         raise _bad_value(row, name, origin, reason)
     return converted
+
+
+def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
+    """What is wrong with that value: the error of the whole column may name another one."""
+    try:
+        convert(array.slice(row, 1), type_)
+    except NOT_CONVERTED as own:
+        error = own
+    return str(error).splitlines()[0]
 
 
 def _bad_value(row: int, name: str, origin: Origin, reason: str) -> BadValue:

@@ -20,6 +20,7 @@ from relay.errors import ConfigError
 from relay.pipelines import PIPELINES, Part, Pipeline, conflicts, split
 from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, put
 from relay.settings import Settings
+from relay.words import several
 
 
 class Problem(NamedTuple):
@@ -75,10 +76,24 @@ def pipelines(
         if settings is not None:
             made.append(Pipeline(part.name, settings))
     if found:
-        count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-        lines = [f"{count} in {path}:", *(f"  {dotted(at)}: {reason}" for at, reason in found)]
-        raise ConfigError("\n".join(lines), f"mend them, then `relay config check {path}`")
+        raise ConfigError(*_wrong(path, list(found), overrides or {}))
     return tuple(made)
+
+
+def _wrong(
+    path: Path, found: list[tuple[KeyPath, str]], given: Mapping[str, object]
+) -> tuple[str, str]:
+    """Every problem, those of the command line by their option; and what to do."""
+    lines, of_file = [], 0
+    for at, reason in found:
+        key = dotted(at)
+        option = f"--{at[-1]}" if key in given else ""
+        of_file += not option
+        lines.append(f"  {f'{option} ({key})' if option else key}: {reason}")
+    where = f"in {path}" if of_file else "on the command line"
+    head = f"{several(len(found), 'problem')} {where}:"
+    mend = f"mend them, then `relay config check {path}`" if of_file else "give another value"
+    return "\n".join([head, *lines]), mend
 
 
 def check(data: Table) -> tuple[Settings | None, list[Problem]]:

@@ -16,7 +16,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, is_secret
-from relay.settings import Settings
+from relay.settings import MEMBER, TRANSFORM, Settings
+
+_WORDS = {
+    MEMBER: "1 to 100 letters, digits, dots, underscores and hyphens",
+    TRANSFORM: "module:function, as etl.prices:rounded, or empty for none",
+}
+"""What the patterns of relay.settings mean."""
 
 
 def dotted(path: KeyPath) -> str:
@@ -86,6 +92,9 @@ def _reason(path: KeyPath, detail: ErrorDetails) -> str:
     if path[:-2] in CLUSTERS and path[-2] == "client":
         return "should be text, a number or true or false"
     value = detail["input"]
+    if detail["type"] == "string_pattern_mismatch":
+        pattern = detail["ctx"]["pattern"]
+        return f"should be {_WORDS.get(pattern, pattern)}, not {value!r}"
     said = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
     if isinstance(value, dict):
         return said  # a check over a whole section, which names its keys

@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.table import Table
+
+_WORD = re.compile(r"\S+")
 
 
 def console_of(width: int) -> Console:
-    """The terminal, or `width` columns where there is none to ask."""
-    console = Console()
-    return console if console.is_terminal else Console(width=width)
+    """The terminal, or `width` columns where there is none to ask; `:x:` in an id is no emoji."""
+    console = Console(emoji=False)
+    return console if console.is_terminal else Console(width=width, emoji=False)
+
+
+def print_parts(console: Console, parts: Iterable[Table | str]) -> None:
+    """Print them, text wrapped between words; a word that is longer than a line stays whole."""
+    for part in parts:
+        if isinstance(part, str):
+            text = Text.from_markup(part, emoji=False)
+            for line in text.divide(breaks(text.plain, console.width)):
+                line.rstrip()
+                console.print(line, soft_wrap=True)
+        else:
+            console.print(part, crop=False)
+
+
+def breaks(text: str, width: int) -> list[int]:
+    """Where lines after the first begin, each at a word."""
+    found: list[int] = []
+    begun = 0
+    for word in _WORD.finditer(text):
+        before = text[begun : word.start()].strip()
+        if before and cell_len(text[begun : word.end()]) > width:
+            begun = word.start()
+            found.append(begun)
+    return found

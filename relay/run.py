@@ -162,9 +162,17 @@ class Relay:
             return
         self._observer.refreshed(time.monotonic() - begun, len(changed), "")
         if changed:
-            log.info("row messages changed", extra={"tables": ",".join(sorted(changed))})
+            self._say_changed(changed)
             self._dispatch(ev.SchemaChanged(changed))
             self._tables.adopt()
+
+    def _say_changed(self, changed: frozenset[str]) -> None:
+        gone = changed & self._tables.gone()
+        if gone:
+            why = "their messages are dead letters and their blocks set aside until they are back"
+            log.warning("tables are gone", extra={"tables": ",".join(sorted(gone)), "why": why})
+        if changed - gone:
+            log.info("row messages changed", extra={"tables": ",".join(sorted(changed - gone))})
 
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
         """Inside poll: read the truth of what the group gave; where to begin each."""

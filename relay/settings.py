@@ -32,7 +32,8 @@ __all__ = [
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Bytes = Annotated[int, Field(gt=0)]
-_TRANSFORM = r"^([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*)?$"
+MEMBER = r"^[A-Za-z0-9._-]{1,100}$"
+TRANSFORM = r"^([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*)?$"
 T = TypeVar("T")
 
 
@@ -123,7 +124,7 @@ class Relay(Section):
 
     member: str = Field(
         default_factory=socket.gethostname,
-        pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        pattern=MEMBER,
         description="identity of this process: names its transactional id and static group "
         "membership; two processes never share one. Default: the host name",
         examples=["relay-0"],
@@ -175,7 +176,7 @@ class TableLoad(Section):
     """How one table's blocks are loaded."""
 
     transform: str = Field(
-        pattern=_TRANSFORM, description="instead of loader.transform; empty: none for this table"
+        pattern=TRANSFORM, description="instead of loader.transform; empty: none for this table"
     )
 
 
@@ -205,7 +206,7 @@ class Loader(Section):
     )
     transform: str = Field(
         "",
-        pattern=_TRANSFORM,
+        pattern=TRANSFORM,
         description="module:function that makes a block's rows (a pyarrow.RecordBatch) into "
         "others before they are inserted, always the same from the same ones; it is imported and "
         "run where Spark's workers are. Empty: none",

@@ -122,6 +122,10 @@ class Tables:
                 self._changed[table] = codec
         return frozenset(self._changed)
 
+    def gone(self) -> frozenset[str]:
+        """Tables that the last `refresh` found to be there no more."""
+        return frozenset(table for table, codec in self._changed.items() if codec is None)
+
     def adopt(self) -> None:
         """Use what the last `refresh` found."""
         for table, codec in self._changed.items():

@@ -47,7 +47,7 @@ class Watch:
     def __init__(self, listen: str, start: Start) -> None:
         metrics = registry()
         self.observer = Recorder(metrics)
-        self._limits = limits(start.settings)
+        self._limits, self._app = limits(start.settings), start.settings.app
         info = (__version__, start.settings.app, pyspark.__version__)
         self._looking = Looking(start)
         self._current = Current(info, self.observer, self._latest, self._checks)
@@ -71,7 +71,7 @@ class Watch:
     def _routes(self, metrics: CollectorRegistry) -> Mapping[str, Route]:
         facts = self._current.facts
         return {
-            "/metrics": lambda _: shown(metrics),
+            "/metrics": lambda _: shown(metrics, self._app),
             "/healthz": lambda _: answer(liveness(facts(), self._limits)),
             "/readyz": lambda _: answer(readiness(facts())),
         }

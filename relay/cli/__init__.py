@@ -31,7 +31,12 @@ COMMANDS = {
 """In the order in which a newcomer needs them."""
 
 
-@click.group(cls=LazyGroup, commands_at=COMMANDS, epilog=EXIT_STATUSES)
+@click.group(
+    cls=LazyGroup,
+    commands_at=COMMANDS,
+    epilog=EXIT_STATUSES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="relay")
 def cli() -> None:
     """Move protobuf rows of many tables from Kafka towards ClickHouse, each exactly once.

@@ -11,17 +11,18 @@ import click
 from relay.cli import blockstext
 from relay.cli.options import config_argument, settings_of
 from relay.cli.parsed import INSTANT, TABLE
-from relay.console import console_of
+from relay.cli_support import WholeGroup
+from relay.console import console_of, print_parts
 from relay.errors import NotExactlyOnce, Refused, Unavailable
 from relay.settings import Settings
 from relay.verify.reading import from_the_start
 from relay.view import begin, look, story
 from relay.view.seen import Listed
 
-_RECORDS_WIDTH = 160  # columns, where there is no terminal to ask
+_RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for each
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def blocks() -> None:
     """Sealed blocks: list them, and look at one all the way.
 
@@ -80,7 +81,8 @@ def list_blocks(
         click.echo("no such blocks in the journal that is retained", err=True)
         return
     shown = found[-limit:] if limit else found
-    console_of(_RECORDS_WIDTH).print(blockstext.table(shown))
+    console = console_of(_RECORDS_WIDTH)
+    print_parts(console, blockstext.listed(shown, console.width))
     if len(found) > len(shown):
         click.echo(f"the latest {len(shown)} of {len(found):,}; --limit 0 shows all", err=True)
 

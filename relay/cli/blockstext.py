@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from relay.cli.statustext import clock
+from relay.layout import Column, laid_out
 from relay.view.seen import Listed
 from relay.view.story import BlockRow, Chunks, Landed, Part, Story
 
@@ -15,28 +15,34 @@ _CLAIM_CHARACTERS = 8
 _NOT_ASKED = "not known: ClickHouse did not answer"
 
 
-def table(rows: Sequence[BlockRow]) -> Table:
-    """One line each."""
-    made = Table("block", "state", "sealed (UTC)", "rows", "bytes", "messages", "why", "source")
-    for column in made.columns[3:6]:
-        column.justify = "right"
-    for column in made.columns:
-        column.no_wrap = True
-    made.columns[0].overflow = "fold"
-    made.columns[0].no_wrap = False
-    for row in rows:
-        block = row.listed.block
-        made.add_row(
-            escape(block.id),
+_BLOCK = (
+    Column("block", right=False),
+    Column("state", right=False),
+    Column("sealed (UTC)", right=False),
+    Column("rows"),
+    Column("bytes", optional=2),
+    Column("messages", optional=3),
+    Column("why", right=False),
+    Column("source", right=False, optional=1),
+)
+
+
+def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
+    """One line each where there is room; an id is never broken."""
+    cells = [
+        (
+            row.listed.block.id,
             row.state or "?",
-            clock(block.sealed_at_ms),
-            f"{block.rows:,}",
-            f"{block.row_bytes:,}",
-            f"{block.messages:,}",
-            block.reason,
-            f"{block.first_source_offset:,} to {block.next_source_offset:,}",
+            clock(row.listed.block.sealed_at_ms),
+            f"{row.listed.block.rows:,}",
+            f"{row.listed.block.row_bytes:,}",
+            f"{row.listed.block.messages:,}",
+            row.listed.block.reason,
+            f"{row.listed.block.first_source_offset:,} to {row.listed.block.next_source_offset:,}",
         )
-    return made
+        for row in rows
+    ]
+    yield from laid_out(_BLOCK, cells, width)
 
 
 def whole(story: Story) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from relay import config as reader
-from relay.cli_support import chosen_pipeline, pipeline_option
+from relay.cli_support import WholeGroup, chosen_pipeline, pipeline_option
 from relay.config_validation import dotted
 from relay.secrets_given import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.settings import Settings
@@ -33,7 +33,7 @@ _PIPELINES = (
 _WIDTH = 88
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def config() -> None:
     """Write, check and show the configuration file."""
 

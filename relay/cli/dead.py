@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Table
 
 from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
-from relay.console import console_of
+from relay.cli_support import WholeGroup
+from relay.console import console_of, print_parts
 from relay.dead import look, plan
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Message, Tally
@@ -30,7 +32,7 @@ from relay.types import UnsupportedType
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def dead() -> None:
     """Messages that could not become rows: list them, look into one, send them again.
 
@@ -71,11 +73,17 @@ def list_dead(
             if as_json:
                 _lines(map(deadtext.group_as_json, groups))
             else:
-                console_of(_RECORDS_WIDTH).print(deadtext.group_table(groups))
+                _print(lambda width: deadtext.grouped(list(groups), width))
         elif as_json:
             _lines(deadtext.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
+
+
+def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
+    """What there is for the width of the terminal."""
+    console = console_of(_RECORDS_WIDTH)
+    print_parts(console, parts(console.width))
 
 
 def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: int) -> None:
@@ -97,7 +105,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
     if not shown:
         click.echo("no dead letters", err=True)
         return
-    console_of(_RECORDS_WIDTH).print(deadtext.letter_table(shown, marks))
+    _print(lambda width: deadtext.listed(shown, marks, width))
     if counted > len(shown):
         click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
 

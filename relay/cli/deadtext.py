@@ -8,56 +8,73 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from relay.dead import look
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Tally
 from relay.dead.selection import Group
+from relay.layout import Column, laid_out
 
 _REASON_CHARACTERS = 200
 _NO_TABLE = "(none)"
 
 
-def letter_table(letters: Sequence[DeadLetter], marks: Mapping[Place, Mark]) -> Table:
-    """One line each."""
-    table = Table("place", "when (UTC)", "table", "source", "bytes", "replayed as", "reason")
-    table.columns[4].justify = "right"
-    for column in (*table.columns[:2], *table.columns[3:6]):
-        column.no_wrap = True
+_LETTER = (
+    Column("place", right=False),
+    Column("when (UTC)", right=False, optional=2),
+    Column("table", right=False),
+    Column("source", right=False, optional=1),
+    Column("bytes", optional=3),
+    Column("replayed as", right=False),
+    Column("reason", right=False, words=True),
+)
+_GROUP = (
+    Column("table", right=False),
+    Column("count"),
+    Column("replayed"),
+    Column("kind of reason", right=False, words=True),
+    Column("first (UTC)", right=False, optional=2),
+    Column("last (UTC)", right=False, optional=1),
+    Column("as", right=False, optional=3),
+)
+
+
+def listed(
+    letters: Sequence[DeadLetter], marks: Mapping[Place, Mark], width: int
+) -> Iterator[Table | str]:
+    """One line each, or more where reasons are long."""
+    rows = []
     for letter in letters:
         mark = marks.get(letter.place)
-        table.add_row(
+        row = (
             str(letter.place),
             _time(letter.when_ms),
-            escape(letter.table or _NO_TABLE),
+            letter.table or _NO_TABLE,
             str(letter.source),
             f"{letter.size:,}",
             str(mark.replayed) if mark else "",
-            escape(letter.reason[:_REASON_CHARACTERS]),
+            letter.reason[:_REASON_CHARACTERS],
         )
-    return table
+        rows.append(row)
+    yield from laid_out(_LETTER, rows, width)
 
 
-def group_table(groups: Sequence[Group]) -> Table:
+def grouped(groups: Sequence[Group], width: int) -> Iterator[Table | str]:
     """One line per table and kind of reason."""
-    table = Table("count", "replayed", "table", "kind of reason", "first (UTC)", "last (UTC)", "as")
-    for at in (0, 1):
-        table.columns[at].justify = "right"
-    for column in (*table.columns[:2], *table.columns[4:]):
-        column.no_wrap = True
-    for group in groups:
-        table.add_row(
+    rows = [
+        (
+            group.table or _NO_TABLE,
             f"{group.count:,}",
             f"{group.replayed:,}",
-            escape(group.table or _NO_TABLE),
-            escape(group.kind[:_REASON_CHARACTERS]),
+            group.kind[:_REASON_CHARACTERS],
             _time(group.first_ms),
             _time(group.last_ms),
             str(group.example),
         )
-    return table
+        for group in groups
+    ]
+    yield from laid_out(_GROUP, rows, width)
 
 
 def group_as_json(group: Group) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 
 from relay.cli.devdirectory import directory_option
 from relay.cli.devsql import sql
+from relay.cli_support import WholeGroup
 from relay.dev import stack
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack
@@ -16,7 +17,7 @@ from relay.dev.stack import Stack
 _port = click.IntRange(0, 65_535)
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def dev() -> None:
     """Run Kafka and ClickHouse on this machine, for development."""
 

@@ -20,6 +20,7 @@ from relay.doctor import run
 from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
 from relay.doctor.run import Wanted
 from relay.doctor.versions import Version, parsed
+from relay.words import several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -216,4 +217,5 @@ def _print(findings: Sequence[Finding]) -> None:
             style = _STYLES[finding.severity]
             table.add_row(f"[{style}]{finding.severity}[/]", finding.code, escape("\n".join(lines)))
         console.print(table)
-    console.print(", ".join(f"{count} {name}" for name, count in _counts(findings).items()))
+    counts = _counts(findings).items()
+    console.print(", ".join(several(count, name.removesuffix("s")) for name, count in counts))

@@ -11,13 +11,14 @@ import click
 from relay.cli.options import config_argument, settings_of
 from relay.cli.statustext import clock
 from relay.cli.stopping import stopped_by_signal
+from relay.cli_support import WholeGroup
 from relay.errors import Unavailable
 from relay.verify.run import ROUND_SECONDS
 from relay.view import record
 from relay.view.tail import Tail
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def journal() -> None:
     """The journal: one record per source partition and transaction.
 

@@ -14,6 +14,7 @@ from relay import names
 from relay.cli.options import config_option, settings_of
 from relay.cli.protos import write_all
 from relay.cli.registered import described_schema, read_registry, version_of
+from relay.cli_support import WholeGroup
 from relay.codecs import table_codecs
 from relay.compatible import Finding, findings
 from relay.console import console_of
@@ -29,7 +30,7 @@ _table = click.argument("table", metavar="DATABASE.TABLE")
 _json = click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def schema() -> None:
     """Row messages of the tables: field numbers, and the .proto for producers.
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import click
@@ -13,8 +14,9 @@ from rich.console import Console
 
 from relay.cli import statustext
 from relay.cli.options import config_argument, pipelines_of
+from relay.cli.parsed import TABLE
 from relay.cli.stopping import stopped_by_signal
-from relay.console import console_of
+from relay.console import console_of, print_parts
 from relay.errors import Unavailable
 from relay.view import look, screen
 
@@ -36,23 +38,38 @@ WIDTH = 160  # columns, where there is no terminal to ask
     show_default=True,
     help="How far back in each journal partition to read, in offsets; 0 reads all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per screen.")
-def status(config_file: Path, watch: float | None, records: int, *, as_json: bool) -> None:
+@click.option(
+    "--table", "tables", type=TABLE, multiple=True, help="Of this table; may be repeated."
+)
+@click.option("--all", "every", is_flag=True, help="Tables at rest and every column, too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per screen; has all tables.")
+def status(
+    config_file: Path,
+    watch: float | None,
+    records: int,
+    tables: tuple[str, ...],
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
     """Show how the app stands: who relays what, what waits where, and what went wrong.
 
     Members and their partitions; per source partition the lag in messages and the distance
     from floor to position; per table the age of the oldest row that is sealed and not in
     ClickHouse, blocks that wait, are parked or discarded, dead letters; the rates of the last
     minute, and the last anomaly in the journal that was read. Needs no answer from a relay or
-    loader, and shows what Kafka says when ClickHouse is away. Changes nothing. Of several
+    loader, and shows what Kafka says when ClickHouse is away. In red where nobody relays or
+    loads (`troubles` of --json). Ends with status 0 wherever it could be asked, whatever it
+    shows: alerts are for alarm. Changes nothing. Of several
     pipelines all are shown, one under the other.
 
     \b
     relay status relay.toml
     relay status relay.toml --watch 2
+    relay status relay.toml --table shop.orders
     relay status relay.toml --json | jq '.tables[] | {table, lag_seconds}'
     """
-    console = console_of(WIDTH)
+    shown = Shown(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
     with contextlib.ExitStack() as opened:
         lookings = {
             name: opened.enter_context(
@@ -63,18 +80,45 @@ def status(config_file: Path, watch: float | None, records: int, *, as_json: boo
         # Beside each other: one whose brokers are away takes its time to say so.
         asking = opened.enter_context(ThreadPoolExecutor(len(lookings)))
         if watch is None:
-            _once(console, _asked(asking, lookings), as_json=as_json)
+            _once(shown, _asked(asking, lookings))
             return
         stop = stopped_by_signal()
         while not stop.is_set():
             found = _asked(asking, lookings)
             if not as_json and any(future.exception() is None for future in found.values()):
-                console.clear()
-            for name, error in _all(console, found, as_json=as_json):
+                shown.console.clear()
+            for name, error in _all(shown, found):
                 if not isinstance(error, Unavailable):
                     raise error
                 click.echo(f"{name}{': ' if name else ''}waiting: {error.message}", err=True)
             stop.wait(watch)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How screens are printed.
+
+    Attributes:
+        tables: of these alone; empty: of all.
+        every: what is at rest as well.
+    """
+
+    console: Console
+    tables: tuple[str, ...] = ()
+    _: KW_ONLY
+    every: bool = False
+    as_json: bool = False
+
+    def show(self, found: screen.Screen) -> None:
+        """Print one."""
+        if self.as_json:
+            click.echo(json.dumps(screen.as_json(found), ensure_ascii=False))
+            return
+        chosen = screen.of_tables(found, self.tables) if self.tables else found
+        parts = statustext.whole(chosen, self.console.width, every=self.every)
+        print_parts(self.console, parts)
+        for table in sorted(set(self.tables) - {row.table for row in found.tables}):
+            click.echo(f"no table {table} in the journal that was read, nor in the ledger")
 
 
 def _asked(
@@ -86,9 +130,9 @@ def _asked(
     return futures
 
 
-def _once(console: Console, screens: Mapping[str, Future[screen.Screen]], *, as_json: bool) -> None:
+def _once(shown: Shown, screens: Mapping[str, Future[screen.Screen]]) -> None:
     """All of them; raises what stood in the way of the first that could not be shown."""
-    errors = _all(console, screens, as_json=as_json)
+    errors = _all(shown, screens)
     for name, error in errors:
         if name:
             click.echo(f"{name}: {error}", err=True)
@@ -97,22 +141,14 @@ def _once(console: Console, screens: Mapping[str, Future[screen.Screen]], *, as_
 
 
 def _all(
-    console: Console, screens: Mapping[str, Future[screen.Screen]], *, as_json: bool
+    shown: Shown, screens: Mapping[str, Future[screen.Screen]]
 ) -> list[tuple[str, BaseException]]:
     """One under the other; gives what stood in the way of the others, by pipeline."""
     errors = []
     for name, future in screens.items():
         error = future.exception()
         if error is None:
-            _show(console, future.result(), as_json=as_json)
+            shown.show(future.result())
         else:
             errors.append((name, error))
     return errors
-
-
-def _show(console: Console, found: screen.Screen, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(screen.as_json(found), ensure_ascii=False))
-        return
-    for part in statustext.whole(found):
-        console.print(part)

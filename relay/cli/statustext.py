@@ -8,25 +8,59 @@ from datetime import UTC, datetime
 from rich.markup import escape
 from rich.table import Table
 
-from relay.view.screen import PartitionRow, Screen, TableRow
+from relay.layout import Column, laid_out
+from relay.view.screen import PartitionRow, Screen, TableRow, at_rest
 from relay.view.seen import WINDOW_SECONDS
+from relay.words import several
 
 _NOT_KNOWN = "?"
 _REASON_CHARACTERS = 120
 _SHOWN = 10  # parked blocks and kinds of dead letters; --json has all
 
 
-def whole(screen: Screen) -> Iterator[Table | str]:
-    """The parts of the screen, from the top."""
+_PARTITION = (
+    Column("partition"),
+    Column("member", right=False),
+    Column("floor", optional=4),
+    Column("position", optional=1),
+    Column("end", optional=2),
+    Column("lag"),
+    Column("floor to position", optional=3),
+    Column("held ≥", optional=5),
+    Column("n", optional=6),
+    Column("epoch", optional=7),
+    Column("last record"),
+)
+_TABLE = (
+    Column("table", right=False),
+    Column("to queryable"),
+    Column("sealed, not loaded"),
+    Column("of those claimed"),
+    Column("parked"),
+    Column("discarded"),
+    Column("loaded"),
+    Column("dead letters"),
+    Column("rows/min"),
+)
+
+
+def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
+    """The parts of the screen, from the top.
+
+    Args:
+        screen: to be shown.
+        width: of the terminal.
+        every: tables at rest as well, and all that is known of partitions.
+    """
     yield from _top(screen)
     if screen.partitions:
-        yield _partitions(screen)
+        rows = [list(_partition(row)) for row in screen.partitions]
+        yield from laid_out(_PARTITION, rows, width, whole=every)
         yield (
             "[dim]buffers: age and bytes are not published; held ≥ is what the journal tells: "
             "a buffer that begins at the floor is at least so old[/dim]"
         )
-    if screen.tables:
-        yield _tables(screen)
+    yield from _tables(screen, width, every=every)
     yield from _parked(screen)
     yield from _dead(screen)
     yield from _bottom(screen)
@@ -38,49 +72,49 @@ def _top(screen: Screen) -> Iterator[str]:
     if not facts.journal:
         yield "no journal yet: no relay has run"
     members = facts.group.members
-    yield f"group {facts.group.state}, {len(members)} member(s)"
+    yield f"group {facts.group.state}, {several(len(members), 'member')}"
     for member in members:
         held = ", ".join(map(str, member.partitions)) or "none"
         yield f"  {escape(member.name)}  {member.host}  partitions {held}"
+    for trouble in screen.troubles:
+        yield f"[red]{escape(trouble.text)}[/red]"
     if facts.ledger.problem:
         yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
     elif not facts.ledger.there:
         yield "no ledger yet: no loader has run"
 
 
-def _partitions(screen: Screen) -> Table:
-    names = ("partition", "member", "floor", "position", "end", "lag", "floor to position")
-    table = Table(*names, "held ≥", "n", "epoch", "last record")
-    for column in (*table.columns[:1], *table.columns[2:]):
-        column.justify = "right"
-    for row in screen.partitions:
-        table.add_row(*_partition(row))
-    return table
-
-
 def _partition(row: PartitionRow) -> Iterator[str]:
     yield str(row.partition)
-    yield escape(row.member) or "none"
-    for number in (row.floor, row.position, row.end, row.lag, row.held):
+    yield row.member or "none"
+    for number in (row.floor, row.position, row.end):
         yield _number(number)
+    old = "" if not row.lag or row.lag_seconds is None else f" ({seconds(row.lag_seconds)})"
+    yield f"{_number(row.lag)}{old}"
+    yield _number(row.held)
     yield "" if row.held_seconds is None else seconds(row.held_seconds)
     yield _number(row.n)
     yield _number(row.epoch)
     yield _NOT_KNOWN if row.quiet_seconds is None else f"{seconds(row.quiet_seconds)} ago"
 
 
-def _tables(screen: Screen) -> Table:
-    names = ("table", "to queryable", "sealed, not loaded", "of those claimed", "parked")
-    table = Table(*names, "discarded", "loaded", "dead letters", "rows/min")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in screen.tables:
-        table.add_row(*_table(row))
-    return table
+def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]:
+    """Those that something is about; of the others how many there are."""
+    rest = [row for row in screen.tables if not every and at_rest(row)]
+    busy = [row for row in screen.tables if every or not at_rest(row)]
+    if busy:
+        yield from laid_out(_TABLE, [list(_table(row)) for row in busy], width)
+    if rest:
+        blocks = sum(row.loaded_blocks or 0 for row in rest)
+        rows = sum(row.loaded_rows or 0 for row in rest)
+        yield (
+            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: "
+            "--all shows them, --table NAME one"
+        )
 
 
 def _table(row: TableRow) -> Iterator[str]:
-    yield escape(row.table) or "(none)"
+    yield row.table or "(none)"
     yield _NOT_KNOWN if row.lag_seconds is None else seconds(row.lag_seconds)
     yield _blocks(row.waiting_blocks, row.waiting_rows)
     yield _number(row.claimed_blocks)
@@ -115,13 +149,13 @@ def _dead(screen: Screen) -> Iterator[str]:
 def _bottom(screen: Screen) -> Iterator[str]:
     lately, facts = screen.lately, screen.facts
     yield (
-        f"last minute: {lately.messages:,} messages, {lately.rows:,} rows "
-        f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {lately.blocks:,} blocks, "
-        f"{lately.dead_letters:,} dead letters"
+        f"last minute: {several(lately.messages, 'message')}, {several(lately.rows, 'row')} "
+        f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {several(lately.blocks, 'block')}, "
+        f"{several(lately.dead_letters, 'dead letter')}"
     )
     yield from _acknowledged(facts.acknowledged)
     if not facts.anomalies:
-        yield f"no anomaly in {facts.audited:,} journal records"
+        yield f"no anomaly in {several(facts.audited, 'journal record')}"
         return
     yield f"[red]anomalies: {len(facts.anomalies):,}[/red] in {facts.audited:,} journal records"
     yield f"the last: {escape(str(facts.anomalies[-1]))}"
@@ -158,4 +192,6 @@ def _number(number: int | None) -> str:
 
 
 def _blocks(blocks: int | None, rows: int | None) -> str:
-    return _NOT_KNOWN if blocks is None else f"{blocks:,} ({_number(rows)} rows)"
+    if blocks is None or rows is None:
+        return _NOT_KNOWN
+    return f"{blocks:,} ({several(rows, 'row')})"

@@ -16,12 +16,14 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.cli.verifyfollow import Outlets, follow
 from relay.cli.verifyonce import once
 from relay.cli_support import log_format_option
-from relay.errors import NotExactlyOnce
+from relay.errors import ContractBroken, NotExactlyOnce
 from relay.verify.audit import Audit, audit_of
+from relay.verify.beginning import gaps
 from relay.verify.reading import Reader
+from relay.words import several
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from relay.settings import Settings
 
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
     help="With --follow: POST every anomaly there, as JSON. A URL that is a secret stands "
     "better in RELAY_VERIFY_WEBHOOK.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Anomalies and totals as JSON lines.")
+@click.option(
+    "--all", "every", is_flag=True, help="Every anomaly, not the first of each table and kind."
+)
+@click.option("--json", "as_json", is_flag=True, help="All anomalies, and totals, as JSON lines.")
 @log_format_option
 def verify(  # noqa: PLR0913 - one for each option
     config_file: Path,
@@ -67,13 +72,15 @@ def verify(  # noqa: PLR0913 - one for each option
     *,
     deep: bool,
     removed: tuple[str, ...],
+    every: bool,
     as_json: bool,
     log_format: str,
 ) -> None:
     """Prove from what was recorded that no row was lost and none came twice.
 
     Reads the journal and the group's committed offsets, and says where they cannot be true:
-    backward, overlap, gap, torn, foreign, stuck. Changes nothing; any number may run.
+    backward, overlap, gap, torn, foreign, stuck, late. Says where its history begins, and what was
+    deleted before that. Changes nothing; any number may run.
 
     Of several pipelines all are audited, beside each other, and what is found comes in the order
     of the commits that show it, each line with its pipeline. One whose servers are away holds up
@@ -84,7 +91,7 @@ def verify(  # noqa: PLR0913 - one for each option
       relay verify relay.toml --once
       relay verify relay.toml --follow --http 127.0.0.1:9466
     Exit status: 0 no anomaly · 1 anomalies were found · 2 wrong configuration ·
-    4 servers away.
+    4 servers away · 6 (--deep) journal records were deleted before a loader had settled them.
     """
     log.setup(json=log_format == "json")
     if deep and mode == "follow":
@@ -96,19 +103,33 @@ def verify(  # noqa: PLR0913 - one for each option
     source = click.get_current_context().get_parameter_source("webhook_url")
     if source is ParameterSource.COMMANDLINE and mode != "follow":
         raise click.UsageError("--webhook gets what --follow finds: give both")
-    every, outlets = pipelines_of(config_file), Outlets(listen, webhook_url)
-    if len(every) > 1:
-        if mode == "follow":
-            audits = verifyseveral.follow(every, outlets, as_json=as_json)
-        else:
-            audits = verifyseveral.once_each(every, deep=deep, removed=removed, as_json=as_json)
+    pipelines, outlets = pipelines_of(config_file), Outlets(listen, webhook_url)
+    few = verifytext.Few(every=every or mode == "follow")
+    if len(pipelines) == 1:
+        settings = pipelines[0].settings
+        audits = [_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)]
+    elif mode == "follow":
+        audits = verifyseveral.follow(pipelines, outlets, as_json=as_json)
     else:
-        settings = every[0].settings
-        audits = [_one(settings, mode, outlets, deep=deep, removed=removed, as_json=as_json)]
+        audits = verifyseveral.once_each(
+            pipelines, few, deep=deep, removed=removed, as_json=as_json
+        )
+    _judge(audits)
+
+
+def _judge(audits: Sequence[Audit]) -> None:
+    """Whether anything was found; the worst first."""
+    lost = [text for audit in audits for text in gaps(audit.history)]
+    if lost:
+        raise ContractBroken(
+            lost[0],
+            "what those records listed and no loader has loaded can only come from a re-run of the "
+            "source; keep the journal longer than a loader may be away (`relay doctor`)",
+        )
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:
         raise NotExactlyOnce(
-            f"{len(found)} anomalies; the first: {found[0]}",
+            f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}",
             "do not restart anything yet: keep journal and source topic from retention, and "
             "look at the records named",
         )
@@ -118,6 +139,7 @@ def _one(
     settings: Settings,
     mode: str | None,
     outlets: Outlets,
+    few: verifytext.Few,
     *,
     deep: bool,
     removed: Collection[str],
@@ -125,11 +147,11 @@ def _one(
 ) -> Audit:
     audit = audit_of(settings)
     began = time.monotonic()
-    say = verifytext.say_json if as_json else verifytext.say
+    say = verifytext.say_json if as_json else few.say
     with contextlib.closing(Reader(settings, lasting=mode == "follow")) as reader:
         if mode == "follow":
             follow(settings, reader, audit, say, outlets)
         else:
             once(settings, reader, audit, say, deep=deep, removed=removed)
-    verifytext.conclude(audit, time.monotonic() - began, as_json=as_json)
+    verifytext.conclude(audit, time.monotonic() - began, as_json=as_json, hidden=few.hidden)
     return audit

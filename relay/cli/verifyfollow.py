@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay.cli.stopping import stopped_by_signal
-from relay.page.figures import Figures, health
+from relay.page.figures import Figures
 from relay.page.looking import Looking
-from relay.page.routes import Page
+from relay.page.routes import Page, TellStory
 from relay.page.samples import Samples
 from relay.page.trail import Trail
 from relay.serving import Serving
@@ -68,15 +68,16 @@ def follow(
     Raises:
         ConfigError: the app has no journal; one of `outlets` cannot be used.
     """
-    standing, trail = Standing(time.monotonic()), Trail()
+    standing, trail, samples = Standing(time.monotonic()), Trail(), Samples()
     with contextlib.ExitStack() as opened:
         webhook = None
         if outlets.webhook_url:
             posting = Webhook(outlets.webhook_url, settings.app)
             webhook = opened.enter_context(contextlib.closing(posting))
         if outlets.listen:
-            figures = Figures(standing, audit.totals, reader, webhook)
-            opened.enter_context(_served(settings, outlets.listen, standing, audit, trail, figures))
+            figures = Figures(standing, audit.totals, reader, webhook, settings.app, samples)
+            page = Page(standing, audit, trail, samples, _story_of(settings))
+            opened.enter_context(_served(settings, outlets.listen, page, figures, samples))
 
         def told(anomaly: Anomaly) -> None:
             say(anomaly)
@@ -91,27 +92,22 @@ def follow(
         run.follow(reader, audit, told, stop or stopped_by_signal(), standing, kept)
 
 
+def _story_of(settings: Settings) -> TellStory:
+    return lambda block, journal_offset: look.story_of(settings, block, journal_offset)
+
+
 @contextlib.contextmanager
 def _served(
     settings: Settings,
     listen: str,
-    standing: Standing,
-    audit: Audit,
-    trail: Trail,
+    page: Page,
     figures: Figures,
+    samples: Samples,
 ) -> Iterator[None]:
-    samples = Samples()
-    page = Page(
-        standing,
-        audit,
-        trail,
-        samples,
-        lambda block, journal_offset: look.story_of(settings, block, journal_offset),
-    )
     routes = {
         **page.routes(),
         "/metrics": lambda _: figures.shown(),
-        "/healthz": lambda _: health(standing, time.monotonic()),
+        "/healthz": lambda _: figures.health(time.monotonic()),
     }
     with Serving(listen, routes, page.headers) as serving:
         log.info("serving", extra={"page": f"http://{serving.address}/"})

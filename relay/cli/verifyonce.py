@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay import names
+from relay.errors import Refused, Unavailable
+from relay.topics import READ, Topics
 from relay.verify import run
+from relay.verify.beginning import beginnings
 from relay.verify.deep import Deep
+from relay.view.landed import LandedBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -47,6 +52,7 @@ def once(
     """
     if not deep:
         run.once(reader, audit, say, note)
+        audit.history = beginnings(audit.firsts, reader.starts, _source(reader), None)
         return
     with contextlib.closing(Deep(settings, removed)) as further:
 
@@ -55,8 +61,22 @@ def once(
             further.keep(partition, offset, commit)
 
         run.once(reader, audit, say, keep)
+        audit.history = beginnings(audit.firsts, reader.starts, _source(reader), _settled(settings))
         for anomaly in further.judge(lambda what: click.echo(what, err=True)):
             audit.anomalies.append(anomaly)
             say(anomaly)
         audit.acknowledged += further.acknowledged
         audit.not_judged += further.not_judged
+
+
+def _source(reader: Reader) -> dict[int, int]:
+    """Where the source's partitions begin; nothing where this user may not know."""
+    with contextlib.suppress(Unavailable, Refused):
+        return reader.source_starts()
+    return {}
+
+
+def _settled(settings: Settings) -> dict[int, int]:
+    """The ledger's positions in the journal that is there."""
+    journal = Topics(settings).describe(names.journal_topic(settings.app), (READ,))
+    return {} if journal is None else LandedBlocks(settings).positions(journal.topic_id)

@@ -116,7 +116,12 @@ def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) ->
 
 
 def once_each(
-    pipelines: Sequence[Pipeline], *, deep: bool, removed: Collection[str] = (), as_json: bool
+    pipelines: Sequence[Pipeline],
+    few: verifytext.Few,
+    *,
+    deep: bool,
+    removed: Collection[str] = (),
+    as_json: bool,
 ) -> list[Audit]:
     """All that is retained of each; gives the audits.
 
@@ -139,7 +144,11 @@ def once_each(
             errors.append(error)
         else:
             verifytext.conclude(audit, time.monotonic() - began, name, as_json=as_json)
-    _tell(merged, as_json=as_json)
+    for told in merged.take():
+        if as_json or few.shows(told.anomaly):
+            verifytext.tell(told, as_json=as_json)
+    if few.hidden and not as_json:
+        verifytext.say_hidden(few.hidden)
     if errors and not any(audit.anomalies for audit in audits):
         status = worst(error.exit_code for error in errors)
         raise next(error for error in errors if error.exit_code == status)

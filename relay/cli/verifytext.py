@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli.statustext import clock
+from relay.verify import beginning
+from relay.words import several
 
 if TYPE_CHECKING:
     from relay.verify.anomaly import Anomaly
@@ -21,11 +23,49 @@ if TYPE_CHECKING:
 
 _FEW = 10
 """So many anomalies need no summary by table."""
+_EACH = 5
+"""So many of one table and kind are shown one by one."""
+
+
+class Few:
+    """Of anomalies of one table and kind the first, unless all are wanted: the rest is counted.
+
+    Args:
+        every: show all of them.
+    """
+
+    def __init__(self, *, every: bool = False) -> None:
+        self._every = every
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def shows(self, anomaly: Anomaly) -> bool:
+        """Whether this one is to be shown; called once for each."""
+        which = anomaly.table, anomaly.kind.value
+        self._seen[which] += 1
+        return self._every or self._seen[which] <= _EACH
+
+    @property
+    def hidden(self) -> int:
+        """How many were not."""
+        if self._every:
+            return 0
+        return sum(max(number - _EACH, 0) for number in self._seen.values())
+
+    def say(self, anomaly: Anomaly) -> None:
+        """For people."""
+        if self.shows(anomaly):
+            say(anomaly)
 
 
 def say(anomaly: Anomaly) -> None:
     """For people."""
     click.echo(f"anomaly: {anomaly}", err=True)
+
+
+def say_hidden(number: int) -> None:
+    """How many were not shown one by one."""
+    more = several(number, "more is", "more are")
+    click.echo(f"anomalies: {more} not shown one by one: --all or --json shows them", err=True)
 
 
 def say_json(anomaly: Anomaly) -> None:
@@ -45,7 +85,9 @@ def tell(told: Told, *, as_json: bool) -> None:
     click.echo(f"anomaly: {when} UTC  {told.pipeline}  {told.anomaly}", err=True)
 
 
-def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool) -> None:
+def conclude(
+    audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool, hidden: int = 0
+) -> None:
     """What people took note of, and how much was looked at.
 
     Args:
@@ -53,9 +95,11 @@ def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool)
         seconds: it took.
         pipeline: of which; empty where there is only one.
         as_json: for machines.
+        hidden: anomalies that were not shown one by one.
     """
     named = {"pipeline": pipeline} if pipeline else {}
     before = f"{pipeline}: " if pipeline else ""
+    _history(audit, named, before, as_json=as_json)
     for text in audit.acknowledged:  # no anomaly, and never hidden
         if as_json:
             click.echo(json.dumps({"acknowledged": text, **named}))
@@ -74,7 +118,19 @@ def conclude(audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool)
             click.echo(f"unfinished: {before}{text}", err=True)
     if not as_json:
         _by_table(audit, before)
+        if hidden:
+            say_hidden(hidden)
     _totals(audit, seconds, pipeline, as_json=as_json)
+
+
+def _history(audit: Audit, named: dict[str, str], before: str, *, as_json: bool) -> None:
+    """Where it begins, and what lay before."""
+    if as_json and audit.history:
+        begins = [beginning.as_json(one) for one in audit.history]
+        click.echo(json.dumps({"history": begins, **named}))
+        return
+    for text in (*beginning.said(audit.history), *beginning.gaps(audit.history)):
+        click.echo(f"{before}{text}", err=True)
 
 
 def _by_table(audit: Audit, before: str) -> None:

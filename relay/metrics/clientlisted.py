@@ -86,7 +86,7 @@ BROKER = (
 )
 """Of each broker."""
 
-BROKER_UP = _now("state", "broker_up", "1 or 0", "Is it connected?", _OF_BROKER)
+BROKER_UP = _now("state", "broker_up", "1 or 0", "Is it connected, as heard lately?", _OF_BROKER)
 BROKER_WINDOWS = (
     _since("rtt", "broker_rtt", "How long does an answer take?", MICRO, _OF_BROKER, "of"),
     _since(

@@ -89,6 +89,26 @@ def made(metrics: Iterable[Metric], registry: CollectorRegistry) -> dict[str, An
     return found
 
 
+class OfApp:
+    """What a registry shows, each sample with the label `app`: two apps under one Prometheus.
+
+    Args:
+        registry: of one program.
+        app: whose program it is.
+    """
+
+    def __init__(self, registry: CollectorRegistry, app: str) -> None:
+        self._registry, self._app = registry, app
+
+    def collect(self) -> Iterable[Any]:
+        """For prometheus-client; families are made anew each time, so they may be changed."""
+        for family in self._registry.collect():
+            family.samples = [
+                one._replace(labels={"app": self._app, **one.labels}) for one in family.samples
+            ]
+            yield family
+
+
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 """Values by metric and labels, in the order of its label names."""
 

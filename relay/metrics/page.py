@@ -6,7 +6,7 @@ Receives settings, gives an observer for the relay and routes for relay.serving.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 from prometheus_client import (
@@ -18,7 +18,7 @@ from prometheus_client import (
 
 from relay.health import Check, Limits, answer, liveness, readiness
 from relay.metrics.current import Current
-from relay.metrics.metric import registry
+from relay.metrics.metric import OfApp, registry
 from relay.metrics.recorder import Recorder
 from relay.metrics.statistics import Statistics
 from relay.metrics.vitals import Vitals
@@ -35,9 +35,10 @@ PARTITION_SECONDS = 300.0
 """For which a partition may have messages that nobody polls, or buffers that should be blocks."""
 
 
-def shown(metrics: CollectorRegistry) -> Answer:
-    """A registry as Prometheus reads it."""
-    return 200, CONTENT_TYPE_LATEST, generate_latest(metrics)
+def shown(metrics: CollectorRegistry, app: str) -> Answer:
+    """A registry as Prometheus reads it, with the label `app` throughout."""
+    of_app: Any = OfApp(metrics, app)  # all that is asked of a registry here is to collect
+    return 200, CONTENT_TYPE_LATEST, generate_latest(of_app)
 
 
 class Watch:
@@ -48,7 +49,7 @@ class Watch:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._registry = registry()
+        self._registry, self._app = registry(), settings.app
         self._statistics = Statistics(settings.source.topic)
         self._vitals = Vitals(self._statistics)
         self._limits = limits(settings)
@@ -61,7 +62,7 @@ class Watch:
     def routes(self) -> Mapping[str, Route]:
         """By path."""
         return {
-            "/metrics": lambda _: shown(self._registry),
+            "/metrics": lambda _: shown(self._registry, self._app),
             "/healthz": lambda _: answer(liveness(self._vitals.facts(), self._limits)),
             "/readyz": lambda _: answer(readiness(self._vitals.facts())),
         }

@@ -17,7 +17,7 @@ from relay.core.step import IN_TRANSACTION
 from relay.errors import Fenced
 from relay.metrics.holding import Holding
 from relay.metrics.listed import RECORDED
-from relay.metrics.metric import Bounded, made
+from relay.metrics.metric import Bounded, Labelled, made
 from relay.metrics.observer import Observer
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ _FAILED = {
     ev.Failure.FENCED: "fenced",
     ev.Failure.REFUSED: "refused",
 }
+
+OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *_FAILED.values())
+"""Of a transaction."""
 
 
 class Recorder(Observer):
@@ -46,6 +49,7 @@ class Recorder(Observer):
         self._vitals = vitals
         self._statistics = statistics
         self._m = made(RECORDED, registry)
+        _born(self._m)
         self._table = Bounded()
         self._arrived: dict[tuple[str, int], tuple[Any, Any, Any]] = {}
         self._entered_at = self._begun_at = self._polled_at = self._vitals.clock()
@@ -192,6 +196,17 @@ class Recorder(Observer):
         if outcome:
             self._m["relay_transactions_total"].labels(outcome).inc()
             self._m["relay_transaction_seconds"].labels(outcome).observe(now - begun_at)
+
+
+def _born(metrics: Labelled) -> None:
+    """Show 0 of what is labelled by a few known words, before it first happens.
+
+    A series that is born with a value has not grown, for Prometheus.
+    """
+    for outcome in OUTCOMES:
+        metrics["relay_transactions_total"].labels(outcome)
+    for kind in ("assigned", "revoked"):
+        metrics["relay_rebalances_total"].labels(kind)
 
 
 def _outcome(left: Phase, event: ev.Event, entered: Phase) -> str:

@@ -19,6 +19,8 @@ from relay.metrics.metric import Samples
 INTERVAL_MS = 10_000
 """Between two statistics; `statistics.interval.ms` in kafka.client overrides it."""
 CONSUMER, PRODUCER = "consumer", "producer"
+OLD = 3
+"""So many intervals without statistics, and what they said of connections holds no more."""
 
 _Given = Mapping[str, Any]
 
@@ -51,6 +53,7 @@ class Statistics:
         self._topic = topic
         self._clock = clock
         self._latest: dict[str, tuple[float, _Given]] = {}
+        self._interval: dict[str, float] = {}
         self._readable: dict[int, Readable] = {}
 
     def settings(self, client: str) -> dict[str, Any]:
@@ -62,8 +65,11 @@ class Statistics:
 
     def heard(self, client: str, text: str) -> None:
         """One statistics text of a client."""
-        given = json.loads(text)
-        self._latest[client] = (self._clock(), given)
+        given, now = json.loads(text), self._clock()
+        before = self._latest.get(client)
+        if before is not None:  # kafka.client may have set another
+            self._interval[client] = max(now - before[0], INTERVAL_MS / 1000)
+        self._latest[client] = (now, given)
         if client == CONSUMER:
             self._readable = self._looked(given)
 
@@ -97,7 +103,10 @@ class Statistics:
         for client, (heard_at, given) in list(self._latest.items()):
             age = self._clock() - heard_at
             found.setdefault("relay_kafka_statistics_seconds", []).append(((client,), age))
+            old = age > OLD * self._interval.get(client, INTERVAL_MS / 1000)
             for shown, labels, value in self._values(given):
+                if old and shown is listed.BROKER_UP:
+                    value = False  # noqa: PLW2901 - nobody knows, and it should not read as well
                 values = found.setdefault(shown.metric.name, [])
                 values.append(((client, *labels), float(value) * shown.scale))
         return found

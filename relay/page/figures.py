@@ -17,6 +17,7 @@ from relay.metrics.page import shown
 from relay.verify.standing import SILENT_SECONDS
 
 if TYPE_CHECKING:
+    from relay.page.samples import Samples as ScreenSamples
     from relay.serving import Answer
     from relay.verify.audit import Totals
     from relay.verify.reading import Reader
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 METRICS = (
     counter("verifier_anomalies_total", "anomalies", "Was anything found? Page a person.", "kind"),
+    gauge(
+        "verifier_anomalies_open",
+        "anomalies",
+        "How many of them are not settled, by `relay accept` or as their transaction has ended?",
+        "kind",
+    ),
     counter(
         "verifier_acknowledged_total",
         "records",
@@ -47,6 +54,8 @@ METRICS = (
         "How much of the journal is visible and not audited yet?",
         "partition",
     ),
+    gauge("verifier_group_members", "members", "How many relays are in the group?"),
+    gauge("verifier_partitions_unowned", "partitions", "How many does no relay of them have?"),
     gauge("verifier_round_timestamp_seconds", "Unix time", "When did the last round end?"),
     counter("verifier_rounds_total", "rounds", "Does it look, about five times a second?"),
     counter("verifier_rounds_waiting_total", "rounds", "How often did a server not answer?"),
@@ -73,20 +82,33 @@ class Figures(Collector):
         totals: of the same audit.
         reader: how far it is behind.
         webhook: None where there is none.
+        app: whose.
+        samples: the screens.
     """
 
     def __init__(
-        self, standing: Standing, totals: Totals, reader: Reader, webhook: Webhook | None
+        self,
+        standing: Standing,
+        totals: Totals,
+        reader: Reader,
+        webhook: Webhook | None,
+        app: str,
+        samples: ScreenSamples,
     ) -> None:
         self._standing, self._totals = standing, totals
         self._reader, self._webhook = reader, webhook
+        self._app, self._screens = app, samples
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def shown(self) -> Answer:
         """As Prometheus reads them."""
-        return shown(self._registry)
+        return shown(self._registry, self._app)
+
+    def health(self, now: float) -> Answer:
+        """As Kubernetes reads it; `now` is monotonic, in seconds."""
+        return health(self._standing, now)
 
     def collect(self) -> Iterable[Any]:
         """Called by `shown`."""
@@ -107,6 +129,9 @@ class Figures(Collector):
         }
         labelled: dict[str, Mapping[Any, float]] = {
             "anomalies_total": {kind.value: n for kind, n in standing.kinds().items()},
+            "anomalies_open": {
+                kind.value: max(n - totals.settled[kind], 0) for kind, n in standing.kinds().items()
+            },
             "audited_n": {p: one.n for p, one in last.items()},
             "audited_floor": {p: one.floor for p, one in last.items()},
             "audited_commit_timestamp_seconds": {p: one.at_ms / 1000 for p, one in last.items()},
@@ -121,7 +146,18 @@ class Figures(Collector):
             ((kind, str(partition)), n)
             for (kind, partition), n in sorted(dict(totals.by_person).items())
         ]
-        return found
+        return found | self._group()
+
+    def _group(self) -> Samples:
+        """What the last screen said; nothing where there is none of now."""
+        screen, problem = self._screens.latest()
+        if screen is None or problem:
+            return {}
+        unowned = sum(not row["member"] for row in screen["partitions"])
+        return {
+            "verifier_group_members": [((), float(len(screen["group"]["members"])))],
+            "verifier_partitions_unowned": [((), float(unowned))],
+        }
 
 
 def health(standing: Standing, now: float) -> Answer:

@@ -97,6 +97,7 @@ class Page:
         now_ms = time.time_ns() // 1_000_000
         standing = self._standing
         kinds = {kind.value: n for kind, n in standing.kinds().items()}
+        settled = sum(self._audit.totals.settled.values())
         return _json(
             200,
             {
@@ -105,11 +106,15 @@ class Page:
                 "problem": problem,
                 "verifier": {
                     "records": self._audit.totals.records,
-                    "anomalies": sum(kinds.values()),
+                    "anomalies": max(sum(kinds.values()) - settled, 0),
+                    "settled": settled,
                     "by_kind": kinds,
                     "acknowledged": self._audit.acknowledged[-_SHOWN:],
                     "acknowledged_in_all": len(self._audit.acknowledged),
-                    "told": [told.as_json() for told in standing.told()],
+                    "told": [
+                        {**told.as_json(), "settled": self._audit.settled(told.anomaly)}
+                        for told in standing.told()
+                    ],
                     "problem": standing.problem,
                     "turned_at_ms": round(standing.turned_at * 1000) or None,
                 },

@@ -1,4 +1,4 @@
-"""What the plots need of screens: lag, and time to queryable, sample by sample. Pure.
+"""What the plots need of screens: lag, and the age of what cannot be queried. Pure.
 
 Receives the objects that `relay status --json` prints, gives points.
 """
@@ -21,7 +21,8 @@ class Point(NamedTuple):
     Attributes:
         at_ms: Unix time.
         lag: messages of all source partitions that no relay has polled; None: not known.
-        seconds: age of the oldest row that is sealed and not in ClickHouse; None: not known.
+        seconds: age of the oldest message that no relay has polled, or of the oldest row that is
+            sealed and not in ClickHouse, whichever is older; None: not known.
     """
 
     at_ms: int
@@ -33,6 +34,8 @@ def point(screen: Mapping[str, Any]) -> Point:
     """Of one screen."""
     lags = [row["lag"] for row in screen["partitions"]]
     ages = [row["lag_seconds"] for row in screen["tables"]]
+    # Of a source that may not be read the ages are not known, and tell of nothing else.
+    ages += [age for row in screen["partitions"] if (age := row["lag_seconds"]) is not None]
     return Point(
         screen["at_ms"],
         sum(lags) if lags and None not in lags else None,

@@ -25,6 +25,8 @@ class Kind(Enum):
     """A record of another app, topic, partition or of a topic that was made anew."""
     STUCK = "stuck"
     """An open transaction hides what comes after it, for longer than it may."""
+    LATE = "late"
+    """A block was sealed a while ago, and no loader has settled it: its rows wait."""
 
 
 @dataclass(frozen=True, slots=True)

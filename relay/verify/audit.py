@@ -15,9 +15,11 @@ from relay.records_pb2 import Commit
 from relay.verify import committed as offsets
 from relay.verify.acknowledged import kinds, said
 from relay.verify.anomaly import Anomaly, Kind
+from relay.verify.beginning import Beginning, First, first_of
 from relay.verify.chain import Head, check
 from relay.verify.committed import NOTHING, Record
 from relay.verify.decided import Sealed, by_person
+from relay.verify.passing import Passing
 from relay.verify.record import Place
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class Totals:
     rows_by_table: Counter[str] = field(default_factory=Counter)
     by_person: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Rewinds and what was accepted, by kind and partition."""
+    settled: Counter[Kind] = field(default_factory=Counter)
+    """Anomalies of which `relay verify --once` would say nothing any more."""
 
     def add(self, commit: Commit) -> None:
         """One more record."""
@@ -79,7 +83,12 @@ class Audit:
         self._ahead: dict[int, tuple[Record, float]] = {}
         self._said: dict[int, str] = {}
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
+        self._passing = Passing()
         self.totals = Totals()
+        self.firsts: dict[int, First] = {}
+        """The oldest record of each partition, of those read."""
+        self.history: list[Beginning] = []
+        """Where what was audited begins; empty where nobody looked."""
         self.anomalies: list[Anomaly] = []
         self.acknowledged: list[str] = []
         """What a person recorded: rewinds and accepts."""
@@ -108,10 +117,13 @@ class Audit:
         place = self._places.get(partition)
         if place is None:
             place = self._places[partition] = Place(self._app, self._source_topic, partition)
+            self.firsts[partition] = first_of(offset, commit)
         head, found = check(place, self._heads.get(partition), offset, commit)
         self._heads[partition] = head
         if commit.blocks or commit.dead or by_person(commit):
             found += self._decided(place, offset, commit)
+        if commit.HasField("accept"):
+            self._settle(partition)
         entry = Record(commit.n, commit.floor, offset)
         if self._named is None or self._named.get(partition) == commit.n:
             self._recent.setdefault(partition, {})[commit.n] = entry
@@ -134,6 +146,17 @@ class Audit:
             self.acknowledged.append(said(partition, commit))
         return found
 
+    def open(self) -> list[Anomaly]:
+        """Give those that are not settled."""
+        return [one for one in self.anomalies if not self.settled(one)]
+
+    def settled(self, anomaly: Anomaly) -> bool:
+        """Whether a person took note of it, or what it was about has passed."""
+        return self._passing.over(anomaly)
+
+    def _settle(self, place: int | tuple[str, int]) -> None:
+        self.totals.settled.update(one.kind for one in self._passing.end(place))
+
     def unfinished(self) -> list[int]:
         """Source partitions whose rewind was begun and has not ended: relays wait."""
         return sorted(p for p, head in self._heads.items() if head.rewinding)
@@ -143,6 +166,8 @@ class Audit:
     ) -> list[Anomaly]:
         """The group's offsets: floor and metadata per partition; None: it has none."""
         found = [one for p, entry in read.items() if (one := self._one_committed(p, entry, now))]
+        for one in found:
+            self._passing.add(one.partition, one)
         self.anomalies += found
         return found
 
@@ -185,10 +210,12 @@ class Audit:
             offset = stable.get(place, end)
             if offset >= end:
                 self._held.pop(place, None)
+                self._settle(place)
                 continue
             at, since = self._held.setdefault(place, (offset, now))
             if at != offset:
                 self._held[place] = (offset, now)
+                self._settle(place)
             elif self._stuck_seconds < now - since < float("inf"):
                 self._held[place] = (offset, float("-inf"))  # said once
                 text = (
@@ -196,6 +223,7 @@ class Audit:
                     f"for {now - since:.0f} s, the log ends at {end}"
                 )
                 found.append(Anomaly(Kind.STUCK, place[1], 0, offset, text))
+                self._passing.add(place, found[-1])
         self.anomalies += found
         return found
 

@@ -135,7 +135,7 @@ def landed(
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
             yield Finding(
-                Kind.STUCK,
+                Kind.LATE,
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
                 f"is {state or 'not touched'}",
                 block.partition,

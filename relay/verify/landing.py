@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from relay.verify.record import Finding
 
 LATE_SECONDS = 60.0
-"""How long a sealed block may take until it is loaded, before it counts as stuck."""
+"""How long a sealed block may take until it is loaded, before it counts as late."""
 
 
 class Landing:

@@ -80,6 +80,8 @@ class Reader:
         self._groups = Groups(settings.source_kafka, SECONDS, lasting=lasting)
         self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
         self._at: dict[int, int] = {}
+        self.starts: dict[int, int] = {}
+        """Where each partition's log began when it was first read."""
         self.behind: dict[int, int] = {}
         """By partition: offsets that were visible when this was last looked at, and not read."""
 
@@ -99,6 +101,7 @@ class Reader:
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
             low, high = asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            self.starts[place.partition] = low
             bounds = self._consumer, place, low, high
             first = asked(lambda all_of=bounds: self._begin(*all_of))
             place.offset = self._at[place.partition] = first
@@ -218,13 +221,22 @@ class Reader:
         stable = self._offsets(places, IsolationLevel.READ_COMMITTED, self._source_admin)
         return {partition: offset for (_, partition), offset in stable.items()}
 
+    def source_starts(self) -> dict[int, int]:
+        """Oldest offset of each source partition that the journal has."""
+        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
+        oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
+        isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin
+        found = self._offsets(places, isolation, admin, oldest)
+        return {partition: offset for (_, partition), offset in found.items()}
+
     def _offsets(
         self,
         places: Iterable[TopicPartition],
         isolation: IsolationLevel,
         admin: AdminClient | None = None,
+        spec: OffsetSpec | None = None,
     ) -> dict[tuple[str, int], int]:
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+        latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
         admin = self._admin if admin is None else admin  # one with nothing queued is falsy
         futures = admin.list_offsets(
             dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS

@@ -51,6 +51,7 @@ class LedgerFacts:
             discarded.
         counts: (table, state, blocks, rows), a block in its current state.
         parked: all blocks that wait for a person or for their table.
+        settled_ms: when a block last got a state other than prepared; 0: none ever did.
     """
 
     problem: str = ""
@@ -58,6 +59,7 @@ class LedgerFacts:
     states: Mapping[str, str] = field(default_factory=dict)
     counts: tuple[tuple[str, str, int, int], ...] = ()
     parked: tuple[Parked, ...] = ()
+    settled_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Facts:
     Attributes:
         ends: last stable offset by source partition; empty where the source is not there.
         journal: whether there is one, which the relay makes when it first runs.
+        unread_ms: when the oldest message was written that no relay has polled, by source
+            partition, of those where it is known; 0 where there are only transactions' markers.
         acknowledged: rewinds and accepts among the records audited, oldest first.
     """
 
@@ -80,3 +84,4 @@ class Facts:
     audited: int
     anomalies: tuple[Anomaly, ...] = ()
     acknowledged: tuple[str, ...] = ()
+    unread_ms: Mapping[int, int] = field(default_factory=dict)

@@ -38,6 +38,10 @@ _PARKED = (
     f"SELECT block, table, n, why, since FROM ({_NOW}) WHERE once_parked "  # noqa: S608 - constants
     "AND now IN ('parked', 'aside', 'prepared') ORDER BY since, block"
 )
+_SETTLED = """
+SELECT toUnixTimestamp64Milli(max(at)) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND state NOT IN ('prepared', 'position')
+"""
 _SOME = "AND block IN {blocks:Array(String)}"
 _POSITIONS = """
 SELECT block, max(attempt) FROM {ledger:Identifier}.ledger
@@ -109,8 +113,10 @@ class LandedBlocks(LandedRows):
             states.update((row[1], row[2]) for row in found)
         counts = self._ask(_COUNTS.replace("{some}", ""), self._ledger())
         parked = self._ask(_PARKED.replace("{some}", ""), self._ledger())
+        settled = self._ask(_SETTLED, self._ledger())
         return LedgerFacts(
             there=True,
+            settled_ms=max(settled[0][0], 0),
             states=states,
             counts=tuple((table, now, n, rows) for table, now, n, rows in counts),
             parked=tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from relay import names
@@ -21,6 +21,7 @@ from relay.view import begin, story
 from relay.view.facts import Facts, LedgerFacts
 from relay.view.group import GroupReader
 from relay.view.landed import LandedBlocks
+from relay.view.oldest import OldestUnread
 from relay.view.screen import Screen, assemble
 from relay.view.seen import Listed, Seen
 from relay.view.story import Chunks, Landed, Story
@@ -51,6 +52,7 @@ class Look:
     ) -> None:
         self._settings, self._offsets, self._lasting = settings, offsets, lasting
         self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)
+        self._oldest = OldestUnread(settings)
         self._landed: LandedBlocks | None = None
         self._journal_id = ""
         self._begin()
@@ -78,13 +80,20 @@ class Look:
             ends=ends,
             ledger=self._ask_clickhouse(),
             audited=self._audit.totals.records,
-            anomalies=tuple(self._audit.anomalies),
+            anomalies=tuple(self._audit.open()),
             acknowledged=tuple(self._audit.acknowledged),
+            unread_ms=self._oldest.written_ms(self._unread(ends)),
         )
         return assemble(self._seen, facts)
 
+    def _unread(self, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """What of each source partition lies behind what was polled."""
+        stretches = {p: (head.position, ends.get(p, 0)) for p, head in self._seen.heads.items()}
+        return {p: stretch for p, stretch in stretches.items() if stretch[0] < stretch[1]}
+
     def close(self) -> None:
-        """Let go of the consumer, and of what asks about the group."""
+        """Let go of the consumers, and of what asks about the group."""
+        self._oldest.close()
         self._group.close()
         if self._reader is not None:
             self._reader.close()

@@ -7,13 +7,14 @@ ClickHouse says; gives a Screen. What nobody publishes is None, never guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relay.records_pb2 import Block
 from relay.view.facts import Facts
 from relay.view.seen import Head, Lately, Listed, Seen
+from relay.view.troubles import Trouble, Waiting, troubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,9 @@ class PartitionRow:
     """A source partition; offsets are the source topic's.
 
     Attributes:
-        lag: offsets from the position to the end; None where either is not known.
+        lag: offsets from the position to the end, 0 where only transactions' markers are left;
+            None where either is not known.
+        lag_seconds: age of the oldest message among them; 0: there is none; None: not known.
         held: offsets from floor to position: what a restart reads again.
         held_seconds: a buffer that begins at the floor is at least so old; None: there is none.
         quiet_seconds: since the last journal record.
@@ -35,6 +38,7 @@ class PartitionRow:
     floor: int | None = None
     position: int | None = None
     lag: int | None = None
+    lag_seconds: float | None = None
     held: int | None = None
     held_seconds: float | None = None
     quiet_seconds: float | None = None
@@ -89,7 +93,12 @@ class DeadRow:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """All of it; `seen_from_ms` is the time of the oldest journal record read, 0 for none."""
+    """All of it.
+
+    Attributes:
+        seen_from_ms: the time of the oldest journal record read, 0 for none.
+        troubles: what is wrong though no record is; empty where nothing is.
+    """
 
     facts: Facts
     partitions: tuple[PartitionRow, ...]
@@ -97,20 +106,42 @@ class Screen:
     dead: tuple[DeadRow, ...]
     lately: Lately
     seen_from_ms: int
+    troubles: tuple[Trouble, ...] = ()
 
 
 def assemble(seen: Seen, facts: Facts) -> Screen:
     """The screen of now."""
     lately = seen.lately(facts.now_ms)
     dead = [DeadRow(*key, n, seen.exact[key]) for key, n in seen.dead.most_common()]
+    partitions = tuple(_partitions(seen.heads, facts))
     return Screen(
         facts=facts,
-        partitions=tuple(_partitions(seen.heads, facts)),
+        partitions=partitions,
         tables=tuple(_tables(seen, facts, lately)),
         dead=tuple(dead),
         lately=lately,
         seen_from_ms=seen.first_ms,
+        troubles=tuple(_troubles(seen, facts, partitions)),
     )
+
+
+def _troubles(seen: Seen, facts: Facts, partitions: Iterable[PartitionRow]) -> Iterator[Trouble]:
+    owners = {row.partition: row.member for row in partitions}
+    lags = [row.lag for row in partitions]
+    unread = None if None in lags else sum(lag or 0 for lag in lags)
+    sealed = [one.block.sealed_at_ms for one in waiting_of(seen, facts)]
+    waiting = Waiting(
+        None if facts.ledger.problem else len(sealed),
+        min(sealed, default=0),
+        facts.ledger.settled_ms,
+    )
+    return troubles(facts.now_ms, facts.group, owners, unread, waiting)
+
+
+def waiting_of(seen: Seen, facts: Facts) -> list[Listed]:
+    """Blocks that are sealed and that no loader has settled."""
+    states = facts.ledger.states
+    return [one for one in seen.open.values() if states.get(one.block.id, "") in {"", "prepared"}]
 
 
 def _partitions(heads: Mapping[int, Head], facts: Facts) -> Iterable[PartitionRow]:
@@ -122,6 +153,9 @@ def _partitions(heads: Mapping[int, Head], facts: Facts) -> Iterable[PartitionRo
             yield PartitionRow(partition, owner, end)
             continue
         held = head.position - head.floor
+        # The journal was read after the source's end was asked for.
+        lag = None if end is None else max(end - head.position, 0)
+        lag = lag if facts.unread_ms.get(partition) != 0 else 0
         yield PartitionRow(
             partition=partition,
             member=owner,
@@ -130,8 +164,8 @@ def _partitions(heads: Mapping[int, Head], facts: Facts) -> Iterable[PartitionRo
             epoch=head.epoch,
             floor=head.floor,
             position=head.position,
-            # The journal was read after the source's end was asked for.
-            lag=None if end is None else max(end - head.position, 0),
+            lag=lag,
+            lag_seconds=_unread(lag, facts.unread_ms.get(partition), facts.now_ms),
             held=held,
             held_seconds=_age(facts.now_ms, head.held_since_ms) if held else None,
             quiet_seconds=_age(facts.now_ms, head.written_at_ms),
@@ -150,9 +184,8 @@ def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
     for one in ledger.parked:
         parked_rows[one.table] += one.rows
     waiting: dict[str, list[Listed]] = {}
-    for listed in seen.open.values():
-        if ledger.states.get(listed.block.id, "") in {"", "prepared"}:
-            waiting.setdefault(listed.block.table, []).append(listed)
+    for listed in waiting_of(seen, facts):
+        waiting.setdefault(listed.block.table, []).append(listed)
     for table in sorted({*seen.tables, *dead, *waiting, *(one[0] for one in ledger.counts)}):
         fresh = lately.rows_by_table.get(table, 0)
         if ledger.problem:
@@ -176,9 +209,33 @@ def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
         )
 
 
+def at_rest(row: TableRow) -> bool:
+    """Whether nothing waits, nothing went wrong lately and nothing comes: all of it is known."""
+    waits = (row.waiting_blocks, row.parked_blocks)
+    return waits == (0, 0) and not row.dead_letters and not row.rows_lately
+
+
+def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
+    """What of it is about these tables, and what is about none."""
+    ledger = screen.facts.ledger
+    parked = tuple(one for one in ledger.parked if one.table in tables)
+    return replace(
+        screen,
+        facts=replace(screen.facts, ledger=replace(ledger, parked=parked)),
+        tables=tuple(row for row in screen.tables if row.table in tables),
+        dead=tuple(row for row in screen.dead if row.table in tables),
+    )
+
+
 def _first_ms(block: Block) -> int:
     """When the oldest message was written, or else when its buffer was closed."""
     return block.first_timestamp_ms if block.first_timestamp_ms > 0 else block.sealed_at_ms
+
+
+def _unread(lag: int | None, written_ms: int | None, now_ms: int) -> float | None:
+    if lag == 0:
+        return 0.0
+    return None if lag is None or written_ms is None else _age(now_ms, written_ms)
 
 
 def _age(now_ms: int, then_ms: int) -> float:
@@ -195,6 +252,7 @@ def as_json(screen: Screen) -> dict[str, Any]:
         "at_ms": facts.now_ms,
         "journal": facts.journal,
         "group": asdict(facts.group),
+        "troubles": [asdict(one) for one in screen.troubles],
         "partitions": [asdict(row) for row in screen.partitions],
         # Only the relay's memory holds them; what the journal tells is held_seconds above.
         "buffers": None,

@@ -205,7 +205,7 @@ def test_of_one_named_pipeline_another_ones_secrets_need_not_be_here(tmp_path: P
 def test_a_command_lines_values_hold_for_all(tmp_path: Path) -> None:
     made = config.pipelines(write(tmp_path, GOOD + TWO), {"relay.member": "m"})
     assert {one.settings.relay.member for one in made} == {"m"}
-    with pytest.raises(ConfigError, match=r"(?m)^1 problem .*\n  relay\.member: "):
+    with pytest.raises(ConfigError, match=r"(?m)^1 problem .*\n  --member \(relay\.member\): "):
         config.pipelines(tmp_path / "relay.toml", {"relay.member": "m m"})
 
 

@@ -113,6 +113,29 @@ def test_values_are_in_their_units(rig: Rig, heard: Given) -> None:
     assert rig.value("relay_kafka_statistics_seconds", client=CONSUMER) == 4
 
 
+def test_a_broker_of_which_nothing_is_heard_is_not_up(rig: Rig) -> None:
+    """Through an outage the last statistics stay; what they said of connections does not."""
+    labels = {"client": CONSUMER, "broker": 1}
+    assert rig.value("relay_kafka_broker_up", **labels) == 1
+    rig.now += 29
+    assert rig.value("relay_kafka_broker_up", **labels) == 1
+    rig.now += 2
+    assert rig.value("relay_kafka_broker_up", **labels) == 0
+    assert rig.value("relay_kafka_statistics_seconds", client=CONSUMER) == 31
+
+
+def test_statistics_that_come_seldom_are_not_old_so_soon(rig: Rig, heard: Given) -> None:
+    """As statistics.interval.ms of kafka.client may have it."""
+    labels = {"client": PRODUCER, "broker": 1}
+    up = rig.value("relay_kafka_broker_up", **labels)
+    rig.now += 60
+    rig.hear(PRODUCER, heard[PRODUCER])
+    rig.now += 150
+    assert rig.value("relay_kafka_broker_up", **labels) == up == 1
+    rig.now += 31
+    assert rig.value("relay_kafka_broker_up", **labels) == 0
+
+
 def test_totals_are_counters() -> None:
     """What ends in _total, and nothing else."""
     for one in listed.CLIENTS:
@@ -123,7 +146,7 @@ def test_what_this_version_lacks_is_left_out(rig: Rig) -> None:
     """Statistics with nothing in them are no error: another librdkafka names them otherwise."""
     for client in (CONSUMER, PRODUCER):
         rig.hear(client, {"type": client})
-    status, _, _ = shown(rig.registry)
+    status, _, _ = shown(rig.registry, "shop")
     assert status == 200
     assert rig.statistics.readable() == {}
     assert rig.statistics.connected() is False
@@ -149,8 +172,10 @@ def test_messages_wait_since_they_were_first_seen_to() -> None:
 
 def test_a_page_of_metrics_reads_as_prometheus_does(rig: Rig) -> None:
     """The text parses, with help for each."""
-    _, kind, body = shown(rig.registry)
+    _, kind, body = shown(rig.registry, "shop")
     assert kind.startswith("text/plain")
     families = list(text_string_to_metric_families(body.decode()))
     assert len(families) > 100
     assert [family.name for family in families if not family.documentation] == []
+    apps = {one.labels["app"] for family in families for one in family.samples}
+    assert apps == {"shop"}, "each of them says whose it is"

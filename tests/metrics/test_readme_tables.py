@@ -73,7 +73,7 @@ _LANGUAGE = {
     *("sum", "max", "min", "avg", "count", "rate", "increase", "histogram_quantile", "time"),
     *("clamp_min", "changes", "absent", "and", "or", "unless", "by", "on", "topk", "bool"),
     *("ignoring", "without", "group_left", "group_right", "scalar", "vector", "delta", "deriv"),
-    *("max_over_time", "min_over_time", "label_replace"),
+    *("max_over_time", "min_over_time", "label_replace", "group", "last_over_time", "offset"),
 }
 
 
@@ -138,6 +138,9 @@ def test_the_dashboard_asks_only_for_what_there_is() -> None:
     expressions = list(in_dashboard(found))
     assert len(expressions) >= 20
     assert unknown(expressions) == []
+    asked = [one for one in expressions if one != "relay_info"]  # the variable's own query
+    assert [one for one in asked if one.count('{app=~"$app"') != len(series(one))] == []
+    assert [one["name"] for one in found["templating"]["list"]] == ["datasource", "app"]
     panels = [panel for panel in found["panels"] if panel["type"] != "row"]
     assert all(panel["title"] and panel["description"] for panel in panels)
     assert len({panel["id"] for panel in found["panels"]}) == len(found["panels"])

@@ -225,3 +225,80 @@ def test_all_that_can_be_focused_or_is_a_picture_has_a_name(page: Chrome) -> Non
         if role in named - {"table", "main"} and not node.get("ignored"):
             assert node["name"]["value"], node
     assert {"button", "region", "image", "heading", "table", "main"} <= roles
+
+
+@pytest.fixture
+def old() -> Built:
+    """Data that ended two minutes ago: a fifth of it is older than the plots go back."""
+    return built(time.time_ns() // 1_000_000 - 120_000)
+
+
+def test_plots_stay_inside_of_their_cards(chrome: Chrome, old: Built) -> None:
+    """After ten minutes the oldest points lie before the first."""
+    outside = """return [...document.querySelectorAll('.plots figure')].flatMap((figure) => {
+      const card = figure.getBoundingClientRect();
+      return [...figure.querySelectorAll('polyline, polygon, rect')].filter((drawn) => {
+        const box = drawn.getBoundingClientRect();
+        return box.left < card.left - 1 || box.right > card.right + 1;
+      }).map((drawn) => drawn.parentNode.id)})"""
+    with old.served() as address:
+        chrome.get(f"http://{address}/?every=200")
+        wait_until(lambda: texts(chrome, "#blocks button") != [], "the latest blocks")
+        assert chrome.execute_script("return document.querySelectorAll('polyline').length") >= 2
+        assert chrome.execute_script(outside) == []
+        hidden = "return getComputedStyle(document.querySelector('svg')).overflowX"
+        assert chrome.execute_script(hidden) == "hidden"
+        chrome.get("about:blank")
+
+
+@pytest.mark.parametrize("selector", ["#tables td.text", "#blocks button", "#parked td.text"])
+def test_names_break_behind_dots_and_colons_alone(page: Chrome, selector: str) -> None:
+    """Lines of each cell, as the browser broke it in a narrow window."""
+    script = """return [...document.querySelectorAll(arguments[0])].slice(0, 3).map((cell) => {
+      const range = document.createRange(), lines = [];
+      const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      for (let node; (node = walk.nextNode());)
+        for (let at = 0; at < node.length; at++) {
+          range.setStart(node, at); range.setEnd(node, at + 1);
+          const top = Math.round(range.getBoundingClientRect().top);
+          if (!lines.length || lines.at(-1)[0] !== top) lines.push([top, ""]);
+          lines.at(-1)[1] += node.data[at];
+        }
+      return lines.map((line) => line[1]);
+    })"""
+    size = page.get_window_size()
+    try:
+        page.set_window_size(500, 900)
+        cells = page.execute_script(script, selector)
+        assert cells
+        for lines in cells:
+            for line in lines[:-1]:
+                assert line.endswith((".", ":", " ")) or "<" in "".join(lines), lines
+    finally:
+        page.set_window_size(size["width"], size["height"])
+
+
+def test_nobody_runs_and_it_is_red(page: Chrome, made: Built) -> None:
+    screen = made.screen()
+    screen["troubles"] = [{"kind": "no_relay", "text": "no relay is in the group"}]
+    made.samples.add(screen)
+    wait_until(lambda: texts(page, "#problem") == ["no relay is in the group"], "the trouble")
+    assert page.find_element("id", "problem").get_attribute("class") == "bad"
+    assert page.find_element("id", "verdict").get_attribute("class") != "good"
+
+
+def test_what_is_settled_is_red_no_more(page: Chrome, made: Built) -> None:
+    """An anomaly that `relay accept` took note of stays in the list."""
+    made.standing.anomaly(ANOMALY, made.now_ms)
+    wait_until(lambda: texts(page, "#anomalies td.bad") == ["gap"], "the anomaly")
+    made.audit._passing.add(1, ANOMALY)
+    made.audit._settle(1)
+    wait_until(lambda: texts(page, "#verdict")[0].startswith("no open anomaly"), "the verdict")
+    assert texts(page, "#anomalies td.bad") == []
+    assert "gap, settled" in texts(page, "#anomalies td")
+
+
+def test_parked_blocks_come_with_the_command(page: Chrome) -> None:
+    section = page.find_element("id", "parked-section")
+    assert section.is_displayed()
+    assert "loader parked resolve CONFIG BLOCK --retry" in section.text

@@ -24,10 +24,13 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 def samples(made: Built, webhook: Any = None) -> dict[tuple[str, str], float]:
     """Values by name and label, as Prometheus reads them."""
     reader: Any = SimpleNamespace(behind={0: 7, 1: 0})
-    status, _, body = Figures(made.standing, made.audit.totals, reader, webhook).shown()
+    shown = Figures(made.standing, made.audit.totals, reader, webhook, "shop", made.samples).shown
+    status, _, body = shown()
     assert status == 200
     return {
-        (sample.name, *sample.labels.values()): sample.value
+        (sample.name, *(value for name, value in sample.labels.items() if name != "app")): (
+            sample.value
+        )
         for family in text_string_to_metric_families(body.decode())
         for sample in family.samples
     }
@@ -79,3 +82,30 @@ def test_only_an_audit_that_hangs_is_ill() -> None:
     assert status == 200
     assert "the brokers did not answer" in json.loads(body)["checks"][0]["why"]
     assert health(made.standing, 501.0 + SILENT_SECONDS)[0] == 503
+
+
+def test_what_is_settled_is_open_no_more() -> None:
+    """It stays counted: `increase` of the total tells that it was."""
+    made = built(NOW_MS)
+    for _ in range(4):
+        made.standing.anomaly(ANOMALY, NOW_MS)
+    made.audit.totals.settled[Kind.GAP] += 3
+    found = samples(made)
+    assert found["verifier_anomalies_total", "gap"] == 4
+    assert found["verifier_anomalies_open", "gap"] == 1
+    assert found["verifier_anomalies_open", "stuck"] == 0
+
+
+def test_a_partition_that_no_relay_has_is_counted_as_the_last_screen_said() -> None:
+    made = built(NOW_MS)
+    found = samples(made)
+    assert found[("verifier_group_members",)] == 1
+    assert found[("verifier_partitions_unowned",)] == 0
+    screen = made.screen()
+    screen["group"]["members"] = []
+    for row in screen["partitions"]:
+        row["member"] = ""
+    made.samples.add(screen)
+    assert samples(made)[("verifier_partitions_unowned",)] == 2
+    made.samples.fail(NOW_MS, "the brokers did not answer")
+    assert ("verifier_partitions_unowned",) not in samples(made), "not known, and not told"

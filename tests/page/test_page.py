@@ -69,6 +69,9 @@ def test_the_trail_keeps_the_latest_and_no_more() -> None:
 def test_a_point_is_unknown_where_any_part_is(made: Built) -> None:
     screen = made.screen(lag=7, lag_seconds=2.5)
     assert point(screen) == Point(NOW_MS, 7, 2.5)
+    screen["partitions"][0]["lag_seconds"] = 90.0
+    assert point(screen) == Point(NOW_MS, 7, 90.0), "nobody polled it, so nothing is sealed"
+    screen["partitions"][0]["lag_seconds"] = None
     screen["partitions"][0]["lag"] = None
     screen["tables"][0]["lag_seconds"] = None
     assert point(screen) == Point(NOW_MS, None, None)
@@ -128,7 +131,7 @@ def test_data_is_what_is_known(made: Built) -> None:
     assert data["status"] == json.loads(json.dumps(made.samples.latest()[0]))
     assert data["verifier"]["records"] == 200
     assert data["verifier"]["anomalies"] == data["verifier"]["by_kind"]["gap"] == 1
-    assert data["verifier"]["told"] == [{**ANOMALY.as_json(), "at_ms": NOW_MS}]
+    assert data["verifier"]["told"] == [{**ANOMALY.as_json(), "at_ms": NOW_MS, "settled": False}]
     assert data["verifier"]["acknowledged"] == ["partition 0, n=7: accepted retention"]
     assert data["verifier"]["acknowledged_in_all"] == 1
     assert data["blocks"][-1]["id"] == LATEST

@@ -111,3 +111,19 @@ def test_a_column_that_is_there_twice_is_refused(fields: Any, said: str) -> None
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)
     with pytest.raises(ConfigError, match=f"f.csv: column {said} is there twice"):
         row_columns(CODEC, batch, Origin("f.csv", 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("day", "Jan 1 2000", "Mar 1 2010"),
+        ("small", "one", "two"),
+        ("ratio", "a half", "a third"),
+    ],
+)
+def test_the_reason_is_about_the_value_that_is_named(name: str, first: str, last: str) -> None:
+    """Of a whole column Arrow's own error may name any of those that are wrong."""
+    with pytest.raises(BadValue) as refused:
+        convert(name, [first, last, first])
+    assert first in refused.value.message
+    assert last not in refused.value.message

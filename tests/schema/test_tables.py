@@ -140,8 +140,9 @@ def test_a_table_comes_and_goes() -> None:
     relay.resolve(["d.a", "d.b"])
     assert "unknown table d.b" in str(relay.codec("d.b"))
     del clickhouse.tables["d.a"]
-    assert relay.refresh() == {"d.a"}
+    assert relay.refresh() == relay.gone() == {"d.a"}
     relay.adopt()
+    assert relay.gone() == frozenset()
     assert "unknown table d.a" in str(relay.codec("d.a"))
     clickhouse.tables["d.a"] = [OLD, N]
     relay.resolve(["d.a"])

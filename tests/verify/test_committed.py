@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.records_pb2 import Accept, Commit
 from relay.verify.anomaly import Kind
 from relay.verify.audit import GRACE_SECONDS, Audit
 from tests.verify.histories import APP, SOURCE, History, clean
@@ -189,3 +191,54 @@ def test_a_group_that_is_only_told_must_not_lead() -> None:
     assert ahead.kind is Kind.GAP
     (torn,) = audit.committed({0: entry(19, shift=1)}, 0.0)
     assert torn.kind is Kind.TORN
+
+
+# ---- what passes
+
+
+def accepted(n: int) -> Commit:
+    """A record of `relay accept`."""
+    return Commit(n=n, accept=Accept(kinds=["offsets"], found="both", why="I know"))
+
+
+def open_kinds(audit: Audit) -> dict[str, int]:
+    """As the metric verifier_anomalies_open has them."""
+    told = Counter(one.kind for one in audit.anomalies)
+    return {kind.value: n for kind in told if (n := told[kind] - audit.totals.settled[kind])}
+
+
+def test_what_relay_accept_takes_note_of_is_settled() -> None:
+    """The offset's anomaly of that partition; it is told all the same."""
+    audit = audited(20)
+    audit.committed({0: None, 1: (3, "by hand")}, 0.0)
+    assert len(audit.open()) == 2
+    audit.begin_round()
+    audit.record(0, HISTORY[19][0] + 1, accepted(HISTORY[19][1].n + 1))
+    about = [one for one in audit.open() if one.text.startswith("the committed offset")]
+    assert [one.partition for one in about] == [1], "the other partition's stays"
+    assert len([one for one in audit.anomalies if one.partition == 0]) >= 1
+
+
+def test_what_the_journal_says_for_good_is_not_settled_by_it() -> None:
+    """Rows may be lost or doubled, whatever a person says of the group's offset."""
+    audit = audited(20)
+    offset, commit = HISTORY[10]
+    assert audit.record(0, offset + 1000, commit) != []
+    before = Counter(one.text for one in audit.open())
+    audit.record(0, offset + 1001, accepted(HISTORY[19][1].n + 1))
+    assert before <= Counter(one.text for one in audit.open())
+    assert not audit.totals.settled
+
+
+@pytest.mark.parametrize("end", [12, 13])
+def test_an_open_transaction_that_has_ended_is_settled(end: int) -> None:
+    """At the log's end, or with another open one behind it."""
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    place, beside = ("app.journal", 0), ("app.journal", 1)
+    audit.ends({place: 6, beside: 6}, {place: 12, beside: 12}, 0.0)
+    audit.ends({place: 6, beside: 6}, {place: 12, beside: 12}, 20.0)
+    assert open_kinds(audit) == {"stuck": 2}
+    audit.ends({place: 12, beside: 6}, {place: end, beside: 12}, 21.0)
+    assert open_kinds(audit) == {"stuck": 1}
+    assert [one.partition for one in audit.open()] == [1]
+    assert len(audit.anomalies) == 2

@@ -104,7 +104,7 @@ LOADED = dict.fromkeys(ROWS, "loaded")
         (None, LOADED, 10**9, []),
         ({**ROWS, BLOCKS[0].id: 40}, LOADED, 0, [Kind.OVERLAP]),
         ({**ROWS, BLOCKS[0].id: 19}, LOADED, 0, [Kind.GAP]),
-        (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.STUCK]),
+        (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.LATE]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 60_000, []),
         (None, {**LOADED, BLOCKS[1].id: "parked"}, 10**9, []),
         ({}, dict.fromkeys(ROWS, "discarded"), 10**9, []),

@@ -201,8 +201,8 @@ def test_a_ledger_that_went_back(shop: Shop) -> None:
     table = shop.table()
     block = shop.block(table, sealed_ago=3600, partition=2)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.STUCK], text
-    assert text.startswith("stuck: partition 2: block ")
+    assert kinds == [Kind.LATE], text
+    assert text.startswith("late: partition 2: block ")
 
 
 MERGING = [

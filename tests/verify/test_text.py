@@ -9,10 +9,11 @@ import pytest
 from relay.cli import verifytext
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.audit import Audit
+from relay.words import several
 
 
-def stuck(table: str, partition: int = 3) -> Anomaly:
-    return Anomaly(Kind.STUCK, partition, 0, -1, "block b is not touched", table)
+def late(table: str, partition: int = 3) -> Anomaly:
+    return Anomaly(Kind.LATE, partition, 0, -1, "block b is not touched", table)
 
 
 def audited(*anomalies: Anomaly) -> Audit:
@@ -23,19 +24,19 @@ def audited(*anomalies: Anomaly) -> Audit:
 
 
 def test_an_anomaly_names_only_places_that_it_has() -> None:
-    assert str(stuck("d.t")) == "stuck: partition 3: block b is not touched"
-    assert str(stuck("d.t", -1)) == "stuck: block b is not touched"
+    assert str(late("d.t")) == "late: partition 3: block b is not touched"
+    assert str(late("d.t", -1)) == "late: block b is not touched"
     assert str(Anomaly(Kind.GAP, 0, 7, 9, "x")) == "gap: partition 0, n=7: x"
 
 
 def test_many_anomalies_are_summed_up_by_table(capsys: pytest.CaptureFixture[str]) -> None:
-    many = [stuck("shop.a")] * 9 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")]
+    many = [late("shop.a")] * 9 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")]
     verifytext.conclude(audited(*many), 1.0, as_json=False)
     assert "anomalies: shop" not in capsys.readouterr().err
-    verifytext.conclude(audited(*many, stuck("shop.b")), 1.0, as_json=False)
+    verifytext.conclude(audited(*many, late("shop.b")), 1.0, as_json=False)
     said = capsys.readouterr().err
-    assert "anomalies: shop.a: 9 stuck\n" in said
-    assert "anomalies: shop.b: 1 gap, 1 stuck\n" in said
+    assert "anomalies: shop.a: 9 late\n" in said
+    assert "anomalies: shop.b: 1 gap, 1 late\n" in said
 
 
 def test_what_is_not_judged_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,3 +45,41 @@ def test_what_is_not_judged_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     verifytext.conclude(audited(), 1.0, "east", as_json=True)
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first == {"not_judged": "shop.events: TTL day deletes rows", "pipeline": "east"}
+
+
+def test_of_many_alike_the_first_few_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """942 lines of one kind hid the two that mattered."""
+    few = verifytext.Few()
+    many = [late("shop.a")] * 940 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")] * 2
+    for anomaly in many:
+        few.say(anomaly)
+    verifytext.conclude(audited(*many), 1.0, as_json=False, hidden=few.hidden)
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("anomaly: late") for line in lines) == 5
+    assert sum(line.startswith("anomaly: gap") for line in lines) == 2
+    assert "anomalies: shop.a: 940 late" in lines
+    assert "anomalies: 935 more are not shown one by one: --all or --json shows them" in lines
+
+
+@pytest.mark.parametrize("number", [0, 1, 5])
+def test_few_are_shown_all(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    few = verifytext.Few()
+    for _ in range(number):
+        few.say(late("shop.a"))
+    verifytext.conclude(audited(), 1.0, as_json=False, hidden=few.hidden)
+    heard = capsys.readouterr().err
+    assert heard.count("anomaly: late") == number
+    assert "not shown" not in heard
+
+
+def test_all_are_shown_where_that_is_asked_for() -> None:
+    few = verifytext.Few(every=True)
+    assert all(few.shows(late("shop.a")) for _ in range(100))
+    assert few.hidden == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 errors"), (1, "1 error"), (2, "2 errors"), (1_204, "1,204 errors")]
+)
+def test_one_is_one(number: int, text: str) -> None:
+    assert several(number, "error") == text

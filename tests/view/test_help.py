@@ -43,3 +43,25 @@ def test_a_resolve_without_a_word_is_no_resolve(tmp_path: Path) -> None:
     )
     assert done.exit_code == 2
     assert "--discard" in done.output
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_says_its_version_and_helps_by_a_letter(program: str) -> None:
+    run = CliRunner()
+    assert run.invoke(PROGRAMS[program], ["--version"]).output.startswith(f"{program}, version ")
+    helped = run.invoke(PROGRAMS[program], ["-h"], prog_name=program)
+    assert helped.exit_code == 0
+    assert helped.output == run.invoke(PROGRAMS[program], ["--help"], prog_name=program).output
+    assert "Exit status:" in helped.output
+    assert run.invoke(PROGRAMS[program], ["status", "-h"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "group",
+    ["loader", "loader parked", "loader ledger", "relay", "relay dead", "relay blocks",
+     "relay config", "relay schema"],
+)  # fmt: skip
+def test_no_summary_is_cut(group: str) -> None:
+    program, *words = group.split()
+    output = CliRunner().invoke(PROGRAMS[program], [*words, "--help"]).output
+    assert "..." not in output.partition("Commands:")[2]

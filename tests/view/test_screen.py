@@ -5,27 +5,29 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from relay.cli import statustext
+from relay.console import print_parts
 from relay.verify.anomaly import Anomaly, Kind
 from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.view.screen import Screen, as_json, assemble
+from relay.view.screen import Screen, as_json, assemble, at_rest, of_tables
 from relay.view.seen import Seen
+from relay.view.troubles import NO_RELAY
 from tests.view.records import TABLE, block, commit, dead
 
 NOW_MS = 12_000
 EMPTY = Facts("shop", "rows", NOW_MS, False, Group("dead"), {}, LedgerFacts(), 0)
 
 
-def shown(screen: Screen) -> str:
+def shown(screen: Screen, width: int = 200, *, every: bool = False) -> str:
     """As people see it."""
     output = io.StringIO()
-    console = Console(file=output, width=200)
-    for part in statustext.whole(screen):
-        console.print(part)
+    console = Console(file=output, width=width)
+    print_parts(console, statustext.whole(screen, width, every=every))
     return output.getvalue()
 
 
@@ -69,7 +71,14 @@ def test_an_app_that_has_nothing_yet() -> None:
     screen = assemble(Seen(), EMPTY)
     assert (screen.partitions, screen.tables, screen.dead) == ((), (), ())
     text = shown(screen)
-    for line in ("no relay has run", "no loader has run", "group dead, 0 member(s)", "0 messages"):
+    assert [one.kind for one in screen.troubles] == [NO_RELAY]
+    for line in (
+        "no relay has run",
+        "no relay is in the group",
+        "no loader has run",
+        "group dead, 0 members",
+        "0 messages",
+    ):
         assert line in text
     found = json.loads(json.dumps(as_json(screen)))
     assert found["journal"] is False
@@ -169,3 +178,134 @@ def test_a_timestamp_that_is_none() -> None:
 )
 def test_spans(seconds: float, text: str) -> None:
     assert statustext.seconds(seconds) == text
+
+
+# ---- nobody runs, and no record says so
+
+
+def test_the_oldest_message_that_nobody_polled_tells_the_lag_in_seconds() -> None:
+    seen, facts = night()
+    first, second = assemble(seen, facts).partitions
+    assert (first.lag, first.lag_seconds) == (40, None), "not read, or not readable"
+    screen = assemble(seen, dataclasses.replace(facts, unread_ms={0: NOW_MS - 7_000}))
+    assert (screen.partitions[0].lag, screen.partitions[0].lag_seconds) == (40, 7.0)
+    assert "40 (7.0 s)" in shown(screen)
+    screen = assemble(seen, dataclasses.replace(facts, unread_ms={0: NOW_MS + 5_000}))
+    assert screen.partitions[0].lag_seconds == 0.0, "a producer's clock may be ahead"
+    screen = assemble(seen, dataclasses.replace(facts, unread_ms={0: 0}))
+    assert (screen.partitions[0].lag, screen.partitions[0].lag_seconds) == (0, 0.0), "markers"
+    screen = assemble(seen, dataclasses.replace(facts, ends={0: 60, 1: 7}))
+    assert (screen.partitions[0].lag, screen.partitions[0].lag_seconds) == (0, 0.0)
+    assert second.lag_seconds is None
+
+
+def test_nobody_runs_and_it_is_red() -> None:
+    """A relay killed, no loader for a quarter of an hour."""
+    seen, facts = night()
+    ledger = dataclasses.replace(facts.ledger, settled_ms=NOW_MS)
+    later = dataclasses.replace(
+        facts, now_ms=NOW_MS + 900_000, group=Group("empty"), ledger=ledger, ends={0: 100}
+    )
+    screen = assemble(seen, later)
+    text = shown(screen)
+    assert "no relay is in the group; 40 offsets wait to be read" in text
+    assert "no loader has settled a block since 00:00 UTC while 2 blocks wait" in text
+    assert [one["kind"] for one in as_json(screen)["troubles"]] == ["no_relay", "no_loader"]
+    styled = [part for part in statustext.whole(screen) if "no loader" in str(part)]
+    assert styled
+    assert all(str(part).startswith("[red]") for part in styled)
+
+
+def test_somebody_runs_and_nothing_is_red() -> None:
+    """The second partition's relay is there, and blocks wait for a moment only."""
+    seen, facts = night()
+    members = (Member("a", "/127.0.0.1", (0, 1)),)
+    well = dataclasses.replace(facts, group=Group("stable", members))
+    assert assemble(seen, well).troubles == ()
+
+
+def test_what_clickhouse_does_not_say_is_no_trouble_of_the_loader() -> None:
+    seen, facts = night()
+    later = dataclasses.replace(facts, now_ms=NOW_MS + 900_000, ledger=LedgerFacts("away"))
+    assert [one.kind for one in assemble(seen, later).troubles] == ["partitions_without_relay"]
+
+
+# ---- on a terminal of 80 columns, which is what ssh gives
+
+LONG = ("museum_of_natural_history.gapminder_life_expectancy", "museum_of_natural_history.cars")
+MEMBER = "relay-production-eu-central-1-statefulset-0"
+
+
+def museum() -> Screen:
+    """Long names, large offsets, two tables that something is about and nine at rest."""
+    seen = Seen()
+    blocks = [block(1_002_000 + at, table) for at, table in enumerate(LONG)]
+    floor = 1_001_000
+    seen.add(0, 0, commit(812, *blocks, floor=floor, position=floor + 19, at_ms=3_000))
+    counts = [(table, "loaded", 564, 40_250) for table in LONG]
+    counts += [(f"museum.t{at}", "loaded", 10, 1_000) for at in range(9)]
+    parked = Parked(blocks[1].id, LONG[1], 10, "Weight_in_lbs = 5140 is above 5000", 5_000)
+    ledger = LedgerFacts(
+        there=True, states={blocks[1].id: "parked"}, counts=tuple(counts), parked=(parked,)
+    )
+    members = (Member(MEMBER, "/10.0.0.7", (0,)),)
+    return assemble(
+        seen,
+        Facts(
+            app="museum",
+            source="rows",
+            now_ms=3_600_000,
+            journal=True,
+            group=Group("stable", members),
+            ends={0: 1_002_345},
+            ledger=ledger,
+            audited=1,
+        ),
+    )
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_names_ids_and_offsets_are_whole_on_a_narrow_terminal(width: int) -> None:
+    screen = museum()
+    for every in (False, True):
+        text = shown(screen, width, every=every)
+        assert "…" not in text
+        names = (*LONG, MEMBER, f"shop:{LONG[1]}:0:0:1002001")
+        assert [name for name in names if name not in text] == []
+        assert "1,001,019" in text or not every
+        assert "564 (40,250 rows)" in text
+    assert "partition 0" in shown(screen, 60).splitlines()
+    widest = [line for line in shown(screen, width).splitlines() if len(line) > width]
+    assert [line for line in widest if " " in line.strip()] == [], "but for one long word"
+
+
+def test_a_narrow_screen_says_nothing_of_what_is_zero() -> None:
+    text = shown(museum(), 80)
+    for heading in ("discarded", "of those claimed", "dead letters 0"):
+        assert heading not in text
+    assert "sealed, not loaded 1 (10 rows)" in text
+
+
+def test_tables_at_rest_are_counted() -> None:
+    screen = museum()
+    text = shown(screen)
+    assert "9 tables at rest, 90 (9,000 rows) loaded: --all shows them" in text
+    assert "museum.t3" not in text
+    assert "museum.t3" in shown(screen, every=True)
+    rows = {row.table: row for row in screen.tables}
+    assert at_rest(rows["museum.t3"])
+    assert not at_rest(rows[LONG[1]]), "a block of it is parked"
+    for change in ({"dead_letters": 1}, {"rows_lately": 1}, {"waiting_blocks": None}):
+        changed: Any = change
+        assert not at_rest(dataclasses.replace(rows["museum.t3"], **changed))
+
+
+def test_one_table_alone() -> None:
+    """With what is about the app as a whole; others' parked blocks are left out."""
+    one = of_tables(museum(), ["museum.t3"])
+    text = shown(one, 80, every=True)
+    assert "museum.t3" in text
+    assert MEMBER in text
+    assert not any(name in text for name in LONG)
+    assert "parked shop" not in shown(one)
+    assert "parked shop" in shown(of_tables(museum(), [LONG[1]]))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import google_crc32c
 import pytest
+from rich.console import Console
 
 from relay.cli import blockstext
+from relay.console import print_parts
 from relay.view import story
 from relay.view.seen import Listed
-from relay.view.story import Change, Chunks, Landed, Part, Story
+from relay.view.story import BlockRow, Change, Chunks, Landed, Part, Story
 from tests.view.records import block, commit
 
 VALUES = [b"first", b"second"]
@@ -123,3 +126,17 @@ def test_a_story_with_pieces_missing() -> None:
     assert "no record that is retained lists it" in away
     assert "ClickHouse   it did not answer" in away
     assert "state        not known" in away
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 1_000])
+def test_a_block_id_is_in_one_piece_on_any_terminal(width: int) -> None:
+    """It is there to be copied into `relay blocks show`."""
+    made = block(1_002_001, "museum_of_natural_history.gapminder_life_expectancy")
+    rows = [BlockRow(Listed(made, 0, 7, commit(1, made)), "loaded")] * 2
+    output = io.StringIO()
+    console = Console(file=output, width=width, emoji=False)
+    print_parts(console, blockstext.listed(rows, width))
+    text = output.getvalue()
+    assert text.count(made.id) == 2
+    assert "loaded" in text
+    assert "…" not in text

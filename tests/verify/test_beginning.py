@@ -1,0 +1,127 @@
+"""Where the audited history begins, what lay before, and what went before it was settled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from loader.begin import ledger_of
+from relay import names
+from relay.config import load
+from relay.topics import READ, Topics
+from relay.verify.beginning import Beginning, First, as_json, beginnings, gaps, said
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.verify.test_live import once, ran, spoken
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from tests.broker.pipeline import Pipeline
+
+WHOLE = First(0, 1, 0, 1_700_000_000_000)
+CUT = First(16_822, 8_412, 120_400, 1_700_000_000_000)
+
+
+def test_nothing_lies_before_the_first_record() -> None:
+    every = beginnings({0: WHOLE, 1: WHOLE}, {0: 0, 1: 0}, {0: 0, 1: 0}, {})
+    assert list(said(every)) == ["history: all partitions from the journal's first record on"]
+    assert list(gaps(every)) == []
+
+
+def test_what_retention_took_is_said_with_its_place() -> None:
+    every = beginnings({0: WHOLE, 3: CUT}, {0: 0, 3: 16_820}, {3: 118_000}, None)
+    assert list(said(every)) == [
+        "history: 1 partition from the journal's first record on",
+        (
+            "history: partition 3 begins at n=8412, journal offset 16822, of 2023-11-14 22:13:20 "
+            "UTC: 8,411 records before it are deleted, and what they told of source offsets "
+            "before 120400 is not judged"
+        ),
+    ]
+    assert list(gaps(every)) == [], "the ledger was not asked"
+    found = as_json(every[1])
+    assert found["first"]["n"] == 8_412
+    assert (found["journal_start"], found["source_start"], found["settled"]) == (
+        16_820,
+        118_000,
+        None,
+    )
+    assert (found["whole"], found["unsettled"]) == (False, False)
+
+
+def test_a_partition_of_which_nothing_is_left() -> None:
+    every = beginnings({}, {1: 900}, {}, None)
+    assert "partition 1 has none: the journal's log begins at offset 900" in "".join(said(every))
+    assert not every[0].whole
+
+
+def test_a_source_that_begins_later_is_said_too() -> None:
+    every = beginnings({0: WHOLE}, {0: 0}, {0: 50}, None)
+    assert "partition 0: the source log begins at offset 50" in list(said(every))[-1]
+
+
+@pytest.mark.parametrize(
+    ("settled", "lost"),
+    [
+        (None, True),
+        (16_000, True),
+        (16_818, True),
+        (16_819, False),  # where the marker of the record before stands
+        (16_820, False),
+        (20_000, False),
+    ],
+)
+def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
+    one = Beginning(3, CUT, 16_820, None, settled, asked=True)
+    assert one.unsettled == lost
+    told = list(gaps([one]))
+    assert bool(told) == lost
+    if lost:
+        assert "begins at offset 16820" in told[0]
+        assert ("no position" if settled is None else f"offset {settled}") in told[0]
+
+
+def test_a_partition_that_is_whole_has_no_gap_before_any_loader_ran() -> None:
+    assert not Beginning(0, WHOLE, 0, None, None, asked=True).unsettled
+    assert not Beginning(0, None, 0, None, None, asked=True).unsettled
+
+
+def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
+    """Status 6 with both numbers, and 0 once what is gone was settled before."""
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
+    config = ran(pipeline)
+    settings = load(config)
+    status, heard = spoken(config)
+    assert status == 0
+    assert "history: all partitions from the journal's first record on" in heard
+
+    topic = names.journal_topic(pipeline.app)
+    records = pipeline.journal()[0]
+    offsets = [offset for offset, _, _ in pipeline.read(topic, pipeline.partitions)[0]]
+    low = offsets[2]
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, low)]).values():
+        future.result(30)
+
+    status, heard = spoken(config)
+    assert status == 0, "without --deep nobody asks what was settled"
+    assert f"partition 0 begins at n=3, journal offset {low}" in heard
+    assert f"source offsets before {records[2].previous_floor} is not judged" in heard
+    status, heard = spoken(config, "--deep")
+    assert status == 6, heard
+    assert f"the journal begins at offset {low}, the ledger has settled up to no position" in heard
+
+    ledger = ledger_of(settings, make=True)
+    journal = Topics(settings).describe(topic, (READ,))
+    assert journal is not None
+    ledger.save_positions(journal.topic_id, {0: offsets[0] + 1, 1: 0})
+    status, heard = spoken(config, "--deep")
+    assert status == 6, heard
+    assert f"begins at offset {low}, the ledger has settled up to offset {offsets[0] + 1}" in heard
+
+    ledger.save_positions(journal.topic_id, {0: offsets[1] + 1, 1: 0})
+    status, _, _ = once(config, "--deep")
+    assert status != 6, "all that is gone was settled"

@@ -1,0 +1,112 @@
+"""Nobody relays and nobody loads, beside a real broker: status says so, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from relay.config import load as load_config
+from relay.view import troubles
+from relay.view.look import Look
+from relay.view.oldest import NOTHING_MS, OldestUnread
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.broker.pipeline import Pipeline, row_batch, wait_until
+
+if TYPE_CHECKING:
+    from relay.view.screen import Screen
+
+pytestmark = pytest.mark.timeout(240)
+AGO_MS = 600_000
+
+
+def behind(pipeline: Pipeline, partition: int, *, commit: bool) -> None:  # noqa: F811
+    """A message in a transaction that is committed, or aborted: then only its marker is left."""
+    producer = Producer(
+        {"bootstrap.servers": pipeline.bootstrap, "transactional.id": f"{pipeline.app}-{partition}"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(
+        pipeline.source,
+        row_batch([1_000 + partition]),
+        partition=partition,
+        headers=[("table", pipeline.table.encode())],
+        timestamp=int(time.time() * 1000) - AGO_MS,
+    )
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.flush(30)
+        producer.abort_transaction(30)
+
+
+def by_kind(screen: Screen) -> dict[str, str]:
+    return {one.kind: one.text for one in screen.troubles}
+
+
+def test_nobody_runs(
+    pipeline: Pipeline,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A relay that is gone, blocks that no loader takes, and messages behind them."""
+    config = pipeline.config()
+    process = pipeline.start("a", config)
+    pipeline.send([1])
+    pipeline.send([2], 1)
+    pipeline.exactly_once()
+    with contextlib.closing(Look(load_config(config))) as looking:
+        screen = looking.screen()
+        assert troubles.NO_RELAY not in by_kind(screen)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        behind(pipeline, 0, commit=True)
+        behind(pipeline, 1, commit=False)
+        wait_until(lambda: not looking.screen().facts.group.members, "the group without it")
+        screen = looking.screen()
+        found = by_kind(screen)
+        assert found[troubles.NO_RELAY].startswith("no relay is in the group; ")
+        assert troubles.NO_LOADER not in found, "the blocks are there for moments"
+        monkeypatch.setattr(troubles, "LOADER_MS", 0)
+        told = by_kind(looking.screen())[troubles.NO_LOADER]
+        assert told.startswith("no loader has settled a block yet, and 2 blocks wait, the oldest")
+    old, markers = screen.partitions
+    assert old.lag
+    assert AGO_MS / 1000 <= (old.lag_seconds or 0) < AGO_MS / 1000 + 60
+    assert (markers.lag, markers.lag_seconds) == (0, 0.0), "nobody can read a marker"
+
+
+def test_what_is_known_is_not_asked_again(
+    pipeline: Pipeline,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stretch that grows begins with the same message; one that was only markers is looked at."""
+    settings = load_config(pipeline.config())
+    behind(pipeline, 0, commit=False)
+    behind(pipeline, 1, commit=True)
+    with contextlib.closing(OldestUnread(settings)) as oldest:
+        found = oldest.written_ms({0: (0, 2), 1: (0, 2)})
+        assert found[0] == NOTHING_MS
+        assert found[1] > NOTHING_MS
+        with monkeypatch.context() as patch:
+            patch.setattr(oldest, "_ask", lambda *_: pytest.fail("it asks"))
+            assert oldest.written_ms({0: (0, 2), 1: (0, 9)}) == found
+            assert oldest.written_ms({1: (0, 9)}) == {1: found[1]}
+        pipeline.send([7])
+        assert oldest.written_ms({0: (0, 3)})[0] > NOTHING_MS
+
+
+def test_a_topic_that_is_not_there_is_not_known(
+    pipeline: Pipeline,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither an error nor a wait without end."""
+    monkeypatch.setattr("relay.view.oldest.SECONDS", 1.0)
+    settings = load_config(pipeline.config())
+    other = settings.source.model_copy(update={"topic": f"{pipeline.app}-none"})
+    with contextlib.closing(OldestUnread(settings.model_copy(update={"source": other}))) as oldest:
+        assert oldest.written_ms({0: (0, 5)}) == {}
