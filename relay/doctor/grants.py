@@ -119,6 +119,9 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     cleaning = "optional: for loader ledger clean --run"
     its_table = quoted(f"{settings.loader.database}.ledger")
     yield ClickHouseRight("ALTER DELETE", its_table, note=cleaning)
+    scratch = f"{quoted(settings.loader.database)}.scratch_*"
+    alone = "optional: without it a message that its table refuses parks its whole block"
+    yield ClickHouseRight("DROP TABLE", scratch, note=alone)
     yield from (ClickHouseRight("SELECT", relation) for relation in READ_BY_LOADER)
     yield INPUT
     yield ClickHouseRight(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -34,7 +35,9 @@ LEDGER = (
     "GRANT READ ON FILE",
     "GRANT TABLE ENGINE ON MergeTree",
 )
+DROPPING = "GRANT DROP TABLE ON ledger_*.*"
 USERS = {
+    "isolating": ("default", (*LEDGER, DROPPING, "GRANT SELECT, INSERT ON shop.*")),
     # B9: reads dims, writes shop.
     "partial": ("default", (*LEDGER, "GRANT SELECT, INSERT ON shop.*", "GRANT SELECT ON dims.*")),
     "blind": ("default", (*LEDGER, "GRANT INSERT ON shop.*", "GRANT SELECT, INSERT ON dims.*")),
@@ -242,3 +245,27 @@ def test_the_users_are_what_they_are_called(server: str, admin: Client) -> None:
         with pytest.raises(ClickHouseError, match=code):
             client.command("INSERT INTO dims.countries (id) VALUES (1)")
         client.close()
+
+
+@pytest.mark.parametrize("user", ["isolating", "partial"])
+def test_who_may_drop_a_scratch_table_tells_messages_apart(
+    admin: Client, journal_as: Callable[[str], Journal], user: str
+) -> None:
+    """Who may not parks the whole block, and is told the right that is missing."""
+    table = "shop.orders"
+    admin.command(
+        f"CREATE TABLE {table} (id Int64, name LowCardinality(String), _block String, "
+        "CONSTRAINT small CHECK id != 7) ENGINE = MergeTree ORDER BY id"
+    )
+    journal = journal_as(user)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    settings = journal.settings()
+    ledger_of(settings, make=True)
+    with contextlib.closing(Worker(settings, isolates=True)) as worker:
+        (one,) = worker.load([block])
+    if user == "isolating":
+        assert (one.outcome, one.left_out) == ("loaded", 1), one.reason
+        return
+    assert one.outcome == "parked"
+    assert "single messages cannot be told apart: this user may not drop it" in one.reason
+    assert "GRANT DROP TABLE ON" in one.reason
