@@ -44,7 +44,7 @@ class Maker:
         """Whether a transform makes the table's rows."""
         return bool(self._transforms.name(table))
 
-    def make(self, attempt: Attempt) -> plan.Made | plan.Failed | plan.Impossible:
+    def make(self, attempt: Attempt) -> plan.Made | plan.Failed | plan.Rejected | plan.Impossible:
         """What a claim of this attempt says of its rows.
 
         Raises:
@@ -61,7 +61,9 @@ class Maker:
             if block.left_out:
                 rows = rows.filter(pa.array(leftout.kept(block, listed)))
             attempt.made = self.of(block, rows, target)
-        except (Damaged, CannotTransform, ValueError) as error:
+        except CannotTransform as error:
+            return (plan.Rejected if attempt.divisible else plan.Impossible)(str(error))
+        except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         except Unavailable as error:
             return plan.Failed(error.message)

@@ -299,7 +299,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The table refuses rows of the INSERT; not all of its messages need be to blame."""
+    """Table or transform refuse some of the rows; not all of their messages need be to blame."""
 
     reason: str
 
@@ -384,7 +384,7 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
             return _on(run, _decide_by_record(run, record))
         case "insert", Wrote(rows):
             return _wrote(run, rows)
-        case "insert", Rejected(reason):
+        case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
             return _rejected(run, reason)
         case "mark" | "isolate", Ok():
             return _went_on(run)

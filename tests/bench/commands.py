@@ -35,6 +35,11 @@ _MANY: Any = click.IntRange(min=1)
 @with_options(
     *load_options(50_000.0, 60.0),
     *shape_options(8),
+    click.option(
+        "--bad",
+        is_flag=True,
+        help="A CHECK of the last table refuses 1 % of its messages; figures of the other tables.",
+    ),
     *OUTPUT,
 )
 def measure_freshness(**options: Any) -> None:
@@ -83,6 +88,7 @@ def _load(given: dict[str, Any]) -> Load:
         partitions=given["partitions"],
         processes=given["processes"],
         block={} if given["max_age"] is None else {"max_age_seconds": given["max_age"]},
+        bad=given.get("bad", False),
     )
 
 

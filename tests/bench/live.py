@@ -29,6 +29,8 @@ workers have started. The broker's JVM compiles with a fifth of a core for 75 s 
 to 0.35 in five samples of 15 s), with a twentieth and less from 90 s on."""
 _EVERY_SECONDS = 0.05  # a question costs the engine, which is at work
 _ENDING_SECONDS = 150.0  # the feed's flush waits 120 s for the broker
+_BAD, _OF = 7, 100
+"""Every hundredth message of a table is bad, from its eighth on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Load:
         processes: of the relay.
         block: settings of `[block]` that are not the defaults.
         relay: settings of `[relay]` that are not the defaults.
+        bad: a CHECK of the last table refuses one of a hundred of its messages.
     """
 
     rate: float
@@ -52,6 +55,20 @@ class Load:
     processes: int = 1
     block: Mapping[str, float] = field(default_factory=dict)
     relay: Mapping[str, float] = field(default_factory=dict)
+    bad: bool = False
+
+    @property
+    def good(self) -> tuple[str, ...]:
+        """Tables that take every row."""
+        names = tuple(self.shape.names)
+        return names[:-1] if self.bad else names
+
+    def taken(self, ends: list[int]) -> int:
+        """Rows that all tables take of so many each."""
+        if not self.bad:
+            return sum(ends)
+        messages = range(_BAD, -(-ends[-1] // self.per_message), _OF)
+        return sum(ends) - len(messages) * self.per_message
 
 
 class Feed:
@@ -102,7 +119,7 @@ class Live:
     def arrived(self, fed: Fed) -> None:
         """Waits until all that was sent is in ClickHouse."""
         self.ends = fed.ends
-        measure.samples(self.visible, sum(fed.ends), self.still_run, _EVERY_SECONDS)
+        measure.samples(self.visible, self.load.taken(fed.ends), self.still_run, _EVERY_SECONDS)
 
     def meter(self) -> Meter:
         """Of everything that runs, but for the feed: that tells what it used itself."""
@@ -123,6 +140,12 @@ def running(
     """Servers and programs, warm."""
     with servers.started(directory, progress) as stack:
         rows.create_tables(servers.client(stack), load.shape, block_column=block_column)
+        if load.bad:
+            message = f"intDiv(event, {load.per_message})"
+            servers.client(stack).command(
+                f"ALTER TABLE {load.shape.names[-1]} "
+                f"ADD CONSTRAINT rare CHECK {message} % {_OF} != {_BAD}"
+            )
         sources.create_topics(stack.bootstrap, [TOPIC], load.partitions)
         file = config.write(directory, APP, stack, TOPIC, load.block, relay=load.relay)
         relay = contenders.relay(file, APP, directory / "relay.log", load.processes)

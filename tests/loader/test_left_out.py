@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,6 +42,12 @@ def make(
     return table
 
 
+PICKY = """
+def picky(rows):
+    if 3 in rows.column("id").to_pylist():
+        raise ValueError("three")
+    return rows
+"""
 KINDS = {
     "plain": ("ORDER BY id", 100),
     "no window": ("ORDER BY id", 0),
@@ -185,6 +192,26 @@ def test_the_table_takes_nothing(
     assert [(one.block.id, one.block.rows) for one in ledger.waiting()] == [(block.id, 100)]
 
 
+def test_a_transform_refuses_some(
+    journal: Journal, ledger: Ledger, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are left out as those that the table refuses are; both may be in one block."""
+    (journal.directory / "picky.py").write_text(PICKY, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(journal.directory))
+    table = make(client, f"{database}.t", WAYS["check"])
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    worker = Worker(journal.settings(transform="picky:picky"), isolates=True)
+    with contextlib.closing(worker):
+        (one,) = worker.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 3), one.reason
+    assert copies(client, table) == (97, 97)
+    (rest,) = ledger.waiting()
+    whys = {m.offset: m.reason for m in rest.block.left_out}
+    assert whys.keys() == {3, 17, 42}
+    assert "ValueError: three" in whys[3]
+    assert "Constraint `small`" in whys[17]
+
+
 def test_a_block_that_does_not_say_whose_its_rows_are(
     journal: Journal, isolating: Worker, client: Client, database: str
 ) -> None:
@@ -243,7 +270,7 @@ def test_a_rewind_takes_them_along(
     assert ledger.waiting() == []
 
 
-@pytest.mark.parametrize("bad", [1, 10, 1000])
+@pytest.mark.parametrize("bad", [1, 10, pytest.param(1000, marks=pytest.mark.long)])
 def test_many_messages(
     journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str, bad: int
 ) -> None:
@@ -256,3 +283,9 @@ def test_many_messages(
     assert copies(client, table) == (10_000 - bad, 10_000 - bad)
     (rest,) = ledger.waiting()
     assert [m.offset for m in rest.block.left_out] == list(range(7, 10_000, 10_000 // bad))
+    client.command("SYSTEM FLUSH LOGS")
+    ((trials,),) = client.query(
+        "SELECT count() FROM system.query_log WHERE type = 'QueryStart' "
+        f"AND log_comment = 'trial of {block.id}'"
+    ).result_rows
+    assert bad < trials <= 2 * bad + 2
