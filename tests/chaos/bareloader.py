@@ -53,7 +53,7 @@ def run(settings: Settings) -> None:
     client = clickhouse.connect(settings.clickhouse, 60)
     ledger = Ledger(client, settings.loader.database, settings.app)
     ledger.ensure(settings.loader.database)
-    journal, worker = Journal(settings), Worker(settings)
+    journal, worker = Journal(settings), Worker(settings, isolates=True)
     open_: list[Block] = []
     pause = _PAUSE_SECONDS
     while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.chaos import program_faults, server_faults
+from tests.chaos import program_faults, server_faults, table_faults
 from tests.chaos.schedule import KINDS
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from tests.chaos.schedule import Fault
 
 FAULTS: dict[str, Callable[[Campaign, Fault], Sequence[Task]]] = {
-    kind: getattr(server_faults, kind, None) or getattr(program_faults, kind) for kind in KINDS
+    kind: next(
+        getattr(module, kind)
+        for module in (server_faults, program_faults, table_faults)
+        if hasattr(module, kind)
+    )
+    for kind in KINDS
 }
 """By kind: functions of that name."""
 

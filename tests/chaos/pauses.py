@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.chaos import ends, facts, judges, kept
 from tests.chaos.campaign import SETTLE_SECONDS
 from tests.chaos.options import Report
+from tests.chaos.table_faults import left_out_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,9 @@ def pause(campaign: Campaign) -> bool:
     limit = SETTLE_SECONDS * campaign.options.patience
     good = campaign.until(lambda: _passed(campaign, last), limit, "relays passed the source's end")
     good = good and campaign.until(
-        lambda: _all_loaded(campaign), 2 * limit, "all rows are in ClickHouse"
+        lambda: left_out_loaded(campaign) and _all_loaded(campaign),
+        2 * limit,
+        "all rows are in ClickHouse",
     )
     campaign.pauses.append(time.monotonic() - begun)
     servers = campaign.servers
