@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import one_line, quoted, quoted_table, table_failure
+from loader.clickhouse import TableRefused, one_line, quoted, quoted_table, table_failure
 from loader.insert import body, settings, trial_statement
 from loader.isolating import Refusal
 from relay import names
@@ -118,7 +118,9 @@ def _engine(client: HttpClient, table: str) -> tuple[str, str]:
         parameters={"database": database, "name": name},
     ).result_rows
     if not rows:
-        raise Unavailable(f"{table} was dropped meanwhile", "it is looked for again")
+        raise TableRefused(
+            f"{table} was dropped meanwhile", "Make it again, or give its blocks up."
+        )
     return str(rows[0][0]), str(rows[0][1])
 
 

@@ -101,6 +101,7 @@ WAYS = {
     "loader.journal_source._first ContractBroken": PARTITION,
     "loader.journal_source._positions ContractBroken": APP,
     "loader.known.check Unavailable": APP,
+    "loader.ledger.check_seen Refused": APP,
     "loader.ledger_table.add ContractBroken": APP,
     "loader.load._from_spark Unavailable": SERVER,
     "loader.servers.several Refused": SETTING,
