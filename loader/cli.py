@@ -21,8 +21,9 @@ from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
 from relay import config, errors, log
-from relay.cli_support import chosen_pipeline, log_format_option, show_error
+from relay.cli_support import HELP, chosen_pipeline, log_format_option, show_error
 from relay.errors import RelayError
+from relay.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from relay.settings import Settings
 
 
-@click.group()
+@click.group(context_settings={**HELP})
+@click.version_option(__version__, prog_name="loader")
 def loader() -> None:
     """Insert every sealed block into ClickHouse exactly once."""
 

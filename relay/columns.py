@@ -130,7 +130,8 @@ def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Arra
     except NOT_CONVERTED as error:
         row = _first_failing(lambda part: convert(part, type_), array)
         value = array[row].as_py() if len(array) else None
-        reason = f"{type_.complaint(value)}: {str(error).splitlines()[0]}"
+        why = str(_failure(array.slice(row, 1), type_) or error).splitlines()[0]
+        reason = f"{type_.complaint(value)}: {why}"
         raise _bad_value(row, name, origin, reason) from error
     _, bad = type_.narrow(converted)
     if bad is not None:
@@ -162,6 +163,15 @@ def _first_failing(attempt: Callable[[Array], object], array: Array) -> int:
         else:
             low = middle
     return low
+
+
+def _failure(one: Array, type_: ColumnType) -> Exception | None:
+    """Why this one value does not convert; the whole column's error may be another value's."""
+    try:
+        convert(one, type_)
+    except NOT_CONVERTED as error:
+        return error
+    return None
 
 
 def convert(array: Array, type_: ColumnType) -> Array:

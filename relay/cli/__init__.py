@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from relay.cli_support import EXIT_STATUSES, Lazy, LazyGroup, run_main
+from relay.cli_support import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
 from relay.version import __version__
 
 COMMANDS = {
@@ -31,7 +31,7 @@ COMMANDS = {
 """In the order in which a newcomer needs them."""
 
 
-@click.group(cls=LazyGroup, commands_at=COMMANDS, epilog=EXIT_STATUSES)
+@click.group(cls=LazyGroup, commands_at=COMMANDS, epilog=EXIT_STATUSES, context_settings={**HELP})
 @click.version_option(__version__, prog_name="relay")
 def cli() -> None:
     """Move protobuf rows of many tables from Kafka towards ClickHouse, each exactly once.

@@ -216,4 +216,7 @@ def _print(findings: Sequence[Finding]) -> None:
             style = _STYLES[finding.severity]
             table.add_row(f"[{style}]{finding.severity}[/]", finding.code, escape("\n".join(lines)))
         console.print(table)
-    console.print(", ".join(f"{count} {name}" for name, count in _counts(findings).items()))
+    counts = _counts(findings).items()
+    console.print(
+        ", ".join(f"{n} {name if n != 1 else name.removesuffix('s')}" for name, n in counts)
+    )
