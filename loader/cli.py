@@ -23,6 +23,7 @@ from loader.clisupersede import supersede
 from relay import config, errors, log
 from relay.cli_support import (
     EXIT_STATUSES,
+    HELP,
     WholeGroup,
     chosen_pipeline,
     log_format_option,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @click.group(
     cls=WholeGroup,
     epilog=EXIT_STATUSES,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={**HELP},
 )
 @click.version_option(__version__, prog_name="loader")
 def loader() -> None:

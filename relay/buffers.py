@@ -84,9 +84,9 @@ class Buffers:
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], Held] = {}
 
-    def __bool__(self) -> bool:
-        """Whether any message is held."""
-        return bool(self._held)
+    def held(self) -> list[Held]:
+        """All of them, as they are."""
+        return list(self._held.values())
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
         """Copy the messages of one of the poll's arrivals but for the first `skip`."""

@@ -29,6 +29,9 @@ EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
 """128 + SIGPIPE: whoever read the output went away, as `head` does."""
 
+HELP: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
+"""Context settings of a command line, for all of its commands."""
+
 EXIT_STATUSES = """\
 \b
 Exit status:

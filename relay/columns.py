@@ -7,7 +7,8 @@ are errors that name file, row, column and value.
 
 What is accepted, beside the type itself: numbers as text; text as ISO 8601 for Date, DateTime
 and DateTime64 (without a zone: UTC); integers there as what is on the wire (days since the
-epoch, Unix seconds, ticks); floats without a fraction for integers. Fractions that a DateTime
+epoch, Unix seconds, ticks); floats without a fraction for integers, and for a Decimal floats whose
+shortest decimal text it holds. Fractions that a DateTime
 cannot hold, and numbers for a String column, are refused.
 """
 

@@ -2,7 +2,7 @@
 
 Receives an Arrow array as a reader chose it and the kind, without parts, that it is meant
 for; gives the wire array. Nothing is rounded or guessed: what does not convert exactly is an
-ArrowInvalid.
+ArrowInvalid. A float meant for a Decimal stands for its shortest decimal text, as people write it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 _WRAPPER = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
 _TICKS = re.compile(r"(?:Date)?Time64\((\d)")
+_SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
 _DATES = ("Date", "Date32")
 _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
 _UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))
 _ZONED = r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
+_DIGITS_MOST = 76
+"""Of a Decimal, in ClickHouse and in Arrow."""
 
 
 def leaf(array: Array, kind: Scalar) -> Array:
@@ -38,12 +41,36 @@ def leaf(array: Array, kind: Scalar) -> Array:
     if base.startswith(("Date", "Time")):
         return _time(array, base).cast(target)
     if base.startswith(("Decimal", "Int", "UInt")) and target == pa.string():
+        decimal = _SCALE.fullmatch(base)
+        if decimal and pa.types.is_floating(array.type):
+            array = _shortest(array, int(decimal[1] or 0))
         return _digits(array)
     if target in (pa.string(), pa.binary()) and not _is_text(array.type):
         raise pa.ArrowInvalid(f"{array.type} is not text")
     if target == pa.bool_() and not _is_text(array.type):
         array = _no_other_than_0_and_1(array)
     return array.cast(target)
+
+
+def _shortest(array: Array, scale: int) -> Array:
+    """Floats as decimal numbers with so many digits behind the point.
+
+    Raises:
+        ArrowInvalid: one is none, or its shortest text has more digits than that.
+    """
+    finite: Any = pc.is_finite(array)
+    if not pc.all(finite).as_py():
+        first = array[pc.index(finite, value=False).as_py()].as_py()
+        raise pa.ArrowInvalid(f"{first} is no decimal number")
+    texts: Any = array.cast(pa.string())
+    try:
+        numbers: Array = texts.cast(pa.decimal256(_DIGITS_MOST, scale))
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(
+            f"a float is taken by its shortest decimal text, and that has more than {scale} digits "
+            f"behind the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal or text"
+        ) from error
+    return numbers
 
 
 def _digits(array: Array) -> Array:
@@ -53,10 +80,10 @@ def _digits(array: Array) -> Array:
     if not pa.types.is_decimal(array.type):
         raise pa.ArrowInvalid(f"{array.type} is neither text nor an exact number")
     scale = array.type.scale
-    wide = array.cast(pa.decimal256(76, scale))
+    wide = array.cast(pa.decimal256(_DIGITS_MOST, scale))
     # The same number without its point: Arrow writes small ones with an exponent.
     units: Any = pa.Array.from_buffers(
-        pa.decimal256(76, 0), len(wide), wide.buffers(), -1, wide.offset
+        pa.decimal256(_DIGITS_MOST, 0), len(wide), wide.buffers(), -1, wide.offset
     )
     text: Any = units.cast(pa.string())
     if scale <= 0:

@@ -180,8 +180,7 @@ class Performer:
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Chunks and dead letters of every seal; one flush for all of them."""
         sent = [self._send(seal) for seal in seals]
-        if not self._buffers:  # else what has not been looked at yet may be good
-            self._suitable.check(self._give_up)
+        self._suitable.check(self._buffers.held(), self._give_up)
         reached("mid_produce")
         self._producer.flush()
         for one in sent:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -193,10 +195,20 @@ def _json_rows(source: Source, encoder: RowEncoder, block: bytes, first: int) ->
 
 
 def _json_object(line: bytes) -> dict[str, object]:
-    row = json.loads(line, object_pairs_hook=_object)
+    row = json.loads(line, object_pairs_hook=_object, parse_float=_number)
     if not isinstance(row, dict):
         raise ConfigError(f"no JSON object: {line[:80]!r}", "write one object in each line")
     return row
+
+
+def _number(text: str) -> object:
+    """As json.loads makes it, unless that is another number than was written.
+
+    A Decimal column may take all of its digits.
+    """
+    value = float(text)
+    exact = Decimal(text)
+    return value if math.isinf(value) or Decimal(repr(value)) == exact else exact
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -20,6 +20,7 @@ from google.protobuf import message_factory
 from relay.columns import NOT_CONVERTED, BadValue, convert
 from relay.errors import ConfigError
 from relay.kinds import Kind, Nullable, Scalar, shown
+from relay.leafcolumns import base_type
 from relay.nested import Array, Map, Tuple, Wrapped
 from relay.types import ColumnType
 from relay.variants import NullableTuple, Variant
@@ -206,6 +207,9 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
     """From a Python value to what the field takes."""
     direct = _PYTHON[type_.proto] if type_.check is None else ()
     bounds = _BOUNDS.get(type_.proto)
+    # Of a text column a number is no value, in Python as in Arrow's columns.
+    is_text = type_.proto in {"string", "bytes"}
+    is_number = not is_text or base_type(type_.clickhouse).startswith(_EXACT)
 
     @lru_cache(maxsize=1024)
     def remembered(_: str, value: Any) -> Any:  # the type tells 1 and True apart
@@ -216,7 +220,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
             return value
         if isinstance(value, UUID | IPv4Address | IPv6Address):
             value = str(value)
-        elif isinstance(value, Decimal):
+        elif isinstance(value, Decimal) and is_number:
             value = f"{value:f}"  # never with an exponent
         elif type(value) is int and type_.proto == "string":
             value = str(value) if type_.clickhouse.startswith(_EXACT) else value

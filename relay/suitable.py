@@ -14,13 +14,14 @@ from relay import sampling
 from relay.brake import ENOUGH, Brake
 from relay.dead.letter import Place
 from relay.dead.selection import kind_of
+from relay.decode import decode
 from relay.firstdead import FirstDead
 from relay.likeness import explained
 from relay.pastrows import ever_good
 from relay.tableheaders import NO_TABLE, TableHeaders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from relay.buffers import Held
     from relay.core.state import Seal
@@ -74,10 +75,11 @@ class Suitability:
         self._brake.committed()
         self._first.committed()
 
-    def check(self, before: Callable[[], None]) -> None:
+    def check(self, held: Collection[Held], before: Callable[[], None]) -> None:
         """Stop where nothing was ever good, before that is committed.
 
         Args:
+            held: messages that wait in buffers for their own transaction.
             before: is called just before it is raised.
 
         Raises:
@@ -85,11 +87,28 @@ class Suitability:
         """
         if not self._brake.due:
             return
-        if self._wait(lambda: ever_good(self._settings)) or self._wait(self._is_any_good):
+        good = (
+            self._wait(lambda: ever_good(self._settings))
+            or self._wait(lambda: self._is_any_held_good(held))
+            or self._wait(self._is_any_good)
+        )
+        if good:
             self._brake.release()
             return
         before()
         raise self._brake.error(self._settings.source.topic)
+
+    def _is_any_held_good(self, held: Collection[Held]) -> bool:
+        """Whether a message is that was read, and waits because its table is quiet."""
+        self._tables.resolve({one.table for one in held})
+        source = self._settings.source
+        for one in held:
+            codec = self._tables.codec(one.table)
+            if isinstance(codec, str):
+                continue
+            if decode(one.column(), codec, source.framing, source.unknown_fields).messages:
+                return True
+        return False
 
     def _is_any_good(self) -> bool:
         """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""

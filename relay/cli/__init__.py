@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from relay.cli_support import EXIT_STATUSES, Lazy, LazyGroup, run_main
+from relay.cli_support import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
 from relay.version import __version__
 
 COMMANDS = {
@@ -35,7 +35,7 @@ COMMANDS = {
     cls=LazyGroup,
     commands_at=COMMANDS,
     epilog=EXIT_STATUSES,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={**HELP},
 )
 @click.version_option(__version__, prog_name="relay")
 def cli() -> None:

@@ -237,7 +237,8 @@ def check(
     else:
         for one in found:
             click.echo(f"{'problem' if one.problem else 'note'}: {one.field}: {one.what}")
-        said = f"{len(problems)} problems" if problems else "compatible"
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        said = count if problems else "compatible"
         click.echo(f"{file} and {table}, version {current.version}: {said}")
     context.exit(1 if problems else 0)
 

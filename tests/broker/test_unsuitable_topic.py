@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from tests.broker.pipeline import row_batch
+from relay.server_settings import ClickHouse
+from tests.broker.cross_pipeline import CrossPipeline
+from tests.broker.pipeline import PARTITIONS, row_batch
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, stop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from clickhouse_connect.driver.client import Client
+
     from tests.broker.pipeline import Pipeline
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -28,6 +35,18 @@ def fill(
     for _ in range(count):
         pipeline.produce(producer, value, at, headers)
     assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def crossing(
+    bootstrap: str, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
+) -> Iterator[CrossPipeline]:
+    """The source in another cluster: a transaction for each partition."""
+    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
+    made = CrossPipeline(bootstrap, clickhouse, app, database, tmp_path)
+    made.create_source()
+    yield made
+    made.stop_all()
 
 
 @pytest.mark.parametrize(
@@ -114,3 +133,48 @@ def test_one_partition_of_dead_letters_is_not_the_whole_source(pipeline: Pipelin
     pipeline.until(lambda: len(pipeline.dead()) == 10 * MANY, "the dead letters")
     stop(process)
     assert pipeline.rows() == pipeline.sent
+
+
+def test_good_rows_of_a_quiet_table_are_no_part_of_an_unsuitable_topic(pipeline: Pipeline) -> None:
+    """They are the oldest, wait in their buffer, and are in no sample of the newest messages."""
+    pipeline.send(range(3))
+    fill(pipeline, 10 * MANY, JSON, [])
+    fill(pipeline, MANY, JSON, [], 1)
+    config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 300.0 }}')
+    process = pipeline.start("a", config)
+    pipeline.until(lambda: len(pipeline.dead()) == 11 * MANY, "the dead letters")
+    stop(process)
+    assert pipeline.rows() == pipeline.sent
+
+
+def test_rows_that_no_table_of_the_right_name_can_read_stop_it_too(pipeline: Pipeline) -> None:
+    """JSON under the right header, in both partitions, of which one may be in its buffer."""
+    for partition in range(PARTITIONS):
+        fill(pipeline, MANY, JSON, [("table", pipeline.table.encode())], partition)
+    status, log = ended(pipeline, pipeline.start("a"))
+    assert status == 2, log
+    assert "looks like JSON" in log
+    assert not pipeline.dead()
+
+
+def test_a_source_in_another_cluster_is_looked_at_as_well(crossing: CrossPipeline) -> None:
+    """There each partition has a transaction of its own; the first of them stops."""
+    fill(crossing, MANY, JSON, [])
+    fill(crossing, MANY, JSON, [], 1)
+    status, log = ended(crossing, crossing.start("a"))
+    assert status == 2, log
+    assert "looks like JSON" in log
+    assert not crossing.dead()
+
+
+def test_of_several_processes_one_partition_without_a_good_message_ends_none(
+    pipeline: Pipeline,
+) -> None:
+    """The other's messages are good, whether it has committed them yet or not."""
+    fill(pipeline, MANY, JSON, [])
+    pipeline.send(range(100), partition=1)
+    process = pipeline.start("m", arguments=["--processes", "2"])
+    pipeline.until(lambda: len(pipeline.dead()) == MANY, "the dead letters")
+    pipeline.exactly_once()
+    assert process.poll() is None
+    assert "none of the first" not in pipeline.log(process)

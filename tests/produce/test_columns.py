@@ -86,6 +86,14 @@ def test_a_time_of_day_is_not_cut_off_to_make_a_date() -> None:
         convert("day", [dt.datetime(2020, 1, 1, 5)])  # noqa: DTZ001
 
 
+def test_an_error_tells_of_one_value_only() -> None:
+    """The engine converts days before times, and met another bad value first."""
+    for values in (["Jan 1 2000", "Mar 1 2010T"], ["Jan 1 2000", "Mar 1 2010 10:00Z"]):
+        with pytest.raises(BadValue, match="row 11, column 'day': 'Jan 1 2000'") as caught:
+            convert("day", values)
+        assert "Mar" not in caught.value.message
+
+
 def test_the_first_of_many_bad_values_is_found() -> None:
     """Row numbers are exact however far into the batch the value stands."""
     values = ["1"] * 10_000

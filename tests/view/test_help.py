@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from loader.cli import loader
 from relay.cli import cli
+from relay.version import __version__
 
 PROGRAMS: dict[str, click.Group] = {"relay": cli, "loader": loader}
 COMMANDS = [
@@ -34,6 +35,15 @@ def test_every_command_shows_itself_in_use(command: str) -> None:
     assert done.exit_code == 0
     lines = [line.strip() for line in done.output.splitlines()]
     assert any(line.startswith(f"{command} relay.toml") for line in lines)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_program_says_its_version_and_knows_h(program: str) -> None:
+    done = CliRunner().invoke(PROGRAMS[program], ["--version"])
+    assert (done.exit_code, done.output) == (0, f"{program}, version {__version__}\n")
+    for words in ([], ["run"], ["status"]):
+        short, long = (CliRunner().invoke(PROGRAMS[program], [*words, h]) for h in ("-h", "--help"))
+        assert (short.exit_code, short.output) == (0, long.output)
 
 
 def test_a_resolve_without_a_word_is_no_resolve(tmp_path: Path) -> None:
