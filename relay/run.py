@@ -23,6 +23,7 @@ from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
 from relay.coverage import Coverage
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
+from relay.joining import Joining
 from relay.limits import limits
 from relay.membership import MemberFenced, holder, is_own_past
 from relay.metrics.observer import NOTHING, Observer
@@ -91,7 +92,7 @@ class Relay:
         self._source = Source(settings, *heard)
         self._wait = Waiting(stop, observer.away, lambda _: self._source.look_for_brokers())
         self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
-        self._coverage = Coverage(settings)
+        self._coverage, self._joining = Coverage(settings), Joining(settings)
         owning = settings, topics, self._source, self._performer.producers
         self._ownership = Ownership(*owning)
 
@@ -108,6 +109,7 @@ class Relay:
             self._wait(self._topics.ensure_own, limit)
             self._wait(self._ownership.start, limit)
             self._source.join()
+            self._joining.joined()
             log.info("joined", extra={"member": self._settings.relay.member})
             while self._state.phase is not Phase.STOPPED:
                 self._turn()
@@ -123,6 +125,7 @@ class Relay:
             self._dispatch(ev.StopRequested())
             return
         self._refresh_tables()
+        self._joining.look()
         polled = intake.Intake(self._headers, self._performer.density)
         begun = time.monotonic()
         self._source.poll(polled.add)
@@ -176,6 +179,7 @@ class Relay:
 
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
         """Inside poll: read the truth of what the group gave; where to begin each."""
+        self._joining.assigned()
         self._assigning = {}
         with contextlib.suppress(StoppedWaiting):  # the loop sees the stop next
             self._dispatch(ev.Assigned(partitions))

@@ -91,7 +91,8 @@ def verify(  # noqa: PLR0913 - one for each option
       relay verify relay.toml --once
       relay verify relay.toml --follow --http 127.0.0.1:9466
     Exit status: 0 no anomaly · 1 anomalies were found · 2 wrong configuration ·
-    4 servers away · 6 (--deep) journal records were deleted before a loader had settled them.
+    4 servers away · 6 source messages were deleted before they were in blocks, or (--deep)
+    journal records before a loader had settled them.
     """
     log.setup(json=log_format == "json")
     if deep and mode == "follow":
@@ -123,8 +124,9 @@ def _judge(audits: Sequence[Audit]) -> None:
     if lost:
         raise ContractBroken(
             lost[0],
-            "what those records listed and no loader has loaded can only come from a re-run of the "
-            "source; keep the journal longer than a loader may be away (`relay doctor`)",
+            "what was deleted can only come from a re-run of the source; `relay accept` takes note "
+            "of source messages that are gone. Keep topics longer than relay and loader may be "
+            "away (`relay doctor`)",
         )
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:

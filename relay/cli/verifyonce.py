@@ -50,9 +50,11 @@ def once(
     Raises:
         ConfigError, Unavailable: as reader and deep audit raise them.
     """
+    reader.grow()
+    source = _source(reader)
     if not deep:
         run.once(reader, audit, say, note)
-        audit.history = beginnings(audit.firsts, reader.starts, _source(reader), None)
+        audit.history = beginnings(audit.firsts, reader.starts, source, audit.floors(), None)
         return
     with contextlib.closing(Deep(settings, removed)) as further:
 
@@ -61,7 +63,9 @@ def once(
             further.keep(partition, offset, commit)
 
         run.once(reader, audit, say, keep)
-        audit.history = beginnings(audit.firsts, reader.starts, _source(reader), _settled(settings))
+        audit.history = beginnings(
+            audit.firsts, reader.starts, source, audit.floors(), _settled(settings)
+        )
         for anomaly in further.judge(lambda what: click.echo(what, err=True)):
             audit.anomalies.append(anomaly)
             say(anomaly)

@@ -146,6 +146,10 @@ class Audit:
             self.acknowledged.append(said(partition, commit))
         return found
 
+    def floors(self) -> dict[int, int]:
+        """Give the floor of each partition's last record."""
+        return {partition: head.floor for partition, head in self._heads.items()}
+
     def open(self) -> list[Anomaly]:
         """Give those that are not settled."""
         return [one for one in self.anomalies if not self.settled(one)]

@@ -36,6 +36,7 @@ class Beginning:
         first: None where the journal's partition holds no record.
         journal_start: offset at which the journal's partition begins.
         source_start: offset at which the source's partition begins; None: not known.
+        floor: of the last record; None: there is none.
         settled: journal offset before which the ledger has settled all; None: it has none, or
             was not asked.
         asked: whether the ledger was asked.
@@ -45,6 +46,7 @@ class Beginning:
     first: First | None
     journal_start: int
     source_start: int | None = None
+    floor: int | None = None
     settled: int | None = None
     asked: bool = False
 
@@ -66,6 +68,13 @@ class Beginning:
             return False
         return self.journal_start > (0 if self.settled is None else self.settled + 1)
 
+    @property
+    def unread(self) -> bool:
+        """Whether source messages were deleted that are in no block; a relay stops there, too."""
+        if self.source_start is None or self.floor is None:
+            return False
+        return self.source_start > self.floor
+
 
 def first_of(offset: int, commit: Commit) -> First:
     """Of a partition, from its oldest record."""
@@ -76,6 +85,7 @@ def beginnings(
     firsts: Mapping[int, First],
     journal: Mapping[int, int],
     source: Mapping[int, int],
+    floors: Mapping[int, int],
     settled: Mapping[int, int] | None,
 ) -> list[Beginning]:
     """Of every partition of the journal.
@@ -83,12 +93,20 @@ def beginnings(
     Args:
         firsts: the oldest record of each.
         journal: where each begins.
-        source: where each of the source begins, as far as that is known.
+        source: where each of the source began, as far as that is known, before the journal was
+            read: what is read of it meanwhile is no gap.
+        floors: of the last record of each.
         settled: of the ledger; None: it was not asked.
     """
     return [
         Beginning(
-            p, firsts.get(p), start, source.get(p), (settled or {}).get(p), settled is not None
+            p,
+            firsts.get(p),
+            start,
+            source.get(p),
+            floors.get(p),
+            (settled or {}).get(p),
+            settled is not None,
         )
         for p, start in sorted(journal.items())
     ]
@@ -127,8 +145,14 @@ def _cut(one: Beginning) -> str:
 
 
 def gaps(every: Sequence[Beginning]) -> Iterator[str]:
-    """What was deleted before it was settled, with both numbers."""
+    """What was deleted before it was read, or settled, with both numbers."""
     for one in every:
+        if one.unread:
+            yield (
+                f"partition {one.partition}: the source log begins at offset {one.source_start}, "
+                f"the journal's floor is {one.floor}: the messages between were deleted before "
+                "they were in blocks"
+            )
         if one.unsettled:
             at = "no position" if one.settled is None else f"offset {one.settled}"
             yield (
@@ -140,4 +164,4 @@ def gaps(every: Sequence[Beginning]) -> Iterator[str]:
 
 def as_json(one: Beginning) -> dict[str, Any]:
     """For programs; what is not known is null."""
-    return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled}
+    return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled, "unread": one.unread}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
-from loader import plan, standing
+from loader import clistatus, plan, standing
 from loader.entries import Parked
 from loader.plan import Entry
 from loader.standing import Facts, PositionRow
+from relay.console import print_parts
 from relay.records_pb2 import Block
 
 NOW_MS = 100_000
@@ -83,3 +86,21 @@ def test_every_state_is_counted_once() -> None:
 def test_sparks_offset_log(text: str, offsets: dict[int, int] | None) -> None:
     """The position of this journal, or nothing."""
     assert standing.checkpointed(text, "J") == offsets
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_names_and_ids_are_whole_on_any_terminal(width: int) -> None:
+    """What waits longest is there to be copied."""
+    table = "museum_of_natural_history.gapminder_life_expectancy"
+    waiting = block(1_002_030, table)
+    counts = [(table, plan.LOADED, 564, 40_250), ("d.t", plan.LOADED, 1, 1)]
+    found = standing.assemble(
+        Facts(NOW_MS, journal=True, ledger=True, sealed=[waiting], counts=counts, ends={0: 9})
+    )
+    output = io.StringIO()
+    console = Console(file=output, width=width, emoji=False)
+    print_parts(console, clistatus._shown(found, width))
+    text = output.getvalue()
+    assert "…" not in text
+    for whole in (table, waiting.id, "564 (40,250 rows)"):
+        assert whole in text

@@ -35,5 +35,6 @@ def values(address: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
+            assert "app" in sample.labels, f"{sample.name} does not say whose it is"
             found[sample.name] += sample.value  # type: ignore[assignment]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from relay.config import load
 from relay.topics import READ, Topics
 from relay.verify.beginning import Beginning, First, as_json, beginnings, gaps, said
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
-from tests.verify.test_live import once, ran, spoken
+from tests.verify.test_live import RELAY, once, ran, spoken
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -26,13 +27,13 @@ CUT = First(16_822, 8_412, 120_400, 1_700_000_000_000)
 
 
 def test_nothing_lies_before_the_first_record() -> None:
-    every = beginnings({0: WHOLE, 1: WHOLE}, {0: 0, 1: 0}, {0: 0, 1: 0}, {})
+    every = beginnings({0: WHOLE, 1: WHOLE}, {0: 0, 1: 0}, {0: 0, 1: 0}, {0: 9, 1: 9}, {})
     assert list(said(every)) == ["history: all partitions from the journal's first record on"]
     assert list(gaps(every)) == []
 
 
 def test_what_retention_took_is_said_with_its_place() -> None:
-    every = beginnings({0: WHOLE, 3: CUT}, {0: 0, 3: 16_820}, {3: 118_000}, None)
+    every = beginnings({0: WHOLE, 3: CUT}, {0: 0, 3: 16_820}, {3: 118_000}, {3: 130_000}, None)
     assert list(said(every)) == [
         "history: 1 partition from the journal's first record on",
         (
@@ -53,13 +54,13 @@ def test_what_retention_took_is_said_with_its_place() -> None:
 
 
 def test_a_partition_of_which_nothing_is_left() -> None:
-    every = beginnings({}, {1: 900}, {}, None)
+    every = beginnings({}, {1: 900}, {}, {}, None)
     assert "partition 1 has none: the journal's log begins at offset 900" in "".join(said(every))
     assert not every[0].whole
 
 
 def test_a_source_that_begins_later_is_said_too() -> None:
-    every = beginnings({0: WHOLE}, {0: 0}, {0: 50}, None)
+    every = beginnings({0: WHOLE}, {0: 0}, {0: 50}, {0: 50}, None)
     assert "partition 0: the source log begins at offset 50" in list(said(every))[-1]
 
 
@@ -75,7 +76,7 @@ def test_a_source_that_begins_later_is_said_too() -> None:
     ],
 )
 def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
-    one = Beginning(3, CUT, 16_820, None, settled, asked=True)
+    one = Beginning(3, CUT, 16_820, settled=settled, asked=True)
     assert one.unsettled == lost
     told = list(gaps([one]))
     assert bool(told) == lost
@@ -85,8 +86,41 @@ def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
 
 
 def test_a_partition_that_is_whole_has_no_gap_before_any_loader_ran() -> None:
-    assert not Beginning(0, WHOLE, 0, None, None, asked=True).unsettled
-    assert not Beginning(0, None, 0, None, None, asked=True).unsettled
+    assert not Beginning(0, WHOLE, 0, asked=True).unsettled
+    assert not Beginning(0, None, 0, asked=True).unsettled
+
+
+@pytest.mark.parametrize(
+    ("start", "floor", "lost"), [(50, 20, True), (50, 49, True), (50, 50, False), (0, 20, False)]
+)
+def test_messages_that_nobody_read_are_a_gap_too(start: int, floor: int, lost: bool) -> None:
+    """As `relay run` stops there: the log's start lies behind the floor."""
+    every = beginnings({0: WHOLE}, {0: 0}, {0: start}, {0: floor}, None)
+    assert every[0].unread == lost
+    told = list(gaps(every))
+    assert bool(told) == lost
+    if lost:
+        assert f"begins at offset {start}, the journal's floor is {floor}" in told[0]
+    assert list(gaps(beginnings({0: WHOLE}, {0: 0}, {}, {0: floor}, None))) == [], "not known"
+
+
+def test_retention_passes_a_relay_that_is_away(pipeline: Pipeline) -> None:  # noqa: F811
+    """Status 6 with both numbers; 0 once a person has taken note of it."""
+    config = ran(pipeline)
+    floor = pipeline.floor(0)
+    pipeline.send(range(300, 350), per_message=10)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    place = TopicPartition(pipeline.source, 0, floor + 2)
+    for future in admin.delete_records([place]).values():
+        future.result(30)
+    status, heard = spoken(config)
+    assert status == 6, heard
+    assert f"the source log begins at offset {floor + 2}, the journal's floor is {floor}" in heard
+    command = [RELAY, "accept", config, "--run", "--why", "retention of a test"]
+    subprocess.run(command, check=True, timeout=90)
+    status, heard = spoken(config)
+    assert status == 0, heard
+    assert "acknowledged" in heard
 
 
 def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
