@@ -33,8 +33,14 @@ if TYPE_CHECKING:
 
 PREFIX = "scratch_"
 _LEFT_BEHIND_SECONDS = 86_400
-_ROOM = {"parts_to_delay_insert": 1_000_000, "parts_to_throw_insert": 1_000_000}
+_OWN = f"^{PREFIX}[0-9a-f]{{32}}$"
+"""Names of such tables alone: a user may have others that begin like this."""
+_ROOM = ("parts_to_delay_insert = 1000000", "parts_to_throw_insert = 1000000")
 """Each trial leaves a part, and merges may not keep up with trials."""
+_OVERRULED = re.compile(
+    r"(?:^|, )(?:parts_to_(?:delay|throw)_insert"
+    r"|(?:non_)?replicated_deduplication_window(?:_seconds)?) = \d+"
+)
 _REPLICATED = re.compile(
     # Path and replica come first, as texts; the engine's own arguments follow.
     r"^(?:Replicated|Shared)(\w*MergeTree)(?:(\()'(?:[^'\\]|\\.)*', '(?:[^'\\]|\\.)*'(?:, )?)?"
@@ -59,10 +65,8 @@ def engine_of(engine: str, engine_full: str) -> str:
         return "Null"  # CHECKs and DEFAULTs are judged before the engine gets the rows
     clauses, _, kept = engine_full.partition(" SETTINGS ")
     alone = _REPLICATED.sub(r"\1\2", clauses)
-    room = [f"{name} = {value}" for name, value in _ROOM.items()]
-    if "allow_nullable_key = 1" in kept:
-        room.append("allow_nullable_key = 1")
-    return f"{alone} SETTINGS {', '.join(room)}"
+    others = _OVERRULED.sub("", kept).removeprefix(", ")
+    return f"{alone} SETTINGS {', '.join(filter(None, [others, *_ROOM]))}"
 
 
 @contextlib.contextmanager
@@ -127,11 +131,11 @@ def _engine(client: HttpClient, table: str) -> tuple[str, str]:
 def _drop_left_behind(client: HttpClient, database: str) -> None:
     found = client.query(
         "SELECT name FROM system.tables WHERE database = {database:String} "
-        "AND startsWith(name, {prefix:String}) "
+        "AND match(name, {own:String}) "
         "AND metadata_modification_time < now() - {seconds:UInt32}",
         parameters={
             "database": database,
-            "prefix": PREFIX,
+            "own": _OWN,
             "seconds": _LEFT_BEHIND_SECONDS,
         },
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loader import scratch
 from loader.plan import LOADED, PARKED
 from loader.resolve import resolve
 from loader.supersede import supersede
@@ -221,6 +222,33 @@ def test_a_block_that_does_not_say_whose_its_rows_are(
     (one,) = isolating.load([block])
     assert (one.outcome, "is violated at row 18" in one.reason) == (PARKED, True)
     assert copies(client, table) == (0, 0)
+
+
+def test_a_table_of_a_killed_loader_goes_a_day_later(
+    journal: Journal,
+    isolating: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nothing that is a user's, whatever its name begins with."""
+    table = make(client, f"{database}.t", WAYS["check"])
+    first, second = journal.seal(table, batch(0, 100), batch(500, 100), each=1)
+    killed(journal, [first], "scratch_made:kill")
+    within = journal.settings().loader.database
+    client.command(f"CREATE TABLE {within}.scratch_of_a_user (id Int64) ENGINE = Memory")
+    listed = (
+        "SELECT count(), countIf(name = 'scratch_of_a_user') FROM system.tables "
+        f"WHERE name LIKE 'scratch%' AND database = '{within}'"
+    )
+    assert client.query(listed).result_rows == [(2, 1)]
+    isolating.load([first])
+    assert client.query(listed).result_rows == [(2, 1)], "not a day old"
+    monkeypatch.setattr(scratch, "_LEFT_BEHIND_SECONDS", 0)
+    client.command(f"ALTER TABLE {table} ADD CONSTRAINT more CHECK id != 501")
+    (one,) = isolating.load([second])
+    assert one.left_out == 1, one.reason
+    assert client.query(listed).result_rows == [(1, 1)]
 
 
 def test_a_micro_batch_does_not_wait_for_the_search(
