@@ -227,6 +227,20 @@ def partitions(bench: Bench) -> None:
         expect("outcome, rows", (done.outcome, bench.count(name)), right)
 
 
+@guard("messages that a CHECK refuses are left out, the rest is loaded")
+def left_out(bench: Bench) -> None:
+    name = f"{DATABASE}.c{uuid.uuid4().hex[:10]}"
+    bench.client.command(
+        f"CREATE TABLE {name} (id Int64, name LowCardinality(String), _block String, "
+        "CONSTRAINT known CHECK id NOT IN (7, 500)) ENGINE = MergeTree ORDER BY id"
+    )
+    (block,) = bench.journal.seal(name, batch(0, ROWS), each=1)
+    with contextlib.closing(Worker(bench.settings, isolates=True)) as worker:
+        (one,) = bench.load(block, worker=worker)
+    expect("outcome, left out", (one.outcome, one.left_out), ("loaded", 2))
+    bench.holds(name, ROWS - 2)
+
+
 @guard("what a view writes, once")
 def view(bench: Bench) -> None:
     table = bench.table()
