@@ -5,6 +5,7 @@ Receives settings, gives the ledger and a Start. Nothing of Spark's engine is st
 
 from __future__ import annotations
 
+import logging
 import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -84,7 +85,7 @@ def waited(
         except Unavailable as error:
             if limit and time.monotonic() - begun > limit:
                 raise
-            tell(f"waiting, next try in {pause:.1f} s: {error.message}")
+            tell(f"waiting, next try in {pause:.1f} s: {error.message}", level=logging.WARNING)
         rest(pause)  # the back-off itself; `call` is the condition
         pause = min(pause * 2, 10.0)
 
@@ -145,7 +146,7 @@ def begin(
     )
     found = beginning.decide(facts)
     for warning in found.warnings:
-        tell(warning, went_back=True)
+        tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
     waited(settings, lambda: _doubt_waiting(ledger, found), rest, tell)
     if found.new or found.ends:
@@ -155,7 +156,7 @@ def begin(
     # What is noted is noted: from here on the ledger says by itself what the checkpoint told.
     reached("beginning_noted")
     if found.aside:
-        tell(f"the checkpoint was moved to {checkpoint.set_aside()}")
+        tell(f"the checkpoint was moved to {checkpoint.set_aside()}", level=logging.WARNING)
     return Start(settings, journal, found.positions, found.unsure)
 
 

@@ -187,7 +187,7 @@ def _went_back(facts: Facts, mine: Mapping[int, int], back: Mapping[int, int]) -
         return []
     at = "; ".join(f"partition {p}: {mine[p]}, checkpoint {back[p]}" for p in sorted(back))
     what = (
-        f"WARNING: ClickHouse went back. The ledger {facts.ledger} stands in the journal before "
+        f"ClickHouse went back. The ledger {facts.ledger} stands in the journal before "
         f"Spark's checkpoint ({at}): it was restored from a backup, or this is another server. "
         "Beginning where the ledger stands; of what follows, each table is asked by its block-id "
         "column what it has already"

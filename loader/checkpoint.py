@@ -7,12 +7,12 @@ offsets in it. Moves what is in it aside where the ledger says otherwise; never 
 from __future__ import annotations
 
 import json
-import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from loader.alone import ELSEWHERE, LOCK
 from relay.errors import Refused
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*:/")
 _ASIDE = "aside-"
 _OFFSETS, _COMMITS = "offsets", "commits"
 
@@ -118,7 +117,7 @@ class Checkpoint:
     def __init__(self, where: str, engine: Callable[[], SparkSession] | None = None) -> None:
         self.where = where
         self._files: Files = Here(Path(where))
-        if engine is not None and _URL.match(where):
+        if engine is not None and ELSEWHERE.match(where):
             self._files = Elsewhere(engine(), where)
 
     def found(self) -> Found | None:
@@ -143,7 +142,8 @@ class Checkpoint:
             Refused: it cannot be moved.
         """
         into = f"{_ASIDE}{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-        inside = [one for one in self._files.names("") if not one.startswith(_ASIDE)]
+        stays = (_ASIDE, LOCK)
+        inside = [one for one in self._files.names("") if not one.startswith(stays)]
         try:
             for name in sorted(inside, key=lambda one: (one == _OFFSETS, one)):
                 self._files.move(name, into)

@@ -20,7 +20,7 @@ from loader.clioptions import config_argument, say
 from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
-from relay import config, errors, log
+from relay import config, errors, java, log
 from relay.cli_support import (
     EXIT_STATUSES,
     HELP,
@@ -92,6 +92,7 @@ def run(
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
     every = config.pipelines(path, pipeline=chosen_pipeline())
+    java.require()  # before anything waits for a server
     if len(every) > 1:
         if checkpoint is not None or lost:
             option = "--checkpoint" if checkpoint is not None else "--ledger-lost"

@@ -39,13 +39,18 @@ def settings_of(path: Path) -> Settings:
 class Say(Protocol):
     """Tells something to whoever runs the loader."""
 
-    def __call__(self, text: str, **fields: object) -> None:
-        """`text` for people; `fields`, the same for machines."""
+    def __call__(self, text: str, level: int = logging.INFO, **fields: object) -> None:
+        """`text` for people, of this level of logging; `fields`, the same for machines."""
 
 
-def say(text: str, **fields: object) -> None:
-    """A line for people, beside the output; as an object with `fields` where logs are JSON."""
+def say(text: str, level: int = logging.INFO, **fields: object) -> None:
+    """A line for people, beside the output; as an object with `fields` where logs are JSON.
+
+    With time and level where there is a log, which a run has, and no command that only answers.
+    """
     if is_json():
-        log.info(text, extra=fields)
+        log.log(level, text, extra=fields)
+    elif log.hasHandlers():
+        log.log(level, text)
     else:
         click.echo(f"loader: {text}", err=True)

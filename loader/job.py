@@ -6,6 +6,7 @@ and loader.setaside those that stood aside. Starts and ends the query, and decid
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from pyspark.errors import StreamingQueryException
 from loader import journal_source
 from loader.metrics.listener import Listener
 from loader.metrics.observer import NOTHING, Observer
-from loader.session import AT_THE_END, STREAMING, hush, unheard
+from loader.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
 from loader.setaside import SetAside
 from loader.settling import Settling, Stopped
 from loader.starting import AT_ONCE, AtOnce
+from relay.errors import RelayError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +90,9 @@ class Job:
             RelayError: as the batch or the journal source raised it, or Spark's exception.
         """
         self._settling.begin(start)
+        unmute(spark)
+        hush(spark, STREAMING, level="WARN")
+        logging.getLogger("py4j.clientserver").addFilter(_unforeseen)
         journal = journal_source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
@@ -112,7 +117,7 @@ class Job:
             except StreamingQueryException as error:
                 if _SLOW not in str(error) or not left:
                     raise
-                self._say(f"{_SLOW} Starting again.")
+                self._say(f"{_SLOW} Starting again.", level=logging.WARNING)
                 self._observer.restarted()
             else:
                 return
@@ -127,7 +132,7 @@ class Job:
         except Exception:
             if self._stopping.is_set():  # all that counts is in the ledger
                 if self.error is not None:
-                    self._say(f"while stopping: {self.error}")
+                    self._say(f"while stopping: {self.error}", level=logging.WARNING)
                 return
             if self.error is not None:
                 raise self.error from None
@@ -148,9 +153,19 @@ class Job:
         with self._busy:
             try:
                 self._settling.settle(frame.sparkSession, frame.collect())
-            except Stopped:
-                hush(frame.sparkSession, STREAMING, level="OFF")  # would report just this
+            except (Stopped, RelayError) as error:
+                # Told by whoever runs the job, with its next step; Spark would tell the same.
+                hush(frame.sparkSession, STREAMING, level="OFF")
+                mute(frame.sparkSession)
+                if isinstance(error, RelayError):
+                    self.error = error
                 raise
             except Exception as error:
                 self.error = error
                 raise
+
+
+def _unforeseen(record: logging.LogRecord) -> bool:
+    """Whether py4j, which reports each exception of a batch, reports one that nobody else does."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, Stopped | RelayError)

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from loader.journal_polling import JournalPolling
 from loader.task import CLOSED
-from relay import names
+from relay import log, names
 from relay.errors import ContractBroken, Unavailable
 from relay.records_pb2 import Commit
 
@@ -199,6 +199,7 @@ def source(start: Start) -> type[DataSource]:
 
         def simpleStreamReader(self, schema: StructType) -> JournalReader:  # noqa: ARG002, N802
             sys.excepthook = end_with_spark
+            log.in_child()
             return JournalReader(start)
 
     return Journal

@@ -7,11 +7,13 @@ as this product's errors, also where Spark carries them as text.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
 from typing import TYPE_CHECKING
 
 from loader import begin, trial
+from loader.alone import alone, used
 from loader.begin import ledger_of, waited
 from loader.checkpoint import Checkpoint
 from loader.job import Job
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from loader.ledger import Ledger
     from relay.settings import Settings
 
+_TWO_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's condition where another query has written the checkpoint's next batch."""
 _RAISED = re.compile(r"relay\.errors\.(\w+): (.*?)(?:\n  next: (.*?))?(?:\n|$)", re.DOTALL)
 
 
@@ -83,9 +87,14 @@ class Load:
             once: end then.
 
         Raises:
-            RelayError: as ledger, journal or a batch raised it; else Spark's exception.
+            RelayError: as ledger, journal or a batch raised it, or another loader has this
+                checkpoint; else Spark's exception.
         """
         transforms(self._settings.loader).check()
+        with alone(checkpoint):
+            self._run(engine, checkpoint, once=once)
+
+    def _run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
         try:
             ledger = waited(
                 self._settings,
@@ -115,7 +124,7 @@ class Load:
         except (RelayError, Stopped):
             raise
         except Exception as error:
-            raise (_from_spark(error) or error) from error
+            raise (_from_spark(error, checkpoint) or error) from error
         finally:
             self._job = None
 
@@ -129,7 +138,7 @@ class Load:
             self._say,
         )
         if untried:
-            self._say(untried)
+            self._say(untried, level=logging.WARNING)
 
     def _rest(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
@@ -148,12 +157,15 @@ class Load:
             yield watch.observer
 
 
-def _from_spark(error: Exception) -> RelayError | None:
+def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:
     """The product's error inside one of Spark's, which carries a worker's traceback as text."""
     try:
-        found = _RAISED.search(str(error))
+        text = str(error)
     except ConnectionError:  # the text is in the JVM
         return Unavailable("Spark's JVM has ended", "Find out what ended it; start again.")
+    if _TWO_WRITE in text:
+        return used(checkpoint)
+    found = _RAISED.search(text)
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
         return None

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from relay import failpoints, log
+from relay.errors import MissingTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,7 +66,14 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
         options["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     conf = SparkConf().setAll(list(options.items()))
     # A signal to the whole group is for this process to act upon; the JVM ends with it.
-    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    try:
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise MissingTool(
+            f"Spark's JVM did not start: {error}",
+            "Its own words are above. Spark wants bash, Java 17 or newer (JAVA_HOME, or in PATH) "
+            "and a directory for temporary files.",
+        ) from error
     SparkContext(conf=conf, gateway=gateway)
     spark = SparkSession.builder.getOrCreate()
     hush(spark, *_AT_WORK)
@@ -107,6 +116,27 @@ def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
     log4j = jvm.org.apache.logging.log4j
     for logger in loggers:
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
+
+
+_heard: list[Any] = []
+"""Where the JVM's threads print, while they are mute."""
+
+
+def mute(spark: SparkSession) -> None:
+    """From now on what `unheard` drops is dropped, until `unmute`.
+
+    A query that a batch ends commits to its source once more as well, in its own time.
+    """
+    java: Any = spark._jvm.java  # type: ignore[union-attr] # noqa: SLF001 - as above
+    if not _heard:
+        _heard.append(java.lang.System.err)
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+
+
+def unmute(spark: SparkSession) -> None:
+    """Undo `mute`."""
+    while _heard:
+        spark._jvm.java.lang.System.setErr(_heard.pop())  # type: ignore[union-attr] # noqa: SLF001
 
 
 @contextmanager

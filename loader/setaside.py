@@ -8,6 +8,7 @@ slots is taken. loader.asides decides which and when.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import uuid
@@ -61,6 +62,9 @@ def set_aside(ledger: Ledger, blocks: Sequence[Aside]) -> dict[str, str]:
 class SetAside:
     """One loader's blocks that stand aside.
 
+    Attributes:
+        parked: blocks that wait for a person, by the last look into the ledger.
+
     Args:
         settings: of the app.
         ledger: of the app.
@@ -77,6 +81,7 @@ class SetAside:
         self._lock = threading.Lock()
         self._trying = threading.Lock()
         self._said = ""
+        self.parked = 0
         self._stopping = threading.Event()
         self._worker: Worker | None = None
         self._listed: float | None = None
@@ -135,13 +140,18 @@ class SetAside:
             while self._few():
                 pass
         except Unavailable as error:
-            self._say(f"cannot try the blocks that stand aside: {error.message}")
+            self._say(
+                f"cannot try the blocks that stand aside: {error.message}", level=logging.WARNING
+            )
         finally:
             self._drop()
         with self._lock:
             left = len(self._asides)
         if left:
-            self._say(f"{left} blocks stand aside; `loader parked ls` says why", aside=left)
+            stand = "1 block stands" if left == 1 else f"{left} blocks stand"
+            self._say(
+                f"{stand} aside; `loader parked ls` says why", level=logging.WARNING, aside=left
+            )
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -153,7 +163,8 @@ class SetAside:
                     pass
             except RelayError as error:  # of all tables: the micro-batches end or wait for it
                 if error.message != self._said:
-                    self._say(f"cannot try the blocks that stand aside: {error.message}")
+                    text = f"cannot try the blocks that stand aside: {error.message}"
+                    self._say(text, level=logging.WARNING)
                     self._said = error.message
                 self._drop()
             except Exception as error:  # noqa: BLE001 - raised by the job, whose thread it ends
@@ -164,8 +175,9 @@ class SetAside:
             self._drop()
 
     def _list(self, now: float) -> None:
-        waiting = [one for one in self._ledger.waiting() if one.aside]
-        self._listed = now
+        every = self._ledger.waiting()
+        waiting = [one for one in every if one.aside]
+        self._listed, self.parked = now, len(every) - len(waiting)
         with self._lock:
             self._asides.found((Aside(one.block, one.reason) for one in waiting), now)
 

@@ -7,6 +7,7 @@ batch into the ledger. Decides about no block itself.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -172,7 +173,7 @@ class Settling:
             self._asides.loaded(table)
         elif one.outcome == PARKED:
             text = f"parked {one.block}: {one.reason}"
-            self._say(text, block=one.block, table=table, why=one.reason)
+            self._say(text, level=logging.WARNING, block=one.block, table=table, why=one.reason)
         return True
 
     def _shut_out(self, open_: dict[str, Block]) -> None:
@@ -216,7 +217,8 @@ class Settling:
             blocks = [one.block for one in some if one.reason == reason]
             ids = [block.id for block in blocks]
             text = f"set aside {listed(ids)}, to be tried again: {reason}"
-            self._say(text, blocks=len(ids), table=blocks[0].table, first=ids[:_NAMED], why=reason)
+            about = {"blocks": len(ids), "table": blocks[0].table, "first": ids[:_NAMED]}
+            self._say(text, level=logging.WARNING, **about, why=reason)
 
     def _retried(self, call: Callable[[], T]) -> T:
         """Call until ClickHouse answers."""
@@ -246,7 +248,7 @@ class Settling:
         self._observer.waiting(why)
         first = sorted(block.id for block in blocks)[:_NAMED]
         text = f"{named(blocks) or 'waiting'}, next try in about {pause:.1f} s: {why}"
-        self._say(text, blocks=len(blocks), first=first, why=why)
+        self._say(text, level=logging.WARNING, blocks=len(blocks), first=first, why=why)
         if self._stopping.wait(pause * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
             raise Stopped
 
@@ -254,17 +256,24 @@ class Settling:
         self._batch += 1
         count = self._count
         self._total.update(count)
+        self._asides.parked += count[PARKED]
         self._say(
-            f"batch {self._batch}: {count[LOADED]} blocks, {count['rows']:,} rows, "
+            f"batch {self._batch}: {blocks(count[LOADED])}, {count['rows']:,} rows, "
             f"{count['rows'] / max(seconds, 1e-3):,.0f} rows/s"
             + (f", {count['known']} known already" if count["known"] else "")
             + (f", {count[ASIDE]} set aside" if count[ASIDE] else "")
-            + f" | all: {self._total[LOADED]} blocks, {self._total['rows']:,} rows, "
-            f"{self._total[PARKED]} parked",
+            + (f", {count[PARKED]} parked" if count[PARKED] else "")
+            + f" | all: {blocks(self._total[LOADED])}, {self._total['rows']:,} rows"
+            + (f" | {self._asides.parked} parked now" if self._asides.parked else ""),
             batch=self._batch,
             seconds=round(seconds, 3),
             **count,
         )
+
+
+def blocks(number: int) -> str:
+    """Return so many blocks in words."""
+    return "1 block" if number == 1 else f"{number} blocks"
 
 
 def named(blocks: Collection[Block]) -> str:

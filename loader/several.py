@@ -8,6 +8,7 @@ server that is away; so each pipeline has its share of them and never takes more
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import threading
 import time
@@ -130,9 +131,9 @@ class Loading(threading.Thread):
                 return
             self.status = status
             if self._once or pause is None or self._without_engine:
-                self._say("stays ended; the others go on", status=status)
+                self._say("stays ended; the others go on", level=logging.ERROR, status=status)
                 return
-            self._say(f"begins again in {pause:g} s", status=status)
+            self._say(f"begins again in {pause:g} s", level=logging.WARNING, status=status)
             self._ending.wait(pause)
 
     def end(self) -> None:
@@ -152,7 +153,9 @@ class Loading(threading.Thread):
             show_error(f"loader: {self.name}", error)
             return self._of_engine() or error.exit_code
         except Exception as error:  # noqa: BLE001 - it must not end the others
-            self._say(f"not foreseen: {type(error).__name__}: {one_line(error)}")
+            self._say(
+                f"not foreseen: {type(error).__name__}: {one_line(error)}", level=logging.ERROR
+            )
             return self._of_engine() or EXIT_BUG
         return 0
 
@@ -167,5 +170,5 @@ class Loading(threading.Thread):
         self._ending.set()
         return Unavailable.exit_code
 
-    def _say(self, text: str, **fields: object) -> None:
-        say(f"{self.name}: {text}", pipeline=self.name, **fields)
+    def _say(self, text: str, level: int = logging.INFO, **fields: object) -> None:
+        say(f"{self.name}: {text}", level=level, pipeline=self.name, **fields)

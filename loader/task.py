@@ -100,8 +100,10 @@ def load(
     numbers: Iterator[int],
 ) -> Iterator[Outcome]:
     """Attempts those of `blocks` that the numbers name."""
+    from relay import log  # noqa: PLC0415 - as below
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
+    log.in_child()  # lines of the Kafka client, too, have their time and level
     yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], *known)
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay.dev import jars, java, layout, process
+from relay import java
+from relay.dev import jars, layout, process
 from relay.dev.layout import HOST, Layout
 from relay.errors import ConfigError, Unavailable
 

@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from relay.dev import java
+from relay import java
 from relay.errors import MissingTool
 
 KAFKA_VERSION = "4.1.1"

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.dev import broker, clickhouse, jars, java, layout, process
+from relay import java
+from relay.dev import broker, clickhouse, jars, layout, process
 from relay.dev.layout import Layout
 from relay.errors import ConfigError
 from relay.server_settings import ClickHouse

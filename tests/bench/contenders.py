@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from relay import names
-from relay.dev import jars, java
+from relay import java, names
+from relay.dev import jars
 from relay.errors import MissingTool, Unavailable
 from relay.settings import Relay
 from tests.bench.passthrough import Order

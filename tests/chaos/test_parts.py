@@ -256,9 +256,9 @@ LEFT = "2026-11-22T08:39:55.362Z INFO relay.run left member=m2 transaction=chaos
     ("status", "said", "excused"),
     [
         (-15, LEFT, True),
-        (-15, "loader: ended\n", True),
+        (-15, "2026-11-22T08:39:55.362Z INFO loader ended\n", True),
         (-15, LEFT.replace("left", "joined"), False),
-        (-15, "a loader: ended\n", False),
+        (-15, "a 2026-11-22T08:39:55.362Z INFO loader ended\n", False),
         (-15, "", False),
         (-11, LEFT, False),
         (70, LEFT, False),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.dev import jars, java
+from relay import java
+from relay.dev import jars
 from relay.errors import MissingTool
 
 SMALL = "org.slf4j:slf4j-nop:1.7.36"

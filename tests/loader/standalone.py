@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from relay.dev import java, process
+from relay import java
+from relay.dev import process
 from tests.broker.pipeline import wait_until
 
 START_SECONDS = 120.0

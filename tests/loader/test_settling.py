@@ -314,7 +314,7 @@ def test_a_missing_table_is_waited_for_by_its_own_blocks(
     rig.settle(*blocks)
     assert rig.states(*blocks) == [ASIDE, "loaded"]
     rig.asides.finish()
-    assert "1 blocks stand aside" in rig.said[-1]
+    assert "1 block stands aside" in rig.said[-1]
     make(client, late, stamped=True)
     rig.asides.finish()
     assert copies(client, late) == (10, 10)

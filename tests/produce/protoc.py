@@ -12,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relay.dev import jars, java
+from relay import java
+from relay.dev import jars
 
 _SYSTEMS = {"Linux": "linux", "Darwin": "osx"}
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch_64", "aarch64": "aarch_64"}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyspark
 
-from relay.dev import java, process
+from relay import java
+from relay.dev import process
 
 NAME = "zookeeper"
 HOST = "127.0.0.1"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay.dev import jars, java
+from relay import java
+from relay.dev import jars
 from tests.broker.pipeline import wait_until
 
 if TYPE_CHECKING:
