@@ -11,7 +11,7 @@ import click
 
 from relay import config
 from relay.cli_support import chosen_pipeline, pipeline_option
-from relay.log import is_json
+from relay.log import is_json, is_text
 
 if TYPE_CHECKING:
     from relay.settings import Settings
@@ -50,7 +50,7 @@ def say(text: str, level: int = logging.INFO, **fields: object) -> None:
     """
     if is_json():
         log.log(level, text, extra=fields)
-    elif log.hasHandlers():
+    elif is_text():
         log.log(level, text)
     else:
         click.echo(f"loader: {text}", err=True)

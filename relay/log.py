@@ -71,8 +71,13 @@ def about(**fields: object) -> None:
 
 
 def is_json() -> bool:
-    """Whether `setup` was told so."""
+    """Whether `setup` was told to write JSON."""
     return any(isinstance(one.formatter, _Json) for one in logging.getLogger().handlers)
+
+
+def is_text() -> bool:
+    """Whether `setup` was told to write for people."""
+    return any(isinstance(one.formatter, _Text) for one in logging.getLogger().handlers)
 
 
 def clients() -> logging.Logger:

@@ -110,7 +110,7 @@ def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple
     assert process.returncode == 0, said
     assert "Traceback" not in said
     assert "Exception in thread" not in said
-    assert "4 blocks, 400 rows, 0 parked" in said
+    assert "| all: 4 blocks, 400 rows\n" in said
     (row,) = json.loads(journal.run("status", "--json")[1])["positions"]
     assert 0 < row["checkpoint"] <= row["ledger"] <= row["end"]
 
