@@ -8,7 +8,7 @@ Receives a directory without a stack, gives a running one. Ends what it started.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,9 @@ class Proxied:
 
 
 @contextmanager
-def proxied(directory: Path, brokers: int = 1) -> Iterator[Proxied]:
+def proxied(
+    directory: Path, brokers: int = 1, progress: Callable[[str], None] = print
+) -> Iterator[Proxied]:
     """A stack whose brokers stand behind proxies; ended with the `with` block.
 
     Raises:
@@ -64,7 +66,7 @@ def proxied(directory: Path, brokers: int = 1) -> Iterator[Proxied]:
                 encoding="utf-8",
             )
         owned.callback(dev_stack.down, directory)
-        yield Proxied(dev_stack.up(directory, progress=print), tuple(proxies))
+        yield Proxied(dev_stack.up(directory, progress=progress), tuple(proxies))
 
 
 def _listeners(direct: int, controller: int, behind: int, advertised: str) -> str:

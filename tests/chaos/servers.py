@@ -73,7 +73,7 @@ class Servers:
     def up(self) -> None:
         """Start all, make topic and tables."""
         if self.proxied:
-            found = self._owned.enter_context(proxied(self.place, self.brokers))
+            found = self._owned.enter_context(proxied(self.place, self.brokers, self.progress))
             self.stack, self.proxies = found.stack, list(found.proxies)
         else:
             self._owned.callback(stack.down, self.place)
