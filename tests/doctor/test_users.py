@@ -133,6 +133,8 @@ def admin(engine: Engine) -> Iterator[Client]:
 class Fetched:
     """In the place of the fetcher: a block's rows without Kafka."""
 
+    messages = b""
+
     def __init__(self, *_: object) -> None:
         """Of no broker."""
 
