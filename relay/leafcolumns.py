@@ -62,15 +62,34 @@ def _shortest(array: Array, scale: int) -> Array:
     if not pc.all(finite).as_py():
         first = array[pc.index(finite, value=False).as_py()].as_py()
         raise pa.ArrowInvalid(f"{first} is no decimal number")
+    refused = pa.ArrowInvalid(
+        f"a float is taken by its shortest decimal text, and that has more than {scale} digits "
+        f"behind the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal or text"
+    )
+    # Of 16 bits none is as small, and Arrow compares none.
+    if not pa.types.is_float16(array.type) and pc.any(_out_of_range(array, scale)).as_py():
+        raise refused
     texts: Any = array.cast(pa.string())
     try:
         numbers: Array = texts.cast(pa.decimal256(_DIGITS_MOST, scale))
     except pa.ArrowInvalid as error:
-        raise pa.ArrowInvalid(
-            f"a float is taken by its shortest decimal text, and that has more than {scale} digits "
-            f"behind the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal or text"
-        ) from error
+        raise refused from error
     return numbers
+
+
+def _out_of_range(array: Array, scale: int) -> Any:
+    """Whether a float is between 0 and the last digit, or has too many before the point.
+
+    Arrow's own cast of such texts is not to be trusted: it makes 0 of 2.255020802617456e-218.
+    """
+    size: Any = pc.abs(array)
+    # As the array's own type has them: a float32 of 0.01 is less than the double 0.01.
+    least, most = (
+        pa.scalar(float(f"1e{exponent}")).cast(array.type, safe=False)
+        for exponent in (-scale, _DIGITS_MOST - scale)
+    )
+    tiny = pc.and_(pc.greater(size, pa.scalar(0.0, array.type)), pc.less(size, least))
+    return pc.or_(tiny, pc.greater_equal(size, most))
 
 
 def _digits(array: Array) -> Array:

@@ -130,6 +130,7 @@ def test_told_to_stop_while_it_waits(
     assert copies(client, table) == (20, 20)
 
 
+@pytest.mark.long
 def test_a_second_loader_with_one_checkpoint_is_told_at_once(
     journal: Journal, client: Client, database: str, start: Callable[..., Lines]
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_second_loader_with_one_checkpoint_is_told_at_once(
     assert copies(client, table) == (30, 30)
 
 
+@pytest.mark.long
 def test_where_there_is_no_lock_spark_finds_it(
     journal: Journal, client: Client, database: str, start: Callable[..., Lines]
 ) -> None:

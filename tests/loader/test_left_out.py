@@ -57,15 +57,15 @@ KINDS = {
     "versions": ("ORDER BY id", 100),
 }
 STEPS = [
-    "before_prepare:kill",
-    "after_prepare:kill",
+    pytest.param("before_prepare:kill", marks=pytest.mark.long),
+    pytest.param("after_prepare:kill", marks=pytest.mark.long),
     "after_insert:kill",
-    "scratch_made:kill",
+    pytest.param("scratch_made:kill", marks=pytest.mark.long),
     "messages_isolated:kill",
-    "before_prepare:kill:2",
+    pytest.param("before_prepare:kill:2", marks=pytest.mark.long),
     "after_prepare:kill:2",
     "after_insert:kill:2",
-    "after_loaded:kill",
+    pytest.param("after_loaded:kill", marks=pytest.mark.long),
 ]
 
 

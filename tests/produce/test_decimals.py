@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.columns import BadValue, Origin, row_columns
@@ -142,6 +142,11 @@ def test_parts_of_other_types_take_them_too() -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.floats(-1e7, 1e7, width=32))
+@example(2.255020802617456e-218)
+@example(1e-40)
+@example(1e36)
+@example(1.7e308)
+@example(5e-324)
 def test_python_and_columns_take_the_same_floats_and_no_others(value: float) -> None:
     """What is taken is the shortest text exactly; what is refused has more digits than fit."""
     text = Decimal(repr(value))
