@@ -153,8 +153,11 @@ class Inserter:
             return [plan.Wrote(one.batch.num_rows) for one in group]
         if _is_refused(answer, About.SIZE, About.UNKNOWN):
             assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
-            # For one of them, perhaps: the next attempt at each finds that by itself.
-            answer = plan.Failed(f"in one INSERT with {len(group) - 1} others: {answer.reason}")
+            # For one of them, perhaps: the next attempt at each finds that by itself. Where it is
+            # for its rows, other tables do not wait for that attempt: they stand aside.
+            about = About.BLOCK if isinstance(answer, plan.Rejected) else ""
+            reason = f"in one INSERT with {len(group) - 1} others: {answer.reason}"
+            answer = plan.Failed(reason, about)
         return [answer] * len(group)
 
     def _unless_altered(self, answer: plan.Answer, of: Ready) -> plan.Answer:
