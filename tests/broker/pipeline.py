@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import chunks
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 WAIT_SECONDS = 60.0
 VISIBLE_SECONDS = 10.0
+_MOVING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+}
 
 
 @dataclass
@@ -290,7 +295,20 @@ checkpoint = "{self.directory}/checkpoint"
         servers = self.source_bootstrap
         reader = Consumer({"bootstrap.servers": servers, "group.id": f"{self.app}.relay"})
         places = [TopicPartition(self.source, p) for p in range(self.partitions)]
-        found = reader.committed(places, timeout=30)
+        found: list[TopicPartition] = []
+
+        def told() -> bool:
+            try:
+                found[:] = reader.committed(places, timeout=30)
+            except (
+                KafkaException
+            ) as error:  # the group's coordinator moves in a cluster that is new
+                if error.args[0].code() not in _MOVING:
+                    raise
+                return False
+            return True
+
+        wait_until(told, "the group's coordinator")
         reader.close()
         return found
 
