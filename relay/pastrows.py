@@ -7,16 +7,14 @@ it has seen is dead letters. Where the beginning of the history is gone, the ans
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from relay import kafka_settings, names
-from relay.errors import Unavailable
 from relay.failures import answered
-from relay.reader import PartitionReader
+from relay.reader import PartitionReader, records
 from relay.records_pb2 import Commit
 from relay.topicends import TopicEnds
 
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one answer, and for the next record to come."""
-_AT_ONCE = 500
-_POLL_SECONDS = 0.05
 
 
 def ever_good(settings: Settings) -> bool:
@@ -59,21 +55,7 @@ def _names_a_block(settings: Settings, bounds: dict[int, tuple[int, int]]) -> bo
     with contextlib.closing(PartitionReader(config)) as reader:
         for index, (_, end) in bounds.items():
             place = TopicPartition(names.journal_topic(settings.app), index, 0)
-            reader.assign([place])
-            position, heard = 0, time.monotonic()
-            while position < end:
-                for message in reader.consume(_AT_ONCE, _POLL_SECONDS):
-                    if (failed := message.error()) is not None:
-                        raise KafkaException(failed)
-                    if Commit.FromString(message.value() or b"").blocks:
-                        return True
-                now = reader.position([place])[0].offset  # also passes markers
-                if now > position:
-                    position, heard = now, time.monotonic()
-                elif time.monotonic() - heard > SECONDS:
-                    raise Unavailable(
-                        f"{place.topic}[{index}]: nothing came for {SECONDS:g} s, read to "
-                        f"{position} of {end}",
-                        "check the brokers that lead the journal",
-                    )
+            for message in records(reader, place, end, SECONDS):
+                if Commit.FromString(message.value() or b"").blocks:
+                    return True
     return False

@@ -9,16 +9,60 @@ says nothing.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from relay.bootstrap import Bootstrap
+from relay.errors import Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # documented
 
     from relay.kafka_settings import ClientSettings
+
+
+_AT_ONCE = 1_000
+_POLL_SECONDS = 0.05
+
+
+def records(
+    reader: PartitionReader, place: TopicPartition, end: int, seconds: float
+) -> Iterator[Message]:
+    """Yield a partition's records from `place` on, until the reader stands at `end`.
+
+    The last of them may lie behind `end`, if they came together.
+
+    Args:
+        reader: is assigned the partition.
+        place: with the offset to begin at.
+        end: an offset that the partition had reached.
+        seconds: for the next record to come.
+
+    Raises:
+        KafkaException: what came in the place of a record.
+        Unavailable: nothing came.
+    """
+    reader.assign([place])
+    position, heard = place.offset, time.monotonic()
+    while position < end:
+        for message in reader.consume(min(_AT_ONCE, end - position), _POLL_SECONDS):
+            if (failed := message.error()) is not None:
+                raise KafkaException(failed)
+            yield message
+        # The client's own position also passes markers and aborted records.
+        now = reader.position([place])[0].offset
+        if now > position:
+            position, heard = now, time.monotonic()
+        elif time.monotonic() - heard > seconds:
+            raise Unavailable(
+                f"{place.topic}[{place.partition}]: nothing came for {seconds:g} s, read to "
+                f"{position} of {end}",
+                "check the brokers that lead the topic",
+            )
 
 
 def _concerns(message: Message) -> bool:

@@ -6,7 +6,6 @@ Receives settings and how many are wanted, gives them as a read_committed reader
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -14,9 +13,9 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from relay import kafka_settings
 from relay.decode import decode
-from relay.errors import Refused, Unavailable
+from relay.errors import Refused
 from relay.failures import answered
-from relay.reader import PartitionReader
+from relay.reader import PartitionReader, records
 
 if TYPE_CHECKING:
     from relay.rowmessage import RowCodec
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one answer, and for the next message to come."""
-_POLL_SECONDS = 0.05
 
 
 class Message(NamedTuple):
@@ -119,24 +117,10 @@ def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
 
 def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> list[Message]:
     place = TopicPartition(topic, index, chosen.first)
-    reader.assign([place])
-    position, heard = chosen.first, time.monotonic()
     messages: list[Message] = []
-    while position < chosen.end:
-        for one in reader.consume(chosen.end - position, _POLL_SECONDS):
-            if (failed := one.error()) is not None:
-                raise KafkaException(failed)
-            headers: Any = one.headers() or []
-            offset = one.offset() or 0
-            if offset < chosen.end:
-                messages.append(Message(index, offset, one.value(), headers))
-        now = reader.position([place])[0].offset  # also passes markers and aborted messages
-        if now > position:
-            position, heard = now, time.monotonic()
-        elif time.monotonic() - heard > SECONDS:
-            raise Unavailable(
-                f"{topic}[{index}]: nothing came for {SECONDS:g} s, read to {position} of "
-                f"{chosen.end}",
-                "check the brokers that lead the topic",
-            )
+    for one in records(reader, place, chosen.end, SECONDS):
+        headers: Any = one.headers() or []
+        offset = one.offset() or 0
+        if offset < chosen.end:
+            messages.append(Message(index, offset, one.value(), headers))
     return messages

@@ -6,7 +6,6 @@ Receives settings, gives dead letters and marks as a read_committed reader sees 
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -15,9 +14,9 @@ from relay import kafka_settings, names
 from relay.dead import letter as letters
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, mark_key
-from relay.errors import ConfigError, ContractBroken, Unavailable
+from relay.errors import ConfigError, ContractBroken
 from relay.failures import answered
-from relay.reader import PartitionReader
+from relay.reader import PartitionReader, records
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request, and for the next record to come."""
-_AT_ONCE = 1_000
-_POLL_SECONDS = 0.05
 
 
 class DeadReader:
@@ -137,32 +134,11 @@ class DeadReader:
         try:
             low, stable = consumer.get_watermark_offsets(place, SECONDS)
             end = stable if end is None else min(end, stable)
-            place.offset = position = max(low, place.offset)
-            consumer.assign([place])
-            heard = time.monotonic()
-            while position < end:
-                for message in consumer.consume(_AT_ONCE, _POLL_SECONDS):
-                    if _offset(message) < end:
-                        yield message
-                # The client's own position also passes markers and aborted records.
-                now = consumer.position([place])[0].offset
-                if now > position:
-                    position, heard = now, time.monotonic()
-                elif time.monotonic() - heard > SECONDS:
-                    raise Unavailable(
-                        f"{place.topic}[{place.partition}]: nothing came for {SECONDS:g} s, "
-                        f"read to {position} of {end}",
-                        "check the brokers that lead the topic",
-                    )
+            place.offset = max(low, place.offset)
+            for message in records(consumer, place, end, SECONDS):
+                if (message.offset() or 0) < end:
+                    yield message
             consumer.unassign()
         except KafkaException as error:
             grant = f"grant Read on topic {place.topic} to the user of kafka.client"
             raise answered(f"read {place.topic}", error.args[0], grant) from error
-
-
-def _offset(message: Message) -> int:
-    """Of a record; raises what came in the place of one."""
-    error = message.error()
-    if error is not None:
-        raise KafkaException(error)
-    return message.offset() or 0
