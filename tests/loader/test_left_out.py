@@ -13,6 +13,7 @@ from loader.resolve import resolve
 from loader.supersede import supersede
 from loader.work import Worker
 from relay.names import LEFT_OUT
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, killed
 
@@ -245,6 +246,11 @@ def test_a_table_of_a_killed_loader_goes_a_day_later(
     isolating.load([first])
     assert client.query(listed).result_rows == [(2, 1)], "not a day old"
     monkeypatch.setattr(scratch, "_LEFT_BEHIND_SECONDS", 0)
+    older = (
+        "SELECT max(metadata_modification_time) < now() FROM system.tables "
+        f"WHERE name LIKE 'scratch%' AND database = '{within}'"
+    )
+    wait_until(lambda: bool(client.query(older).result_rows[0][0]), "a table of a second before")
     client.command(f"ALTER TABLE {table} ADD CONSTRAINT more CHECK id != 501")
     (one,) = isolating.load([second])
     assert one.left_out == 1, one.reason
