@@ -6,6 +6,7 @@ Receives settings and how many are wanted, gives them as a read_committed reader
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -16,8 +17,11 @@ from relay.decode import decode
 from relay.errors import Refused
 from relay.failures import answered
 from relay.reader import PartitionReader, records
+from relay.tableheaders import TableHeaders
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from relay.rowmessage import RowCodec
     from relay.settings import Settings
 
@@ -81,6 +85,15 @@ def sample(settings: Settings, wanted: int) -> list[Message]:
     except KafkaException as error:
         grant = f"grant Read on topic {topic} to the user of the source's brokers"
         raise answered(f"look at messages of {topic}", error.args[0], grant) from error
+
+
+def by_table(messages: Iterable[Message]) -> dict[str, list[Message]]:
+    """Return them by the table that each names, as relay.tableheaders reads it."""
+    headers = TableHeaders()
+    found: defaultdict[str, list[Message]] = defaultdict(list)
+    for message in messages:
+        found[headers.table(message.headers)].append(message)
+    return found
 
 
 def judged(

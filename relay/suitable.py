@@ -18,7 +18,7 @@ from relay.decode import decode
 from relay.firstdead import FirstDead
 from relay.likeness import explained
 from relay.pastrows import ever_good
-from relay.tableheaders import NO_TABLE, TableHeaders
+from relay.tableheaders import NO_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -112,10 +112,7 @@ class Suitability:
 
     def _is_any_good(self) -> bool:
         """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
-        headers = TableHeaders()
-        by_table: dict[str, list[sampling.Message]] = {}
-        for message in sampling.sample(self._settings, ENOUGH):
-            by_table.setdefault(headers.table(message.headers), []).append(message)
+        by_table = sampling.by_table(sampling.sample(self._settings, ENOUGH))
         self._tables.resolve(by_table.keys())
         return any(
             not problem

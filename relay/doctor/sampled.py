@@ -8,7 +8,6 @@ to it, no topic is made, no group is joined.
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from relay.likeness import explained
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
-from relay.tableheaders import NO_TABLE, TableHeaders
+from relay.tableheaders import NO_TABLE
 from relay.tables import NO_HEADER
 from relay.targets import Targets, is_ledger, ledger_refusal
 from relay.topics import READ, Topics
@@ -39,10 +38,7 @@ def look(settings: Settings, wanted: int) -> list[OfTable]:
         Unavailable: Kafka or ClickHouse did not answer.
         Refused: one of them said no.
     """
-    headers = TableHeaders()
-    by_table: dict[str, list[sampling.Message]] = defaultdict(list)
-    for message in sampling.sample(settings, wanted):
-        by_table[headers.table(message.headers)].append(message)
+    by_table = sampling.by_table(sampling.sample(settings, wanted))
     codecs = _codecs(settings, by_table.keys())
     return tallied(_judged(by_table, codecs, settings))
 
