@@ -17,6 +17,7 @@ from loader.isolating import MOST, Refusal, TooMany, refused
 from loader.scratch import NoScratch, like
 from loader.transform import CannotTransform
 from relay.failpoints import reached
+from relay.messagerows import MessageRows
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from loader.attempt import Attempt
     from loader.isolating import Indexes
     from loader.making import Maker
-    from relay.messagerows import MessageRows
 
 
 class Isolator:
@@ -56,8 +56,8 @@ class Isolator:
             rows, listed = self._maker.read(attempt)
             if listed is None or not attempt.divisible:
                 return plan.Impossible(reason)
-            kept = np.flatnonzero(~np.isin(listed.offsets, [m.offset for m in block.left_out]))
-            left = type(listed)(listed.offsets[kept], listed.rows[kept])
+            kept = leftout.inserted(block, listed)
+            left = MessageRows(listed.offsets[kept], listed.rows[kept])
             rows = rows.filter(pa.array(leftout.kept(block, listed)))
             found = self._refused(attempt, rows, left)
         except TooMany:

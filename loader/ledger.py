@@ -6,7 +6,6 @@ decides anything, never updates or deletes a row.
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -264,7 +263,7 @@ class Ledger:
             "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
-        found = [Parked(Block.FromString(base64.b64decode(row[0])), *row[1:]) for row in rows]
+        found = [Parked(leftout.read(row[0]), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:

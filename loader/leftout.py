@@ -17,6 +17,7 @@ import numpy as np
 
 from relay.names import LEFT_OUT, sealed
 from relay.records_pb2 import Block, LeftOut
+from relay.words import several
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -101,8 +102,13 @@ def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
     """
     if listed is None:
         raise ValueError(f"{block.topic} does not say which row is of which message")
+    return np.repeat(inserted(block, listed), listed.rows)
+
+
+def inserted(block: Block, listed: MessageRows) -> npt.NDArray[np.bool_]:
+    """Return of each message of the sealed block whether an INSERT of this one has it."""
     out = np.isin(listed.offsets, [one.offset for one in block.left_out])
-    return np.repeat(out if is_left_out(block) else ~out, listed.rows)
+    return out if is_left_out(block) else ~out
 
 
 def version(transform: str, block: Block) -> str:
@@ -148,5 +154,4 @@ def said(left_out: Sequence[LeftOut]) -> str:
     reasons = [f"offset {one.offset}: {one.reason}" for one in left_out[:_SHOWN]]
     if len(left_out) > _SHOWN:
         reasons.append(f"and {len(left_out) - _SHOWN:,} more")
-    many = f"{len(left_out):,} message{'' if len(left_out) == 1 else 's'}"
-    return f"{many} that the table refuses: {'; '.join(reasons)}"
+    return f"{several(len(left_out), 'message')} that the table refuses: {'; '.join(reasons)}"
