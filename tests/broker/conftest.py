@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relay.server_settings import ClickHouse
+from tests.broker.cross_pipeline import CrossPipeline
 from tests.broker.pipeline import Pipeline
 from tests.broker.proxied_pipeline import ProxiedPipeline
 from tests.chaos.proxied import Proxied, proxied
@@ -28,6 +29,23 @@ def pipeline(
     """A source topic and a table; relays that a scenario starts are ended with it."""
     client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
     made = Pipeline(bootstrap, clickhouse, app, database, tmp_path)
+    made.create_source()
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def crossing(
+    bootstrap: str,
+    clickhouse: ClickHouse,
+    app: str,
+    client: Client,
+    database: str,
+    tmp_path: Path,
+) -> Iterator[CrossPipeline]:
+    """As `pipeline`, with the source in another cluster: a transaction for each partition."""
+    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
+    made = CrossPipeline(bootstrap, clickhouse, app, database, tmp_path)
     made.create_source()
     yield made
     made.stop_all()

@@ -12,7 +12,7 @@ from relay import config
 from relay.cli import cli
 from relay.names import LEFT_OUT
 from tests.broker.test_topics_made_anew import relayed
-from tests.loader.unsparked import Run
+from tests.loader.unsparked import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
     from tests.broker.pipeline import Pipeline
-
-
-def loaded(path: Path) -> list[str]:
-    """What a loader said that has settled all that was sealed."""
-    run = Run(config.load(path))
-    try:
-        while run.batch():
-            pass
-        run.finish()
-    finally:
-        run.close()
-    return run.said
 
 
 def ran(path: Path, *command: str) -> tuple[int, str]:
@@ -55,7 +43,7 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     path.write_text(text, "utf-8")
     relayed(pipeline, path, range(100))
 
-    said = loaded(path)
+    said = load(config.load(path))
     assert any("without 2 messages that it refuses" in line for line in said), said
     assert client.query(f"SELECT count(), uniqExact(id) FROM {table}").result_rows == [(98, 98)]
     status, output = ran(path, "parked", "ls", "--json")

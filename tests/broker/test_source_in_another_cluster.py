@@ -4,32 +4,18 @@ that could fence there. Here both are one broker; tests/loader has two."""
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from relay.errors import ContractBroken, Fenced
-from relay.server_settings import ClickHouse
 from tests.broker.cross_pipeline import CrossPipeline
 from tests.broker.pipeline import is_stopped, wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from clickhouse_connect.driver.client import Client
-
 
 @pytest.fixture
-def pipeline(
-    bootstrap: str, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
-) -> Iterator[CrossPipeline]:
-    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
-    made = CrossPipeline(bootstrap, clickhouse, app, database, tmp_path)
-    made.create_source()
-    yield made
-    made.stop_all()
+def pipeline(crossing: CrossPipeline) -> CrossPipeline:
+    return crossing
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from relay.server_settings import ClickHouse
 from tests.broker.cross_pipeline import CrossPipeline
 from tests.broker.pipeline import PARTITIONS, row_batch
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from clickhouse_connect.driver.client import Client
-
     from tests.broker.pipeline import Pipeline
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -35,18 +29,6 @@ def fill(
     for _ in range(count):
         pipeline.produce(producer, value, at, headers)
     assert producer.flush(30) == 0
-
-
-@pytest.fixture
-def crossing(
-    bootstrap: str, clickhouse: ClickHouse, app: str, client: Client, database: str, tmp_path: Path
-) -> Iterator[CrossPipeline]:
-    """The source in another cluster: a transaction for each partition."""
-    client.command(f"CREATE TABLE {database}.t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
-    made = CrossPipeline(bootstrap, clickhouse, app, database, tmp_path)
-    made.create_source()
-    yield made
-    made.stop_all()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from relay import names
 from relay.clickhouse_errors import About
 from relay.errors import Refused
 from tests.loader.blocks import Journal, batch
+from tests.loader.test_users import LEDGER
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
@@ -46,13 +47,6 @@ if TYPE_CHECKING:
 APPS = [f"hidden{n}" for n in range(30)]
 FILTERS = ", ".join(f"'ledger_{app}.ledger': 'state != ''prepared'''" for app in APPS)
 FILTERED = {"additional_table_filters": f"{{{FILTERS}}}"}
-LEDGER = (
-    "GRANT SELECT, INSERT, CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN ON ledger_*.*",
-    "GRANT SELECT ON system.*",
-    "GRANT CREATE TEMPORARY TABLE ON *.*",
-    "GRANT READ ON FILE",
-    "GRANT TABLE ENGINE ON MergeTree",
-)
 ALL = (*LEDGER, "GRANT SELECT, INSERT ON shop.*")
 CLAIMLESS = (
     LEDGER[0].replace("SELECT, ", ""),

@@ -48,14 +48,19 @@ class Unsparked:
 
     def run(self, *, lost: bool = False, settings: Settings | None = None) -> list[str]:
         """Loads what is sealed now; gives what was said, and the reasons of parked blocks."""
-        run = Run(settings or self.journal.settings(), lost=lost)
-        try:
-            while run.batch():
-                pass
-            run.finish()
-        finally:
-            run.close()
-        return run.said
+        return load(settings or self.journal.settings(), lost=lost)
+
+
+def load(settings: Settings, *, lost: bool = False) -> list[str]:
+    """As `loader run --once`; gives what was said."""
+    run = Run(settings, lost=lost)
+    try:
+        while run.batch():
+            pass
+        run.finish()
+    finally:
+        run.close()
+    return run.said
 
 
 class Run:
