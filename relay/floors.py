@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import journal
-from relay.core.records import UNKNOWN_EPOCH
+from relay.core.offsets import UNKNOWN_EPOCH
 
 if TYPE_CHECKING:
-    from relay.core.records import Epochs, Offsets
+    from relay.core.offsets import Epochs, Offsets
 
 
 def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]:
     """Of these source partitions, for send_offsets_to_transaction."""
     return [
-        TopicPartition(topic, p, at.floor, journal.metadata(at), epochs.get(p, UNKNOWN_EPOCH))
+        TopicPartition(topic, p, at.floor, at.metadata, epochs.get(p, UNKNOWN_EPOCH))
         for p, at in offsets.items()
     ]

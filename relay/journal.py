@@ -7,10 +7,9 @@ not say what it must is an error here, not a surprise later.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from relay.core.records import CommittedOffset, JournalRecord, Mark, SealResult
+from relay.core.records import JournalRecord, Mark, SealResult
 from relay.records_pb2 import Commit
 
 
@@ -75,20 +74,6 @@ def decode(value: bytes) -> JournalRecord:
         rewinding=commit.HasField("rewind"),
         source_partitions=commit.source_partitions,
     )
-
-
-def metadata(offset: CommittedOffset) -> str:
-    """The metadata committed with a floor: which journal record it belongs to."""
-    return json.dumps({"n": offset.n, "journal": offset.journal_offset}, separators=(",", ":"))
-
-
-def parse_committed(floor: int, text: str | None) -> CommittedOffset | None:
-    """A committed floor with its metadata; None where the metadata is not the relay's."""
-    try:
-        fields = json.loads(text or "")
-        return CommittedOffset(floor, int(fields["n"]), int(fields["journal"]))
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _add_block(commit: Commit, result: SealResult, now_ms: int) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relay import journal, names
-from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalEnd, JournalRecord
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import Found, JournalEnd, JournalRecord
 from relay.errors import ContractBroken
 from relay.truth import STRETCH, TruthReader
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay.core.records import UNKNOWN_EPOCH
+from relay.core.offsets import UNKNOWN_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from relay.core.records import Epochs, Found
+    from relay.core.offsets import Epochs
+    from relay.core.records import Found
 
 
 class LeaderEpochs:

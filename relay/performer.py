@@ -34,7 +34,8 @@ from relay.toolarge import record_bytes
 from relay.totals import Totals
 
 if TYPE_CHECKING:
-    from relay.core.records import JournalRecord, Offsets
+    from relay.core.offsets import Offsets
+    from relay.core.records import JournalRecord
     from relay.core.state import Seal
     from relay.settings import Settings
     from relay.source import Source

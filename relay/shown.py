@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from relay import journal
-from relay.core.records import UNKNOWN_EPOCH, JournalEnd
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import JournalEnd
 from relay.errors import Unavailable
 from relay.failures import answered
 
@@ -53,7 +53,7 @@ def read(
                 f"what the group shows of {topic}[{entry.partition}]: {entry.error}",
                 "check the source's group coordinators",
             )
-        shown = journal.parse_committed(entry.offset, entry.metadata)
+        shown = CommittedOffset.parse(entry.offset, entry.metadata)
         epoch = UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch
         found[entry.partition] = JournalEnd(-1, shown, epoch)
     return found

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from relay.batches import Batch
     from relay.bulk import Bulk, Failed
-    from relay.core.records import Epochs
+    from relay.core.offsets import Epochs
     from relay.settings import Settings
     from relay.tableheaders import TableHeaders
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from relay.core.records import Epochs, Offsets
+    from relay.core.offsets import Epochs, Offsets
 
 SLICE_SECONDS = 5.0
 """One wait inside a call. Finite waits in a loop under our own deadline: an endless one was

@@ -14,7 +14,8 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay import journal, kafka_settings, names
-from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found, JournalRecord
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import Found, JournalRecord
 from relay.core.takeover import came_later
 from relay.errors import ContractBroken, Unavailable
 from relay.failures import REFUSED, answered
@@ -139,7 +140,7 @@ class TruthReader:
             )
         if entry.offset == OFFSET_INVALID:
             return None
-        committed = journal.parse_committed(entry.offset, entry.metadata)
+        committed = CommittedOffset.parse(entry.offset, entry.metadata)
         if committed is None:
             raise ContractBroken(
                 f"partition {entry.partition}: committed offset {entry.offset} of group "

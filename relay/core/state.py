@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.core.records import CommittedOffset
+    from relay.core.offsets import CommittedOffset
 
 
 class Phase(Enum):

@@ -22,7 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     OffsetSpec,
 )
 
-from relay import journal, kafka_settings, names
+from relay import kafka_settings, names
+from relay.core.offsets import CommittedOffset
 from relay.doctor.asking import SECONDS, Asker
 from relay.doctor.facts import Head, Topic, Trial
 from relay.topicends import told
@@ -151,7 +152,7 @@ class Standing:
 def _head(
     place: TopicPartition, source: str, record: str, starts: Mapping[tuple[str, int], int]
 ) -> Head:
-    named = journal.parse_committed(place.offset, place.metadata)
+    named = CommittedOffset.parse(place.offset, place.metadata)
     return Head(
         floor=place.offset,
         metadata=place.metadata or "",

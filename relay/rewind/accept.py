@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.records_pb2 import Commit
 from relay.rewind.plan import NEW_APP, Place, Refusal, at_head
 

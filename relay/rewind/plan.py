@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, ContractBroken, RelayError
-from relay.journal import parse_committed
 from relay.records_pb2 import Block, Commit
 from relay.rewind.seals import Seals, Stretch
 
@@ -50,7 +49,7 @@ class Place:
     @property
     def committed(self) -> CommittedOffset | None:
         """The group's offset as a relay wrote it; None: it has none, or a tool wrote it."""
-        return None if self.named is None else parse_committed(*self.named)
+        return None if self.named is None else CommittedOffset.parse(*self.named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import TopicPartition
 
 from relay import kafka_settings, names
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.failures import TransactionFailed, ended

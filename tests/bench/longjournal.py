@@ -18,8 +18,8 @@ from loader import begin
 from loader.entries import Row
 from loader.ledger import Ledger
 from loader.plan import Entry
-from relay import config, journal, names
-from relay.core.records import CommittedOffset
+from relay import config, names
+from relay.core.offsets import CommittedOffset
 from relay.records_pb2 import Block, Commit
 from relay.settings import Settings
 from tests.bench import source as sources
@@ -69,9 +69,7 @@ def write(file: Path, blocks: int) -> Past:
             sources.produce(producer, settings.source.topic, partition, b"", [])
         entry = CommittedOffset(commit.floor, commit.n, records - 1)
         heads.append(
-            TopicPartition(
-                settings.source.topic, partition, commit.floor, metadata=journal.metadata(entry)
-            )
+            TopicPartition(settings.source.topic, partition, commit.floor, metadata=entry.metadata)
         )
         ends[partition] = records
         _loaded(ledger, written)

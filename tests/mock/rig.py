@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from relay import names
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.step import step
 from relay.errors import RelayError
 from relay.failures import TransactionFailed

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.core.records import CommittedOffset, Found, SealedBlock, SealResult
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Found, SealedBlock, SealResult
 from tests.model.kafka import NotNowError
 from tests.model.records import DEAD, JOURNAL, SOURCE, Chunk, DeadLetter
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay import journal
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
 from relay.records_pb2 import Block, Commit
 from relay.rewind.plan import Place
@@ -102,7 +102,7 @@ class World(Writer):
         for offset, commit in self.journal:
             seals.add(offset, commit)
         committed = self._committed
-        named = None if committed is None else (committed.floor, journal.metadata(committed))
+        named = None if committed is None else (committed.floor, committed.metadata)
         if not isinstance(self.named, str):
             named = self.named
         return {0: Place(0, named, seals, self.topic_id, self.log_start, self._end)}

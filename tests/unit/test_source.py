@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import Found
 from relay.errors import Fenced, Refused
 from relay.fetching import Fetching
 from relay.leaderepochs import LeaderEpochs
