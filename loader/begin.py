@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from loader import beginning, clickhouse, plan
-from loader.clioptions import say
+from loader.console import say
 from loader.entries import Row
 from loader.journal_polling import JournalPolling
 from loader.ledger import Ledger
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loader.checkpoint import Checkpoint
-    from loader.clioptions import Say
+    from loader.console import Say
     from loader.journal_source import Start
     from relay.settings import Settings
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import click
 
 from loader.cliledger import ledger
-from loader.clioptions import config_argument, say
+from loader.clioptions import config_argument
 from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
+from loader.console import say
 from relay import config, errors, java, log
 from relay.cli_support import (
     EXIT_STATUSES,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from loader.clioptions import Say
+    from loader.console import Say
     from loader.ledger import Ledger
     from relay.settings import Settings
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from loader.clioptions import say
+from loader.console import say
 from relay import kafka_settings, log
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.failures import answered

@@ -12,7 +12,6 @@ the class, so that no secret becomes part of a query plan.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,13 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from loader.journal_polling import JournalPolling
-from loader.task import CLOSED
+from loader.sparkchild import end_with_spark
 from relay import log, names
 from relay.errors import ContractBroken, Unavailable
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import TracebackType
 
     from pyspark.sql.types import StructType
 
@@ -170,20 +168,6 @@ def _given(partition: int, offset: int, record: bytes) -> list[Row]:
 def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
     """The position after the rows."""
     return {**position, **{partition: offset + 1 for partition, offset, _ in rows}}
-
-
-def end_with_spark(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    """As sys.excepthook of the process that reads the journal for Spark.
-
-    A query that ends may interrupt Spark in the midst of a question, which closes the connection.
-    The answer then fails, and Spark ends the process, perhaps in the midst of the traceback.
-    Errors of the journal itself go to Spark over the connection, and not here.
-    """
-    if issubclass(kind, CLOSED):
-        os._exit(1)  # nothing is left to flush but what nobody hears
-    sys.__excepthook__(kind, error, trace)
 
 
 def source(start: Start) -> type[DataSource]:

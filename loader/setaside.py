@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loader.attempt import Outcome
-    from loader.clioptions import Say
+    from loader.console import Say
     from loader.ledger import Ledger
     from relay.records_pb2 import Block
     from relay.settings import Settings

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from loader.attempt import Outcome
-    from loader.clioptions import Say
+    from loader.console import Say
     from loader.journal_source import Start
     from loader.ledger import Ledger
     from loader.metrics.observer import Observer

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import gc
 import socket
-import sys
-import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import daemon
+
+from loader.sparkchild import Traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -36,8 +36,6 @@ REFUSED = "refused"
 second line."""
 TASK_BYTES = 128 << 20
 """Of a task's rows, as producers sent them."""
-CLOSED = (ConnectionError, EOFError)
-"""How a process that Spark started finds that Spark has closed its connection."""
 _workers: dict[str, Worker] = {}
 """By app: Spark gives one process tasks of all."""
 
@@ -159,22 +157,6 @@ def until_closed(
         return work(connection, authenticated) if asked else 1
 
     return work_or_end
-
-
-class Traceback:
-    """In the place of `traceback` in pyspark.daemon: says nothing of a lost connection to Spark.
-
-    A worker may be at work, or just forked, when Spark ends and closes it. A task's own errors go
-    to Spark over the connection, and not here.
-    """
-
-    format_exc = staticmethod(traceback.format_exc)
-
-    @staticmethod
-    def print_exc() -> None:
-        """As traceback.print_exc."""
-        if not isinstance(sys.exception(), CLOSED):
-            traceback.print_exc()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from loader.tables import Tables, Target
 from relay.clickhouse_errors import About
 from relay.errors import Unavailable
 from relay.failpoints import reached
-from relay.targets import Targets, ledger_refusal
+from relay.targets import ledger_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -73,7 +73,7 @@ class Worker:
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
         self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
         self._looks = Looks(self._tables, self._stamp)
-        self._targets = Targets.of(settings)
+        self._targets = settings.targets()
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)

@@ -19,7 +19,7 @@ from relay.errors import ConfigError
 from relay.registry import Registry
 from relay.rowencoder import RowEncoder
 from relay.tables import Tables
-from relay.targets import Targets, is_ledger
+from relay.targets import is_ledger
 from relay.topics import Topics
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def row_messages(
 
 
 def _every(settings: Settings) -> set[str]:
-    targets, own = Targets.of(settings), f"{settings.loader.database}.{trial.TABLE}"
+    targets, own = settings.targets(), f"{settings.loader.database}.{trial.TABLE}"
     with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
         found = catalogue.read()
     return {
@@ -143,4 +143,4 @@ def _tables(settings: Settings, registry: Registry) -> Tables:
     topics.ensure_own()
     catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
     blocks = BlockTopics(settings.app, topics)
-    return Tables(catalogue, registry, blocks, column, Targets.of(settings))
+    return Tables(catalogue, registry, blocks, column, settings.targets())

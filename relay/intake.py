@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from relay.batches import Batch
-    from relay.buffers import RowDensity
+    from relay.rowdensity import RowDensity
     from relay.tableheaders import TableHeaders
 
     Integers = npt.NDArray[np.int64]

@@ -19,6 +19,10 @@ from relay.shape import Shape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from relay.typetext import TypeText
+
+    Maker = Callable[[str, TypeText], "Scalar"]
+
 _SHOWN_CHARACTERS = 60
 
 

@@ -25,6 +25,9 @@ FIRST_EPOCHS = 1 << 30
 TABLE_HEADER = "table"
 """The source message's header that names its table."""
 
+NO_TABLE = ""
+"""The table of messages whose header names none; its "block" is their dead letters."""
+
 
 def is_table_name(name: str) -> bool:
     """Whether `name` is `database.table` in plain identifiers."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import floors, journal, messagerows, names, producers, shown
-from relay.buffers import Buffers, Held, RowDensity
+from relay.buffers import Buffers, Held
 from relay.chunks import Encoder
 from relay.concerning import Concerning
 from relay.core import effects as ef
@@ -28,6 +28,7 @@ from relay.failures import TransactionFailed
 from relay.forming import Formed, form
 from relay.intake import Poll
 from relay.metrics.observer import NOTHING, Observer
+from relay.rowdensity import RowDensity
 from relay.sent import Sent
 from relay.suitable import Suitability, with_likeness
 from relay.toolarge import record_bytes

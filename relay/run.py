@@ -35,7 +35,6 @@ from relay.source import Source
 from relay.steady import steady_ms
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
-from relay.targets import Targets
 from relay.topics import Topics
 from relay.waiting import StoppedWaiting, Waiting
 
@@ -85,7 +84,7 @@ class Relay:
             Registry(settings.kafka, settings.app),
             BlockTopics(settings.app, topics),
             settings.loader.block_column,
-            Targets.of(settings),
+            settings.targets(),
         )
         watched = observer.settings("consumer")
         heard = self._assigned, self._revoked, self._headers, watched, observer.trouble

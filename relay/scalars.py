@@ -18,9 +18,7 @@ from relay.shape import Shape
 from relay.typetext import TypeText, enum_default, enum_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Maker = Callable[[str, TypeText], Scalar]
+    from relay.kinds import Maker
 
 
 def _integer(name: str) -> tuple[str, Maker]:

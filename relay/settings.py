@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from relay import names
 from relay.server_settings import Brokers, ClickHouse, Kafka, Section, SourceKafka
-from relay.targets import DESCRIPTION, Patterns
+from relay.targets import DESCRIPTION, Patterns, Targets
 
 __all__ = [
     "Block",
@@ -250,6 +250,10 @@ class Settings(Section):
     def source_kafka(self) -> Brokers:
         """How to reach the source topic and the relay's group."""
         return self.source.kafka if self.crosses else self.kafka
+
+    def targets(self) -> Targets:
+        """Return which tables rows of this app may go into."""
+        return Targets(self.loader.database, self.source.tables)
 
     def kafka_of(self, topic: str) -> Brokers:
         """How to reach a topic: the source, or one that the app writes."""

@@ -17,8 +17,8 @@ from relay.dead.selection import kind_of
 from relay.decode import decode
 from relay.firstdead import FirstDead
 from relay.likeness import explained
+from relay.names import NO_TABLE
 from relay.pastrows import ever_good
-from relay.tableheaders import NO_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relay import names
+from relay.names import NO_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 Headers = list[tuple[str, bytes | None]] | None
 """As the consumer gives them: in the order written, names possibly repeated."""
-
-NO_TABLE = ""
-"""The table of messages whose header names none; its "block" is their dead letters."""
 
 _LEAST_SLOTS = 64
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.errors import Unavailable
+from relay.names import NO_TABLE
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
-from relay.tableheaders import NO_TABLE
 from relay.targets import is_ledger, ledger_refusal
 
 if TYPE_CHECKING:

@@ -17,8 +17,6 @@ from relay import names
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from relay.settings import Settings
-
 LEDGER = "ledger"
 """The ledger's table, in `loader.database`."""
 LEDGER_COLUMNS = frozenset(
@@ -63,11 +61,6 @@ class Targets:
         self._patterns = [
             re.compile(".*".join(map(re.escape, pattern.split("*")))) for pattern in patterns
         ]
-
-    @classmethod
-    def of(cls, settings: Settings) -> Targets:
-        """Those of the app's configuration."""
-        return cls(settings.loader.database, settings.source.tables)
 
     def refusal(self, table: str) -> str:
         """Return why no row may go into the table; empty: it may."""

@@ -17,7 +17,7 @@ from relay.kinds import Scalar
 from relay.shape import Shape
 
 if TYPE_CHECKING:
-    from relay.scalars import Maker
+    from relay.kinds import Maker
     from relay.typetext import TypeText
 
 _INT64 = (-(2**63), 2**63 - 1)

@@ -17,8 +17,7 @@ from loader.metrics.current import Current
 from loader.metrics.looking import Look, Looking
 from loader.metrics.recorder import Recorder
 from relay.health import Check, answer
-from relay.metrics.metric import registry
-from relay.metrics.page import shown
+from relay.metrics.metric import exposition, registry
 from relay.serving import Serving
 from relay.version import __version__
 
@@ -71,7 +70,7 @@ class Watch:
     def _routes(self, metrics: CollectorRegistry) -> Mapping[str, Route]:
         facts = self._current.facts
         return {
-            "/metrics": lambda _: shown(metrics, self._app),
+            "/metrics": lambda _: exposition(metrics, self._app),
             "/healthz": lambda _: answer(liveness(facts(), self._limits)),
             "/readyz": lambda _: answer(readiness(facts())),
         }

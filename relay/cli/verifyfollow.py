@@ -106,7 +106,7 @@ def _served(
 ) -> Iterator[None]:
     routes = {
         **page.routes(),
-        "/metrics": lambda _: figures.shown(),
+        "/metrics": lambda _: figures.exposition(),
         "/healthz": lambda _: figures.health(time.monotonic()),
     }
     with Serving(listen, routes, page.headers) as serving:

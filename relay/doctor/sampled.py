@@ -15,12 +15,12 @@ from relay import names, sampling
 from relay.catalogue import Catalogue
 from relay.doctor.sample import OfTable, tallied
 from relay.likeness import explained
+from relay.names import NO_TABLE
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
-from relay.tableheaders import NO_TABLE
 from relay.tables import NO_HEADER
-from relay.targets import Targets, is_ledger, ledger_refusal
+from relay.targets import is_ledger, ledger_refusal
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _judged(
 
 def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
     """Of each table, or why there is none; as relay.tables.Tables."""
-    targets = Targets.of(settings)
+    targets = settings.targets()
     found: Codecs = {}
     for table in tables:
         refusal = NO_HEADER if table == NO_TABLE else targets.refusal(table)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import (
+    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
     disable_created_metrics,
+    generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -162,3 +164,9 @@ class Bounded:
 
 Labelled = Mapping[str, Any]
 """prometheus-client's objects by the metric's name."""
+
+
+def exposition(metrics: CollectorRegistry, app: str) -> tuple[int, str, bytes]:
+    """Return the answer to a scrape: all metrics, each with the label `app`."""
+    of_app: Any = OfApp(metrics, app)  # all that is asked of a registry here is to collect
+    return 200, CONTENT_TYPE_LATEST, generate_latest(of_app)

@@ -6,26 +6,21 @@ Receives settings, gives an observer for the relay and routes for relay.serving.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import confluent_kafka
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import ProcessCollector
 
 from relay.health import Check, Limits, answer, liveness, readiness
 from relay.metrics.current import Current
-from relay.metrics.metric import OfApp, registry
+from relay.metrics.metric import exposition, registry
 from relay.metrics.recorder import Recorder
 from relay.metrics.statistics import Statistics
 from relay.metrics.vitals import Vitals
 from relay.version import __version__
 
 if TYPE_CHECKING:
-    from relay.serving import Answer, Route
+    from relay.serving import Route
     from relay.settings import Settings
 
 POLL_SECONDS = 300.0
@@ -33,12 +28,6 @@ POLL_SECONDS = 300.0
 (max.poll.interval.ms) is as long, and the longest of one call is far below."""
 PARTITION_SECONDS = 300.0
 """For which a partition may have messages that nobody polls, or buffers that should be blocks."""
-
-
-def shown(metrics: CollectorRegistry, app: str) -> Answer:
-    """A registry as Prometheus reads it, with the label `app` throughout."""
-    of_app: Any = OfApp(metrics, app)  # all that is asked of a registry here is to collect
-    return 200, CONTENT_TYPE_LATEST, generate_latest(of_app)
 
 
 class Watch:
@@ -62,7 +51,7 @@ class Watch:
     def routes(self) -> Mapping[str, Route]:
         """By path."""
         return {
-            "/metrics": lambda _: shown(self._registry, self._app),
+            "/metrics": lambda _: exposition(self._registry, self._app),
             "/healthz": lambda _: answer(liveness(self._vitals.facts(), self._limits)),
             "/readyz": lambda _: answer(readiness(self._vitals.facts())),
         }

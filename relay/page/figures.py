@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
 from relay.health import Check, answer
-from relay.metrics.metric import Samples, counter, families, gauge
-from relay.metrics.page import shown
+from relay.metrics.metric import Samples, counter, exposition, families, gauge
 from relay.verify.standing import SILENT_SECONDS
 
 if TYPE_CHECKING:
@@ -102,16 +101,16 @@ class Figures(Collector):
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
-    def shown(self) -> Answer:
+    def exposition(self) -> Answer:
         """As Prometheus reads them."""
-        return shown(self._registry, self._app)
+        return exposition(self._registry, self._app)
 
     def health(self, now: float) -> Answer:
         """As Kubernetes reads it; `now` is monotonic, in seconds."""
         return health(self._standing, now)
 
     def collect(self) -> Iterable[Any]:
-        """Called by `shown`."""
+        """Called by `exposition`."""
         return families(METRICS, self._samples())
 
     def _samples(self) -> Samples:

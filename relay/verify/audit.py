@@ -16,9 +16,10 @@ from relay.verify import committed as offsets
 from relay.verify.acknowledged import kinds, said
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.beginning import Beginning, First, first_of
-from relay.verify.chain import Head, check
+from relay.verify.chain import check
 from relay.verify.committed import NOTHING, Record
 from relay.verify.decided import Sealed, by_person
+from relay.verify.head import Head
 from relay.verify.passing import Passing
 from relay.verify.record import Place
 

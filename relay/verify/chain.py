@@ -8,43 +8,12 @@ anomaly the record found is believed, so that one fault is told once and not for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from relay.records_pb2 import Commit
 from relay.verify import decided
 from relay.verify.anomaly import Anomaly, Kind
+from relay.verify.head import Head
 from relay.verify.record import Finding, Place, alone, foreign, messages
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What the journal has said of one source partition so far.
-
-    Attributes:
-        n, epoch, floor, topic_id: of the last record.
-        position: of the last record; it may go back, to the floor, when a relay takes over.
-        marks: above the floor.
-        reference: the last forced flush point.
-        count: messages before the floor since the reference, as the relay counted its polls.
-        covered: the same messages and those beyond the floor, as blocks and dead letters
-            hold them; None until a flush point is seen, where history was cut by retention.
-        ends: per block topic, one past the last chunk.
-        offset: of the last record in the journal.
-        rewinding: a rewind was begun and has not ended.
-    """
-
-    n: int
-    epoch: int
-    floor: int
-    topic_id: str
-    marks: Mapping[str, int]
-    reference: int
-    count: int
-    covered: int | None
-    offset: int
-    position: int
-    ends: Mapping[str, int]
-    rewinding: bool = False
 
 
 def check(

@@ -20,7 +20,7 @@ from relay.verify.history import NOTHING, History
 from relay.verify.record import Finding
 
 if TYPE_CHECKING:
-    from relay.verify.chain import Head
+    from relay.verify.head import Head
 
 KINDS = frozenset(ACCEPTED)
 _MOST = 1_000_000

@@ -5,9 +5,11 @@ import pytest
 from confluent_kafka import Message
 
 from relay.batches import of_messages
-from relay.buffers import Buffers, RowDensity
+from relay.buffers import Buffers
 from relay.intake import HEADER_BYTES, Intake, Poll
-from relay.tableheaders import NO_TABLE, TableHeaders
+from relay.names import NO_TABLE
+from relay.rowdensity import RowDensity
+from relay.tableheaders import TableHeaders
 from tests.broker.pipeline import row_batch
 
 

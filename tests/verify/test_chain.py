@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.verify.anomaly import Anomaly
-from relay.verify.chain import Head, check
+from relay.verify.chain import check
+from relay.verify.head import Head
 from relay.verify.record import Place
 from tests.verify.histories import APP, SOURCE, History, clean
 from tests.verify.laps import laps
