@@ -21,8 +21,10 @@ from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
 from loader.console import say
-from relay import config, errors, java, log
-from relay.cli_support import (
+from relay import config, errors, log
+from relay.errors import RelayError
+from relay.program import java
+from relay.program.command import (
     EXIT_STATUSES,
     HELP,
     WholeGroup,
@@ -30,7 +32,6 @@ from relay.cli_support import (
     log_format_option,
     show_error,
 )
-from relay.errors import RelayError
 from relay.version import __version__
 
 if TYPE_CHECKING:

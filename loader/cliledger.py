@@ -11,8 +11,8 @@ import click
 from loader.begin import ledger_of
 from loader.clean import Cleaned, clean
 from loader.clioptions import config_argument, settings_of
-from relay.cli_support import WholeGroup
 from relay.errors import ConfigError
+from relay.program.command import WholeGroup
 
 _DAY = 86_400
 

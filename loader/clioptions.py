@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from relay import config
-from relay.cli_support import chosen_pipeline, pipeline_option
+from relay.program.command import chosen_pipeline, pipeline_option
 
 if TYPE_CHECKING:
     from relay.settings import Settings

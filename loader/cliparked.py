@@ -15,8 +15,8 @@ from loader import standing
 from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.plan import DISCARDED, LOADED
-from relay.cli_support import WholeGroup
 from relay.errors import Refused
+from relay.program.command import WholeGroup
 
 if TYPE_CHECKING:
     from loader.plan import Human

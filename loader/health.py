@@ -1,4 +1,4 @@
-"""Is the loader alive, and is it ready? Pure: facts in, checks of relay.health out.
+"""Is the loader alive, and is it ready? Pure: facts in, checks of relay.program.health out.
 
 Alive means that a restart would not help. While a server is away the loader waits, says so
 and tries again: it is alive then, and not ready. All times are monotonic seconds.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relay.health import Check
+from relay.program.health import Check
 
 
 @dataclass(frozen=True, slots=True)

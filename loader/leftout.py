@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relay.names import LEFT_OUT, sealed
+from relay.program.plural import several
 from relay.records_pb2 import Block, LeftOut
-from relay.words import several
 
 if TYPE_CHECKING:
     import numpy.typing as npt

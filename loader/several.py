@@ -1,8 +1,8 @@
 """Several pipelines loaded by one Spark session, each with a streaming query of its own.
 
 Receives pipelines, gives one exit status for all. What ends one ends no other: it is begun
-again as relay.supervision says. Their tasks share Spark's slots, and a task may wait long for a
-server that is away; so each pipeline has its share of them and never takes more.
+again as relay.program.supervision says. Their tasks share Spark's slots, and a task may wait long
+for a server that is away; so each pipeline has its share of them and never takes more.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from loader.load import Load
 from loader.session import session, widened
 from loader.settling import Stopped
 from loader.starting import InTurn
-from relay.cli_support import show_error
 from relay.errors import EXIT_BUG, RelayError, Unavailable
-from relay.serving import behind
-from relay.supervision import Past, after, worst
+from relay.program.command import show_error
+from relay.program.serving import behind
+from relay.program.supervision import Past, after, worst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

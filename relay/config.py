@@ -18,9 +18,9 @@ from relay import config_checks, secrets_given
 from relay.config_validation import dotted, validate
 from relay.errors import ConfigError
 from relay.pipelines import PIPELINES, Part, Pipeline, conflicts, split
+from relay.program.plural import several
 from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, put
 from relay.settings import Settings
-from relay.words import several
 
 
 class Problem(NamedTuple):

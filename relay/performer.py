@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from relay.core.offsets import Offsets
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
+    from relay.program.waiting import Waiting
     from relay.settings import Settings
     from relay.source import Source
     from relay.tables import Tables
-    from relay.waiting import Waiting
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Several relay processes under one command: Python uses one core per process.
 
 Members `<member>-0`, `<member>-1`, … of one pipeline, or of each of several. None ends the others:
-what ends by itself is started again here, as relay.supervision says.
+what ends by itself is started again here, as relay.program.supervision says.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from relay.serving import behind
-from relay.supervision import Past, after, worst
+from relay.program.serving import behind
+from relay.program.supervision import Past, after, worst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def supervise(relays: Mapping[str, Sequence[str]]) -> int:
         relays: a name for the log to the arguments of `relay run`.
 
     Returns:
-        The worst of the statuses at the end, 0 if all is well; see relay.supervision.
+        The worst of the statuses at the end, 0 if all is well; see relay.program.supervision.
     """
     stop = _asked_to_stop()
     children = [Child(name, arguments) for name, arguments in relays.items()]

@@ -29,14 +29,14 @@ from relay.membership import MemberFenced, holder, is_own_past
 from relay.metrics.observer import NOTHING, Observer
 from relay.ownership import Ownership
 from relay.performer import Performer
+from relay.program.monotonic import steady_ms
+from relay.program.serving import Serving
+from relay.program.waiting import StoppedWaiting, Waiting
 from relay.registry import Registry
-from relay.serving import Serving
 from relay.source import Source
-from relay.steady import steady_ms
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
 from relay.topics import Topics
-from relay.waiting import StoppedWaiting, Waiting
 
 if TYPE_CHECKING:
     from relay.settings import Settings

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from relay.buffers import Held
     from relay.core.state import Seal
     from relay.forming import Formed
+    from relay.program.waiting import Waiting
     from relay.settings import Settings
     from relay.tables import Tables
-    from relay.waiting import Waiting
 
 log = logging.getLogger(__name__)
 

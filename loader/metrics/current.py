@@ -13,14 +13,14 @@ from prometheus_client.registry import Collector
 
 from loader.health import Facts
 from loader.metrics.listed import CURRENT
-from relay.metrics.metric import Bounded, Samples, families
+from relay.program.metric import Bounded, Samples, families
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loader.metrics.looking import Look
     from loader.metrics.recorder import Recorder
-    from relay.health import Check
+    from relay.program.health import Check
 
 
 class Current(Collector):

@@ -6,7 +6,7 @@ Prometheus asks (loader.metrics.current).
 
 from __future__ import annotations
 
-from relay.metrics.metric import counter, gauge, seconds, sizes
+from relay.program.metric import counter, gauge, seconds, sizes
 
 _BLOCKS = (
     counter("loader_blocks_loaded_total", "blocks", "How many blocks were loaded?", "table"),

@@ -16,14 +16,14 @@ from loader.health import Facts, Limits, liveness, readiness
 from loader.metrics.current import Current
 from loader.metrics.looking import Look, Looking
 from loader.metrics.recorder import Recorder
-from relay.health import Check, answer
-from relay.metrics.metric import exposition, registry
-from relay.serving import Serving
+from relay.program.health import Check, answer
+from relay.program.metric import exposition, registry
+from relay.program.serving import Serving
 from relay.version import __version__
 
 if TYPE_CHECKING:
     from loader.journal_source import Start
-    from relay.serving import Route
+    from relay.program.serving import Route
     from relay.settings import Settings
 
 QUERY_SECONDS = 300.0

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from loader.metrics.listed import RECORDED
 from loader.metrics.observer import Observer
 from loader.plan import ASIDE, DISCARDED, LOADED, PARKED
-from relay.metrics.metric import Bounded, made
+from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:
     from loader.attempt import Outcome

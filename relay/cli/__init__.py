@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from relay.cli_support import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
+from relay.program.command import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
 from relay.version import __version__
 
 COMMANDS = {

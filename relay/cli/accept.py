@@ -14,7 +14,7 @@ import click
 from relay import log
 from relay.cli import rewindtext
 from relay.cli.options import config_argument, settings_of, within_one_cluster
-from relay.cli_support import chosen_pipeline
+from relay.program.command import chosen_pipeline
 from relay.rewind import accepting
 from relay.rewind.record import Author
 from relay.rewind.servers import Servers

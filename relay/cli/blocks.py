@@ -11,9 +11,9 @@ import click
 from relay.cli import blockstext
 from relay.cli.options import config_argument, settings_of
 from relay.cli.parsed import INSTANT, TABLE
-from relay.cli_support import WholeGroup
-from relay.console import console_of, print_parts
 from relay.errors import NotExactlyOnce, Refused, Unavailable
+from relay.program.command import WholeGroup
+from relay.program.console import console_of, print_parts
 from relay.settings import Settings
 from relay.verify.reading import from_the_start
 from relay.view import begin, look, story

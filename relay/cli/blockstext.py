@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from relay.cli.statustext import clock
-from relay.layout import Column, laid_out
+from relay.program.text_table import Column, laid_out
 from relay.view.seen import Listed
 from relay.view.story import BlockRow, Chunks, Landed, Part, Story
 

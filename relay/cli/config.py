@@ -17,8 +17,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from relay import config as reader
-from relay.cli_support import WholeGroup, chosen_pipeline, pipeline_option
 from relay.config_validation import dotted
+from relay.program.command import WholeGroup, chosen_pipeline, pipeline_option
 from relay.secrets_given import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.settings import Settings
 

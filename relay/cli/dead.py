@@ -16,14 +16,14 @@ from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
-from relay.cli_support import WholeGroup
-from relay.console import console_of, print_parts
 from relay.dead import look, plan
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Message, Tally
 from relay.dead.reading import DeadReader
 from relay.dead.replay import Replay
 from relay.dead.selection import Selection, summary
+from relay.program.command import WholeGroup
+from relay.program.console import console_of, print_parts
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.settings import Settings

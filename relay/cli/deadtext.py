@@ -14,7 +14,7 @@ from relay.dead import look
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Tally
 from relay.dead.selection import Group
-from relay.layout import Column, laid_out
+from relay.program.text_table import Column, laid_out
 
 _REASON_CHARACTERS = 200
 _NO_TABLE = "(none)"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from relay.console import console_of
 from relay.demo.run import Options, run
+from relay.program.console import console_of
 
 PIPE_WIDTH = 110  # columns, where there is no terminal to ask
 

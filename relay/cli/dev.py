@@ -9,10 +9,10 @@ import click
 
 from relay.cli.devdirectory import directory_option
 from relay.cli.devsql import sql
-from relay.cli_support import WholeGroup
 from relay.dev import stack
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack
+from relay.program.command import WholeGroup
 
 _port = click.IntRange(0, 65_535)
 

@@ -14,13 +14,13 @@ from rich.table import Table
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.parsed import TABLE
 from relay.cli.sampletext import print_sample
-from relay.console import console_of
 from relay.doctor import grants as granting
 from relay.doctor import run
 from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
 from relay.doctor.run import Wanted
 from relay.doctor.versions import Version, parsed
-from relay.words import several
+from relay.program.console import console_of
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from relay import config
-from relay.cli_support import chosen_pipeline, pipeline_option
 from relay.errors import ConfigError
 from relay.pipelines import Pipeline
+from relay.program.command import chosen_pipeline, pipeline_option
 from relay.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])

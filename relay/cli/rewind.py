@@ -16,7 +16,7 @@ from relay import log
 from relay.cli import rewindtext
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.parsed import INSTANT, TABLE, Parsed
-from relay.cli_support import chosen_pipeline
+from relay.program.command import chosen_pipeline
 from relay.rewind import run as steps
 from relay.rewind.record import Author
 from relay.rewind.removal import Told

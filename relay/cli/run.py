@@ -12,7 +12,7 @@ from relay import log
 from relay import processes as several
 from relay import run as relay_run
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli_support import chosen_pipeline, log_format_option
+from relay.program.command import chosen_pipeline, log_format_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

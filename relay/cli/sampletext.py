@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from relay.console import console_of
+from relay.program.console import console_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,11 +14,11 @@ from relay import names
 from relay.cli.options import config_option, settings_of
 from relay.cli.protos import write_all
 from relay.cli.registered import described_schema, read_registry, version_of
-from relay.cli_support import WholeGroup
 from relay.codecs import table_codecs
 from relay.compatible import Finding, findings
-from relay.console import console_of
 from relay.errors import ConfigError
+from relay.program.command import WholeGroup
+from relay.program.console import console_of
 from relay.protofile import row_message
 from relay.records_pb2 import TableSchema
 from relay.rowmessage import RowCodec

@@ -15,9 +15,9 @@ from rich.console import Console
 from relay.cli import statustext
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.parsed import TABLE
-from relay.cli.stopping import stopped_by_signal
-from relay.console import console_of, print_parts
 from relay.errors import Unavailable
+from relay.program.console import console_of, print_parts
+from relay.program.stopping import stopped_by_signal
 from relay.view import look, screen
 
 WIDTH = 160  # columns, where there is no terminal to ask

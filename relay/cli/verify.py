@@ -15,12 +15,12 @@ from relay.cli import verifyseveral, verifytext
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.verifyfollow import Outlets, follow
 from relay.cli.verifyonce import once
-from relay.cli_support import log_format_option
 from relay.errors import ContractBroken, NotExactlyOnce
+from relay.program.command import log_format_option
+from relay.program.plural import several
 from relay.verify.audit import Audit, audit_of
 from relay.verify.beginning import gaps
 from relay.verify.reading import Reader
-from relay.words import several
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

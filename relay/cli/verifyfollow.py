@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.cli.stopping import stopped_by_signal
 from relay.page.figures import Figures
 from relay.page.looking import Looking
 from relay.page.routes import Page, TellStory
 from relay.page.samples import Samples
 from relay.page.trail import Trail
-from relay.serving import Serving
+from relay.program.serving import Serving
+from relay.program.stopping import stopped_by_signal
 from relay.verify import run
 from relay.verify.standing import Standing
 from relay.verify.webhook import Webhook

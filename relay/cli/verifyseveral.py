@@ -11,14 +11,14 @@ import time
 from typing import TYPE_CHECKING
 
 from relay.cli import verifytext
-from relay.cli.stopping import stopped_by_signal
 from relay.cli.verifyfollow import Outlets
 from relay.cli.verifyfollow import follow as follow_one
 from relay.cli.verifyonce import once
-from relay.cli_support import show_error
 from relay.errors import RelayError
-from relay.serving import behind
-from relay.supervision import worst
+from relay.program.command import show_error
+from relay.program.serving import behind
+from relay.program.stopping import stopped_by_signal
+from relay.program.supervision import worst
 from relay.verify.audit import Audit, audit_of
 from relay.verify.merged import Clock, Merged, Told
 from relay.verify.reading import Reader

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli.statustext import clock
+from relay.program.plural import several
 from relay.verify import beginning
-from relay.words import several
 
 if TYPE_CHECKING:
     from relay.verify.anomaly import Anomaly

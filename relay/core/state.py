@@ -1,7 +1,8 @@
 """What the relay knows: values only, replaced and never changed in place.
 
 Offsets are half-open: `first_offset` is included, `next_offset` is one past the last.
-Times are milliseconds that came in with an event (relay.steady); nothing here reads a clock.
+Times are milliseconds that came in with an event (relay.program.monotonic); nothing here reads a
+clock.
 """
 
 from __future__ import annotations

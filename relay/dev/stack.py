@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import java
 from relay.dev import broker, clickhouse, jars, layout, process
 from relay.dev.layout import Layout
 from relay.errors import ConfigError
+from relay.program import java
 from relay.server_settings import ClickHouse
 
 CLICKHOUSE = clickhouse.NAME

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.metrics.metric import Metric, counter, gauge
+from relay.program.metric import Metric, counter, gauge
 
 MICRO, MILLI = 1e-6, 1e-3
 """Of librdkafka's units in a second."""

@@ -14,13 +14,13 @@ from prometheus_client.registry import Collector
 from relay.core.state import Phase
 from relay.metrics.clientlisted import CLIENTS
 from relay.metrics.listed import CURRENT
-from relay.metrics.metric import Bounded, Samples, families
+from relay.program.metric import Bounded, Samples, families
 
 if TYPE_CHECKING:
     from relay.core.state import Partition, RelayState
-    from relay.health import Check
     from relay.metrics.statistics import Statistics
     from relay.metrics.vitals import Vitals
+    from relay.program.health import Check
 
 _NONE: tuple[str, ...] = ()
 

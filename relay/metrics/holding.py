@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from relay.core import effects as ef
 from relay.dead.selection import kind_of
-from relay.metrics.metric import Bounded, Labelled
+from relay.program.metric import Bounded, Labelled
 
 if TYPE_CHECKING:
     from relay.core import events as ev

@@ -6,7 +6,7 @@ Prometheus asks (relay.metrics.current).
 
 from __future__ import annotations
 
-from relay.metrics.metric import counter, gauge, seconds, sizes
+from relay.program.metric import counter, gauge, seconds, sizes
 
 _INTAKE = (
     counter("relay_polls_total", "polls", "Does the loop go round?"),

@@ -1,6 +1,6 @@
 """`relay run --http`: /metrics, /healthz and /readyz of one relay.
 
-Receives settings, gives an observer for the relay and routes for relay.serving.
+Receives settings, gives an observer for the relay and routes for relay.program.serving.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 from prometheus_client import ProcessCollector
 
-from relay.health import Check, Limits, answer, liveness, readiness
 from relay.metrics.current import Current
-from relay.metrics.metric import exposition, registry
 from relay.metrics.recorder import Recorder
 from relay.metrics.statistics import Statistics
 from relay.metrics.vitals import Vitals
+from relay.program.health import Check, Limits, answer, liveness, readiness
+from relay.program.metric import exposition, registry
 from relay.version import __version__
 
 if TYPE_CHECKING:
-    from relay.serving import Route
+    from relay.program.serving import Route
     from relay.settings import Settings
 
 POLL_SECONDS = 300.0

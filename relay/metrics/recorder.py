@@ -17,8 +17,8 @@ from relay.core.step import IN_TRANSACTION
 from relay.errors import Fenced
 from relay.metrics.holding import Holding
 from relay.metrics.listed import RECORDED
-from relay.metrics.metric import Bounded, Labelled, made
 from relay.metrics.observer import Observer
+from relay.program.metric import Bounded, Labelled, made
 
 if TYPE_CHECKING:
     from relay.core.state import RelayState, Seal

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.metrics import clientlisted as listed
-from relay.metrics.metric import Samples
+from relay.program.metric import Samples
 
 INTERVAL_MS = 10_000
 """Between two statistics; `statistics.interval.ms` in kafka.client overrides it."""

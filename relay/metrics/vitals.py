@@ -1,4 +1,4 @@
-"""When what happened last: the facts that relay.health judges, and gauges are made of.
+"""When what happened last: the facts that relay.program.health judges, and gauges are made of.
 
 Receives what an observer hears, gives Facts. Written by the relay's thread, read by those of
 the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from relay.core import events as ev
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
-from relay.health import Facts, Standing
-from relay.steady import steady_ms
+from relay.program.health import Facts, Standing
+from relay.program.monotonic import steady_ms
 
 if TYPE_CHECKING:
     from relay.core.state import Partition, RelayState

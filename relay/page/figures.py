@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
-from relay.health import Check, answer
-from relay.metrics.metric import Samples, counter, exposition, families, gauge
+from relay.program.health import Check, answer
+from relay.program.metric import Samples, counter, exposition, families, gauge
 from relay.verify.standing import SILENT_SECONDS
 
 if TYPE_CHECKING:
     from relay.page.samples import Samples as ScreenSamples
-    from relay.serving import Answer
+    from relay.program.serving import Answer
     from relay.verify.audit import Totals
     from relay.verify.reading import Reader
     from relay.verify.standing import Standing

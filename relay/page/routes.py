@@ -1,6 +1,6 @@
 """What the browser asks for: the page, the data it shows, and one block's story.
 
-Receives what is known now, gives routes for relay.serving.
+Receives what is known now, gives routes for relay.program.serving.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from relay.page.trail import STEP_SECONDS, Trail
 from relay.view.story import Story, story_as_json
 
 if TYPE_CHECKING:
-    from relay.serving import Answer, Route
+    from relay.program.serving import Answer, Route
     from relay.verify.audit import Audit
     from relay.verify.standing import Standing
 

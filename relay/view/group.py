@@ -12,8 +12,8 @@ from relay import groups, names
 from relay.advertised import explained
 from relay.errors import Unavailable
 from relay.membership import described
+from relay.program.waiting import until_available
 from relay.view.facts import Group, Member
-from relay.waiting import until_available
 
 if TYPE_CHECKING:
     from relay.settings import Settings

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from relay.words import several
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from relay.view.facts import Group

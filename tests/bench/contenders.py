@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from relay import java, names
+from relay import names
 from relay.dev import jars
 from relay.errors import MissingTool, Unavailable
+from relay.program import java
 from relay.settings import Relay
 from tests.bench.passthrough import Order
 from tests.bench.source import Source

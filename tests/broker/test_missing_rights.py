@@ -16,10 +16,10 @@ from loader.journal_source import JournalReader, Start
 from relay import config as settings_file
 from relay import kafka_settings, names
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.core.events import Failure
 from relay.errors import Refused
 from relay.failures import TransactionFailed
+from relay.program.command import run_main
 from relay.records_pb2 import Block
 from relay.settings import Kafka, Settings
 from relay.transactions import TransactionalProducer

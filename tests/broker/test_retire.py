@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from relay import config as settings_file
 from relay import kafka_settings, names
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.program.command import run_main
 from tests.broker.pipeline import PARTITIONS, wait_until
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from loader.clickhouse import connect
 from relay import config as settings_file
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.dev.clickhouse import toml
 from relay.doctor import grants
 from relay.errors import Unavailable
+from relay.program.command import run_main
 from tests import reach
 from tests.broker.authorized import Authorized, rights
 from tests.broker.pipeline import Pipeline, wait_until

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.program.command import run_main
 from tests.broker.pipeline import row_batch
 
 if TYPE_CHECKING:

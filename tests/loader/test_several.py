@@ -138,7 +138,7 @@ def loading(
             stop.set()
 
     monkeypatch.setattr(several, "Load", Load)
-    monkeypatch.setattr("relay.supervision.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.001)
     pipeline = config.pipelines(write(tmp_path, GOOD + TWO))[0]
     spark: Any = engine or Engine()
     return Loading(pipeline, Sharing(spark, 2, InTurn()), stop, None, once=once), stop

@@ -12,7 +12,7 @@ from loader import clistatus, plan, standing
 from loader.entries import Parked
 from loader.plan import Entry
 from loader.standing import Facts, PositionRow
-from relay.console import print_parts
+from relay.program.console import print_parts
 from relay.records_pb2 import Block
 
 NOW_MS = 100_000

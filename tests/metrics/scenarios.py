@@ -9,7 +9,7 @@ from relay.core import events as ev
 from relay.core.state import Phase
 from relay.errors import Fenced, Unavailable
 from relay.forming import Formed
-from relay.metrics.metric import NAMELESS
+from relay.program.metric import NAMELESS
 from tests.core.build import arrival, buffer, found, limits, partition, polled, with_limits
 from tests.metrics.rig import INFO, Rig, consumer_statistics
 

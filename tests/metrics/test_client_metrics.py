@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from relay.metrics import clientlisted as listed
-from relay.metrics.metric import COUNTER, exposition
 from relay.metrics.statistics import CONSUMER, PRODUCER, Statistics
+from relay.program.metric import COUNTER, exposition
 from tests.broker.pipeline import wait_until
 from tests.metrics.rig import TOPIC, Rig, consumer_statistics
 from tests.mock.cluster import Cluster

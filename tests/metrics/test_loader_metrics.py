@@ -14,7 +14,7 @@ from loader.metrics.current import Current
 from loader.metrics.listed import CURRENT, RECORDED
 from loader.metrics.looking import Look, waiting
 from loader.metrics.recorder import Recorder, why
-from relay.metrics.metric import HISTOGRAM, Metric, registry
+from relay.program.metric import HISTOGRAM, Metric, registry
 from relay.records_pb2 import Block
 
 LIMITS = Limits(query_seconds=10, batch_seconds=20, partition_seconds=30)

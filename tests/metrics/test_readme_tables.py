@@ -14,8 +14,8 @@ import yaml
 from loader.metrics import listed as of_loader
 from relay.metrics import listed as of_relay
 from relay.metrics.clientlisted import CLIENTS
-from relay.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
 from relay.page.figures import METRICS as OF_VERIFIER
+from relay.program.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

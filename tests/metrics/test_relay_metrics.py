@@ -12,7 +12,7 @@ import pytest
 from relay.core.step import step
 from relay.metrics.clientlisted import CLIENTS
 from relay.metrics.listed import CURRENT, RECORDED
-from relay.metrics.metric import HISTOGRAM, OTHERS, Bounded, Metric
+from relay.program.metric import HISTOGRAM, OTHERS, Bounded, Metric
 from tests.core.build import arrival, limits, partition, polled, with_limits
 from tests.metrics.rig import Rig
 from tests.metrics.scenarios import SCENARIOS, Scenario

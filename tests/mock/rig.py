@@ -22,9 +22,9 @@ from relay.core.step import step
 from relay.errors import RelayError
 from relay.failures import TransactionFailed
 from relay.performer import Performer
+from relay.program.waiting import Waiting
 from relay.run import ERRORS
 from relay.settings import Settings
-from relay.waiting import Waiting
 from tests.core.build import limits, partition, polled, with_limits
 from tests.mock.cluster import Cluster
 

@@ -12,7 +12,7 @@ from relay.errors import ConfigError, Unavailable
 from relay.page.routes import Page
 from relay.page.samples import Samples
 from relay.page.trail import Trail
-from relay.serving import Serving
+from relay.program.serving import Serving
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.audit import Audit
 from relay.verify.standing import Standing

@@ -9,8 +9,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.metrics.metric import rows
 from relay.page.figures import METRICS, Figures, health
+from relay.program.metric import rows
 from relay.records_pb2 import Accept, Commit, Rewind
 from relay.verify.anomaly import Kind
 from relay.verify.standing import SILENT_SECONDS

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import config, java
+from relay import config
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.codecs import table_codecs
 from relay.dead.wire import fields
 from relay.decode import decode
 from relay.dev.clickhouse import toml
+from relay.program import java
+from relay.program.command import run_main
 from relay.server_settings import ClickHouse
 from tests.produce import protoc
 

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.codecs import table_codecs
 from relay.columns import BadValue
 from relay.config import load
@@ -27,6 +26,7 @@ from relay.dev.clickhouse import toml
 from relay.envelope import open_messages
 from relay.errors import ConfigError, Fenced, Refused, Unavailable
 from relay.producer import Batching, RowProducer
+from relay.program.command import run_main
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import ColumnDef

@@ -10,7 +10,7 @@ import pytest
 
 from loader.clisupersede import supersede
 from relay.cli import cli, rewindtext
-from relay.cli_support import run_main
+from relay.program.command import run_main
 from relay.records_pb2 import Block
 from relay.rewind import accepting
 from relay.rewind import run as steps

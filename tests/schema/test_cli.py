@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grpc_tools import protoc
 
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.dev.clickhouse import toml
+from relay.program.command import run_main
 from relay.targets import LEDGER_COLUMNS
 
 if TYPE_CHECKING:

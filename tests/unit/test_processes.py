@@ -56,7 +56,7 @@ time.sleep(600)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of `relay`: notes each start, then ends as its second argument says."""
     monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", FAKE])
-    monkeypatch.setattr("relay.supervision.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.01)
 
 
 def starts(place: Path) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relay.steady import Steady
+from relay.program.monotonic import Steady
 
 PACKAGES = (Path("relay"), Path("loader"))
 WALL = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.now\(|utcnow\(")
 FOR_PEOPLE_AND_RECORDS = {
-    "relay/steady.py": "read once",
+    "relay/program/monotonic.py": "read once",
     "relay/performer.py": "written_at of a journal record",
     "relay/registry.py": "written_at of a schema",
     "relay/dead/replay.py": "a mark's time",

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import click
 
-from relay.cli_support import run_main
 from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, NotExactlyOnce
+from relay.program.command import run_main
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.audit import Audit
 from tests.chaos import kept

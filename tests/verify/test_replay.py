@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.cli_support import run_main
+from relay.program.command import run_main
 from relay.verify.anomaly import Kind
 from tests.chaos import kept
 from tests.chaos.kept import Kept

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from relay.cli import cli, verifyseveral
-from relay.cli_support import run_main
 from relay.errors import ConfigError, Unavailable
+from relay.program.command import run_main
 from relay.records_pb2 import Commit
 from relay.verify.anomaly import Anomaly, Kind
 from relay.verify.merged import Clock, Merged, Told

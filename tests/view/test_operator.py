@@ -23,9 +23,9 @@ from loader.journal_source import JournalReader
 from loader.setaside import set_aside
 from loader.work import Worker
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.config import load as load_config
 from relay.errors import Unavailable
+from relay.program.command import run_main
 from relay.records_pb2 import Block
 from relay.view import look
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture

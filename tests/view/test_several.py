@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from relay.cli import cli, doctor, status
-from relay.cli_support import run_main
 from relay.doctor.findings import Finding, found
 from relay.errors import Unavailable
+from relay.program.command import run_main
 from relay.view.facts import Facts, Group, LedgerFacts
 from relay.view.screen import Screen, assemble
 from relay.view.seen import Seen

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from relay.cli import blockstext
-from relay.console import print_parts
+from relay.program.console import print_parts
 from relay.view import story
 from relay.view.seen import Listed
 from relay.view.story import BlockRow, Change, Chunks, Landed, Part, Story
