@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loader.checkpoint import Checkpoint
     from loader.console import Say
     from loader.journal_source import Start
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loader.journal_polling import Row
     from loader.ledger import Ledger
     from loader.positions import Noted
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 
 _AT_ONCE = 10_000

@@ -21,7 +21,8 @@ from loader.cliparked import parked
 from loader.clistatus import status
 from loader.clisupersede import supersede
 from loader.console import say
-from relay import config, errors, log
+from relay import errors, log
+from relay.config import settings_file
 from relay.errors import RelayError
 from relay.program import java
 from relay.program.command import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from loader.load import Load
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 
 @click.group(
@@ -93,7 +94,7 @@ def run(
     """
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
-    every = config.pipelines(path, pipeline=chosen_pipeline())
+    every = settings_file.pipelines(path, pipeline=chosen_pipeline())
     java.require()  # before anything waits for a server
     if len(every) > 1:
         if checkpoint is not None or lost:

@@ -20,7 +20,7 @@ from relay.replicas import connected, writing
 from relay.silence import plain, silence, told
 
 if TYPE_CHECKING:
-    from relay.settings import ClickHouse
+    from relay.config.settings import ClickHouse
 
 
 EVERYWHERE: Mapping[str, object] = {

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from relay import config
+from relay.config import settings_file
 from relay.program.command import chosen_pipeline, pipeline_option
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +27,6 @@ def settings_of(path: Path) -> Settings:
     """Of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
-        ConfigError: as relay.config.load.
+        ConfigError: as relay.config.settings_file.load.
     """
-    return config.load(path, pipeline=chosen_pipeline())
+    return settings_file.load(path, pipeline=chosen_pipeline())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from loader.ledger import Ledger
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 WIDTH = 140  # columns, where there is no terminal to ask
 

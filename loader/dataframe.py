@@ -35,7 +35,7 @@ from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
-    from relay.settings import Kafka
+    from relay.config.settings import Kafka
 
 BLOCK, PARTITION = "_block", "_partition"
 """With option metadata: the block's id, and the source partition its rows come from."""

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from loader.selection import Wanted
-from relay import config, names
+from relay import names
+from relay.config import settings_file
+from relay.config.settings import Settings
 from relay.errors import ConfigError
-from relay.settings import Settings
 
 PARTITION_BYTES = 64_000_000
 """Of rows as producers sent them: a consumer costs a second, a partition should be worth it."""
@@ -38,7 +39,8 @@ def asked(options: Mapping[str, str]) -> Asked:
             since, until, block, metadata, partition_bytes.
 
     Raises:
-        ConfigError: an option is unknown, missing or of no use; or as relay.config.load.
+        ConfigError: an option is unknown, missing or of no use; or as
+        relay.config.settings_file.load.
     """
     if unknown := sorted(options.keys() - _KNOWN):
         raise ConfigError(f"unknown option {unknown[0]}", f"known: {', '.join(sorted(_KNOWN))}")
@@ -59,7 +61,7 @@ def asked(options: Mapping[str, str]) -> Asked:
 
 def _settings(options: Mapping[str, str]) -> Settings:
     if "config" in options:
-        return config.load(Path(options["config"]), pipeline=options.get("pipeline"))
+        return settings_file.load(Path(options["config"]), pipeline=options.get("pipeline"))
     if not {"app", "bootstrap"} <= options.keys():
         raise ConfigError("where is the journal?", "give option config, or app and bootstrap")
     # Nothing else of an app is asked for.

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from relay import chunks, kafka_settings, messagerows
+from relay import chunks, messagerows
+from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.failures import answered
 from relay.reader import PartitionReader
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from relay.config.settings import Kafka
     from relay.records_pb2 import Block
-    from relay.settings import Kafka
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
@@ -66,7 +67,7 @@ class Fetcher:
     """
 
     def __init__(self, kafka: Kafka) -> None:
-        self._consumer = PartitionReader(kafka_settings.reader(kafka) | _LARGE)
+        self._consumer = PartitionReader(kafka_clients.reader(kafka) | _LARGE)
         self._at: dict[Place, int] = {}  # next offset of what is assigned
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from loader.console import Say
     from loader.ledger import Ledger
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 _IDLE_SECONDS = 5.0
 _STARTS = 10

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from loader.console import say
-from relay import kafka_settings, log
+from relay import log
+from relay.config import kafka_clients
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.failures import answered
 from relay.reader import PartitionReader
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from relay.settings import Kafka
+    from relay.config.settings import Kafka
 
 ANSWER_SECONDS = 30.0
 """For a broker to answer a bounded read."""
@@ -49,7 +50,7 @@ class JournalPolling:
         self._topic, self._given = topic, given
         self._next: Positions = {}  # what the consumer would deliver next
         # The end of a partition is an event, at the last stable offset.
-        config = kafka_settings.reader(kafka) | {"enable.partition.eof": True, "error_cb": _say}
+        config = kafka_clients.reader(kafka) | {"enable.partition.eof": True, "error_cb": _say}
         self._consumer = PartitionReader(config)
 
     def there(self, position: Positions, blocks: int) -> list[Row]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from loader.journal_polling import Row
     from loader.positions import Unsure
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SCHEMA = "partition int, offset bigint, block binary"
 JOURNAL = "journal"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loader.console import Say
     from loader.journal_source import Start
     from loader.ledger import Ledger
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 _TWO_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
 """Spark's condition where another query has written the checkpoint's next batch."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from loader.attempt import Attempt
     from loader.fetch import Fetcher
     from loader.tables import Target
+    from relay.config.settings import Loader
     from relay.messagerows import MessageRows
     from relay.records_pb2 import Block
-    from relay.settings import Loader
 
 
 def transforms(settings: Loader) -> Transforms:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loader.attempt import Outcome
     from loader.ledger import Ledger
     from loader.plan import Human
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 PATIENCE_SECONDS = 30.0
 """That a loader which is at the block just now is waited for."""

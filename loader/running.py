@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from relay.config.settings import ClickHouse
     from relay.records_pb2 import Block
-    from relay.settings import ClickHouse
 
     About = dict[str, str]
     Rows = Sequence[Sequence[Any]]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loader.ledger import Ledger
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 
 class Sealed(NamedTuple):

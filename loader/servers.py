@@ -15,7 +15,7 @@ from relay.errors import Refused
 from relay.replicas import is_shared, pin
 
 if TYPE_CHECKING:
-    from relay.settings import ClickHouse
+    from relay.config.settings import ClickHouse
 
 MEND = 'set clickhouse.insert_quorum = "auto", or name one replica itself in clickhouse.url'
 

@@ -19,7 +19,7 @@ from relay.errors import MissingTool
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 _AT_WORK = (f"{STREAMING}.runtime.ProcessingTimeExecutor",)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from loader.attempt import Outcome
     from loader.console import Say
     from loader.ledger import Ledger
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
 _LOOK_SECONDS = 0.5
 """That a block may be late."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from loader.ledger import Ledger
     from loader.metrics.observer import Observer
     from loader.setaside import SetAside
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
 _LONGEST_PAUSE = 10.0
 _FIRST_PAUSE = 0.2

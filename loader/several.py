@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from relay.pipelines import Pipeline
+    from relay.config.pipelines import Pipeline
 
 LOOK_SECONDS = 0.2
 LEAVE_SECONDS = 5.0

@@ -24,8 +24,8 @@ from relay.failpoints import reached
 
 if TYPE_CHECKING:
     from loader.ledger import Ledger
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
 AT_ONCE = 500
 """Blocks whose ids go into one statement."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from loader.attempt import Outcome
     from loader.work import Worker
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason has the next step in its

@@ -29,15 +29,15 @@ from loader.selection import near
 from loader.servers import several
 from loader.tables import Tables, Target
 from relay.clickhouse_errors import About
+from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
 from relay.failpoints import reached
-from relay.targets import ledger_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings
 from relay.advertised import explained
+from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.failures import answered
 from relay.heard import Heard, Unconnected
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from concurrent.futures import Future
 
-    from relay.settings import Brokers
+    from relay.config.settings import Brokers
 
 
 class Admin:
@@ -34,7 +34,7 @@ class Admin:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._heard = Heard()
-        config: dict[str, Any] = {**kafka_settings.admin(brokers), "error_cb": self._heard.listen}
+        config: dict[str, Any] = {**kafka_clients.admin(brokers), "error_cb": self._heard.listen}
         self.client = AdminClient(config)
 
     def answer(

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings
+from relay.config import kafka_clients
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from relay.settings import Brokers
+    from relay.config.settings import Brokers
 
 SECONDS = 15.0
 """For an answer of the address in the configuration, which listens: on a machine with much to do a
@@ -58,7 +58,7 @@ def explained(error: Unavailable, brokers: Brokers) -> Unavailable:
     """Return the error, with the names that cannot be resolved if they are the reason."""
     if not any(map(_listens, brokers.bootstrap.split(","))):
         return error  # and nothing is waited for
-    client = AdminClient({**kafka_settings.admin(brokers), "log_level": 0})
+    client = AdminClient({**kafka_clients.admin(brokers), "log_level": 0})
     try:
         told = client.list_topics(timeout=SECONDS)
     except KafkaException:

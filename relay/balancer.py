@@ -15,7 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from relay.replicas import connected, own_pool
 
 if TYPE_CHECKING:
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 CONNECTIONS = 8
 """With two servers drawn at random, all of them reach the same one in 1 of 128 cases."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
-    from relay.kafka_settings import ClientSettings
+    from relay.config.kafka_clients import ClientSettings
 
 PAUSE_SECONDS = 5.0
 """Between two tries. One is not enough: what is given while an answer without brokers may still

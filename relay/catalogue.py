@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-    from relay.settings import ClickHouse
+    from relay.config.settings import ClickHouse
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30

@@ -15,11 +15,11 @@ from relay import names, trial
 from relay.blocktopics import BlockTopics
 from relay.catalogue import Catalogue
 from relay.columns import Origin, row_columns
+from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
 from relay.registry import Registry
 from relay.rowencoder import RowEncoder
 from relay.tables import Tables
-from relay.targets import is_ledger
 from relay.topics import Topics
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import TableSchema
     from relay.rowmessage import RowCodec
-    from relay.settings import Settings
 
 
 class Encoders:

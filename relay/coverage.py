@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.groups import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 FIRST_SECONDS = 2.0
 """After an assignment, for the others to have theirs."""
@@ -79,7 +80,7 @@ class Coverage:
         if group.state != "stable":
             return None
         topic = self._settings.source.topic
-        client = AdminClient(kafka_settings.admin(self._settings.source_kafka))
+        client = AdminClient(kafka_clients.admin(self._settings.source_kafka))
         source = client.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
         owned = ([p for name, p in one.partitions if name == topic] for one in group.members)
         return left_over(len(source.partitions), owned)

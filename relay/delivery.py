@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.evidence import Evidence
@@ -23,7 +24,7 @@ from relay.failures import NOWHERE, TRANSPORT, classify, describe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from relay.settings import Brokers
+    from relay.config.settings import Brokers
 
 CALL_SECONDS = 5.0  # one try of a transactional call; repeated until the timeout
 QUEUE_FULL_SECONDS = 0.05  # poll this long for room
@@ -53,7 +54,7 @@ class Delivery:
         """Rows acknowledged, by table."""
         self._timeout = timeout_seconds
         self._failed: list[tuple[str, int, KafkaError]] = []
-        client = kafka_settings.plain_producer(kafka)
+        client = kafka_clients.plain_producer(kafka)
         client["delivery.timeout.ms"] = round(timeout_seconds * 1000)
         if transactional_id is not None:
             client["transactional.id"] = transactional_id

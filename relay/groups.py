@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings, log
+from relay import log
+from relay.config import kafka_clients
 from relay.heard import Heard, Unconnected
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-    from relay.settings import Brokers
+    from relay.config.settings import Brokers
 
 _LASTING_SECONDS = 10.0
 """For one request of a program that asks again: one that is under way as brokers come back may get
@@ -175,7 +176,7 @@ class _Client:
 
     def __init__(self, brokers: Brokers, seconds: float) -> None:
         self._heard, self._seconds = Heard(), seconds
-        config: dict[str, Any] = {**kafka_settings.admin(brokers), "error_cb": self._heard.listen}
+        config: dict[str, Any] = {**kafka_clients.admin(brokers), "error_cb": self._heard.listen}
         self._client = AdminClient(config)
 
     def ask(self, question: Callable[..., Any], about: tuple[object, ...]) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SECONDS = 5.0
 """A group that forms waits three (group.initial.rebalance.delay.ms), and gives out in moments."""

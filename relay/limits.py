@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from relay.core.state import Limits
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 
 def limits(settings: Settings) -> Limits:

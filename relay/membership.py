@@ -22,8 +22,8 @@ from relay.groups import Groups
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from relay.config.settings import Settings
     from relay.groups import Described
-    from relay.settings import Settings
 
 _REQUEST_SECONDS = 15.0
 _INSTANCE = "same group.instance.id"

@@ -19,9 +19,9 @@ from relay.truth import TruthReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from relay.config.settings import Settings
     from relay.core.records import Found, JournalEnd
     from relay.producers import OfMember
-    from relay.settings import Settings
     from relay.source import Source
     from relay.topics import Topics
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.failures import answered
 from relay.reader import PartitionReader, records
 from relay.records_pb2 import Commit
 from relay.topicends import TopicEnds
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one answer, and for the next record to come."""
@@ -34,7 +35,7 @@ def ever_good(settings: Settings) -> bool:
     """
     journal = names.journal_topic(settings.app)
     try:
-        admin = AdminClient(kafka_settings.admin(settings.kafka))
+        admin = AdminClient(kafka_clients.admin(settings.kafka))
         topics = admin.list_topics(timeout=SECONDS).topics
         for name, topic in topics.items():
             if names.table_of_topic(settings.app, name):
@@ -51,7 +52,7 @@ def ever_good(settings: Settings) -> bool:
 
 def _names_a_block(settings: Settings, bounds: dict[int, tuple[int, int]]) -> bool:
     """Return whether a journal record names one, though no block topic is there any more."""
-    config = {**kafka_settings.reader(settings.kafka), "isolation.level": "read_committed"}
+    config = {**kafka_clients.reader(settings.kafka), "isolation.level": "read_committed"}
     with contextlib.closing(PartitionReader(config)) as reader:
         for index, (_, end) in bounds.items():
             place = TopicPartition(names.journal_topic(settings.app), index, 0)

@@ -35,11 +35,11 @@ from relay.toolarge import record_bytes
 from relay.totals import Totals
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.core.offsets import Offsets
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
     from relay.program.waiting import Waiting
-    from relay.settings import Settings
     from relay.source import Source
     from relay.tables import Tables
 

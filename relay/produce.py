@@ -21,8 +21,8 @@ from relay.rowencoder import RowEncoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from relay.config.settings import Settings
     from relay.readers import Source
-    from relay.settings import Settings
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 

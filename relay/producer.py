@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from relay.config.settings import Brokers, Settings
     from relay.packing import Integers
     from relay.rowmessage import RowCodec
-    from relay.settings import Brokers, Settings
 
 
 class RowProducer:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
@@ -22,8 +23,8 @@ from relay.transactions import TransactionalProducer
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from relay.config.settings import Settings
     from relay.metrics.observer import Observer
-    from relay.settings import Settings
 
 _NO_GROUP = "no group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
@@ -79,7 +80,7 @@ class OfMember:
         self._producer.close()
 
     def _made(self, identity: str, client: str = "producer") -> TransactionalProducer:
-        settings = kafka_settings.producer_under(self._settings, identity)
+        settings = kafka_clients.producer_under(self._settings, identity)
         watched = {**self._observer.settings(client), **settings}
         group = names.group_id(self._settings.app)
         return TransactionalProducer(watched, self.deadline_seconds, group)

@@ -1,6 +1,6 @@
 """A consumer of partitions that it assigns itself: a member of no group.
 
-Receives the settings of relay.kafka_settings.reader, gives the same as a Consumer but for one
+Receives the settings of relay.config.kafka_clients.reader, gives the same as a Consumer but for one
 error, and finds its brokers again (relay.bootstrap). The client library demands a group id and
 looks for that group's coordinator, whether it is needed or not. A user without rights on the group
 is told so at a random moment, in the midst of the records that it may well read; for a reader that
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # documented
 
-    from relay.kafka_settings import ClientSettings
+    from relay.config.kafka_clients import ClientSettings
 
 
 _AT_ONCE = 1_000

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from google.protobuf.message import DecodeError
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.failures import PASSING
 from relay.reader import PartitionReader
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from relay.settings import Kafka
+    from relay.config.settings import Kafka
 
 ANSWER_SECONDS = 30.0
 _END_SECONDS = 10.0  # a running relay polls and commits nothing meanwhile
@@ -123,7 +124,7 @@ class Registry:
         record.CopyFrom(schema)
         record.written_at_ms = int(time.time() * 1000)
         if self._producer is None:
-            self._producer = Producer(kafka_settings.plain_producer(self._kafka))
+            self._producer = Producer(kafka_clients.plain_producer(self._kafka))
         self._failed = None
         try:
             self._producer.produce(
@@ -165,7 +166,7 @@ class Registry:
 
     def _read_on(self, deadline: float) -> None:
         if self._consumer is None:
-            reader = kafka_settings.reader(self._kafka)
+            reader = kafka_clients.reader(self._kafka)
             self._consumer = PartitionReader({**reader, "enable.partition.eof": True})
         end = self._end(self._consumer)
         if self._next >= end:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
     from urllib3 import BaseHTTPResponse
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 # The client logs a stack trace beside each exception that it raises, its connections each try; the
 # exception says it all, and whoever gets it says where.

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.errors import RelayError
 from relay.failures import TransactionFailed, ended
 from relay.transactions import TransactionalProducer
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.retirement import Retirement
-    from relay.settings import Settings
 
 
 def end(settings: Settings, retirement: Retirement) -> None:
@@ -30,7 +31,7 @@ def end(settings: Settings, retirement: Retirement) -> None:
     if retirement.obstacle is not None:
         raise ValueError(retirement.obstacle)
     identity = retirement.transactional_id
-    client = kafka_settings.producer_under(settings, identity)
+    client = kafka_clients.producer_under(settings, identity)
     deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
     producer = TransactionalProducer(client, deadline_seconds, names.group_id(settings.app))
     try:

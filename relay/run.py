@@ -39,7 +39,7 @@ from relay.tables import Tables
 from relay.topics import Topics
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

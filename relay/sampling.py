@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
-from relay import kafka_settings
+from relay.config import kafka_clients
 from relay.decode import decode
 from relay.errors import Refused
 from relay.failures import answered
@@ -22,8 +22,8 @@ from relay.tableheaders import TableHeaders
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from relay.config.settings import Settings
     from relay.rowmessage import RowCodec
-    from relay.settings import Settings
 
 SECONDS = 30.0
 """For one answer, and for the next message to come."""
@@ -73,7 +73,7 @@ def sample(settings: Settings, wanted: int) -> list[Message]:
         Refused: they said no, or the topic is not there.
     """
     topic = settings.source.topic
-    config = {**kafka_settings.reader(settings.source_kafka), "isolation.level": "read_committed"}
+    config = {**kafka_clients.reader(settings.source_kafka), "isolation.level": "read_committed"}
     try:
         with contextlib.closing(PartitionReader(config)) as reader:
             bounds = _bounds(reader, topic)

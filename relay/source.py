@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
 from relay.batches import of_messages
 from relay.bootstrap import Bootstrap
 from relay.bulk import WhenFull
+from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, Fenced, Refused, RelayError
 from relay.failures import REFUSED, describe, ends_reading
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from relay.batches import Batch
     from relay.bulk import Bulk, Failed
+    from relay.config.settings import Settings
     from relay.core.offsets import Epochs
-    from relay.settings import Settings
     from relay.tableheaders import TableHeaders
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Source:
         self.rebalanced = False
         self._fatal: KafkaError | None = None
         self._ids: set[str] = set()
-        client = {**(watched or {}), **kafka_settings.consumer(settings)}
+        client = {**(watched or {}), **kafka_clients.consumer(settings)}
         self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
         self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
         self.consumer = Consumer(self._bootstrap.config)

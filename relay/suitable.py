@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from relay.buffers import Held
+    from relay.config.settings import Settings
     from relay.core.state import Seal
     from relay.forming import Formed
     from relay.program.waiting import Waiting
-    from relay.settings import Settings
     from relay.tables import Tables
 
 log = logging.getLogger(__name__)

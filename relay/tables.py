@@ -13,21 +13,21 @@ import logging
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import Unavailable
 from relay.names import NO_TABLE
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
-from relay.targets import is_ledger, ledger_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from relay.blocktopics import BlockTopics
     from relay.catalogue import Catalogue, TableColumns
+    from relay.config.allowed_tables import Targets
     from relay.failures import TransactionFailed
     from relay.records_pb2 import TableSchema
     from relay.registry import Registry
-    from relay.targets import Targets
 
 log = logging.getLogger(__name__)
 

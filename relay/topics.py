@@ -29,7 +29,7 @@ from relay.failures import answered
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 REQUEST_SECONDS = 10.0
 METADATA_SECONDS = 2.0  # nobody hears a signal meanwhile

@@ -52,7 +52,7 @@ class TransactionalProducer:
     """A librdkafka producer under one transactional id, replaced when its state is in doubt.
 
     Args:
-        config: relay.kafka_settings.producer.
+        config: relay.config.kafka_clients.producer.
         deadline_seconds: for one call with its repetitions; then its outcome is unknown.
         group: the consumer group whose offsets it sends; for messages to people.
 

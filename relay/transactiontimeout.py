@@ -15,11 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     ResourceType,
 )
 
-from relay import kafka_settings
+from relay.config import kafka_clients
 from relay.errors import Refused
 
 if TYPE_CHECKING:
-    from relay.settings import Kafka, Settings
+    from relay.config.settings import Kafka, Settings
 
 ERROR = "INVALID_TRANSACTION_TIMEOUT"
 """As relay.failures names it in a message."""
@@ -48,7 +48,7 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
 
 def allowed(kafka: Kafka) -> int | None:
     """The least of the brokers' limits, in milliseconds; None where they do not say."""
-    admin = AdminClient(kafka_settings.admin(kafka))
+    admin = AdminClient(kafka_clients.admin(kafka))
     try:
         brokers = admin.list_topics(timeout=_REQUEST_SECONDS).brokers
         asked = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]

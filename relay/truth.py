@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import journal, kafka_settings, names
+from relay import journal, names
+from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import Found, JournalRecord
 from relay.core.takeover import came_later
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from relay.config.settings import Settings
     from relay.core.records import JournalEnd
-    from relay.settings import Settings
     from relay.topics import Topics
 
 STRETCH = 100
@@ -44,9 +45,9 @@ class TruthReader:
         self._topics = topics
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
-        admin = of_source = AdminClient(kafka_settings.admin(settings.kafka))
+        admin = of_source = AdminClient(kafka_clients.admin(settings.kafka))
         if settings.crosses:
-            of_source = AdminClient(kafka_settings.admin(settings.source_kafka))
+            of_source = AdminClient(kafka_clients.admin(settings.source_kafka))
         self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
         self._of_source = TopicEnds(of_source, settings.source.topic, deadline_seconds)
         self._readers: dict[str, PartitionReader] = {}
@@ -240,7 +241,7 @@ class TruthReader:
 
     def _reader(self, isolation: str) -> PartitionReader:
         if isolation not in self._readers:
-            config = {**kafka_settings.reader(self._settings.kafka), "isolation.level": isolation}
+            config = {**kafka_clients.reader(self._settings.kafka), "isolation.level": isolation}
             self._readers[isolation] = PartitionReader(config)
         return self._readers[isolation]
 

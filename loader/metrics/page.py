@@ -23,8 +23,8 @@ from relay.version import __version__
 
 if TYPE_CHECKING:
     from loader.journal_source import Start
+    from relay.config.settings import Settings
     from relay.program.serving import Route
-    from relay.settings import Settings
 
 QUERY_SECONDS = 300.0
 """Between two micro-batches. Spark says every ten seconds that there is nothing to do; its first

@@ -16,6 +16,7 @@ from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
+from relay.config.settings import Settings
 from relay.dead import look, plan
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Message, Tally
@@ -26,7 +27,6 @@ from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
-from relay.settings import Settings
 from relay.types import UnsupportedType
 
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask

@@ -25,10 +25,10 @@ from relay.program.plural import several
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from relay.config.settings import Settings
     from relay.doctor.findings import Finding
     from relay.doctor.grants import Role
     from relay.doctor.sample import OfTable
-    from relay.settings import Settings
 
 _HOUR = 3600.0
 _WIDTH = 140  # columns, where there is no terminal to ask

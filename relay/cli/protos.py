@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 REFUSED = "refused"
 

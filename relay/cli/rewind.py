@@ -25,7 +25,7 @@ from relay.rewind.servers import Servers
 from relay.view.group import GroupReader
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 EARLIEST = "earliest"
 

@@ -17,7 +17,7 @@ from relay.program.command import chosen_pipeline, log_format_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relay.pipelines import Pipeline
+    from relay.config.pipelines import Pipeline
 
 
 @click.command()

@@ -25,7 +25,7 @@ from relay.verify.reading import Reader
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 
 @click.command()

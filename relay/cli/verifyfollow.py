@@ -23,8 +23,8 @@ from relay.view import look
 if TYPE_CHECKING:
     import threading
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Commit
-    from relay.settings import Settings
     from relay.verify.anomaly import Anomaly
     from relay.verify.audit import Audit
     from relay.verify.reading import Reader

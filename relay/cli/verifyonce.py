@@ -18,8 +18,8 @@ from relay.view.landed import LandedBlocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Commit
-    from relay.settings import Settings
     from relay.verify.anomaly import Anomaly
     from relay.verify.audit import Audit
     from relay.verify.reading import Reader

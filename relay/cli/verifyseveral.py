@@ -28,7 +28,7 @@ from relay.verify.webhook import Webhook
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from relay.pipelines import Pipeline
+    from relay.config.pipelines import Pipeline
     from relay.verify.anomaly import Anomaly
 
 AGAIN_SECONDS = 10.0

@@ -65,7 +65,7 @@ class SealReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When buffers are sealed; the names and units of relay.settings."""
+    """When buffers are sealed; the names and units of relay.config.settings."""
 
     app: str
     max_bytes: int

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.dead import letter as letters
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, mark_key
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one request, and for the next record to come."""
@@ -51,7 +52,7 @@ class DeadReader:
                 "check `app` in the configuration; the relay makes the topic when it first runs",
             )
         self._facts = found
-        self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
+        self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
 
     @property
     def topic_id(self) -> str:
@@ -83,7 +84,7 @@ class DeadReader:
             return {}
         found: dict[Place, Mark] = {}
         # A client of its own: marks are read anew while letters are being read.
-        with contextlib.closing(PartitionReader(kafka_settings.reader(self._kafka))) as consumer:
+        with contextlib.closing(PartitionReader(kafka_clients.reader(self._kafka))) as consumer:
             for message in self._records(consumer, TopicPartition(self._marks_topic, 0, 0)):
                 try:
                     mark = Mark.decode(message.value() or b"")

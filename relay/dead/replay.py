@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.dead.letter import Place
 from relay.dead.plan import Mark, Message, mark_key
 from relay.errors import RelayError
@@ -29,8 +30,8 @@ from relay.transactions import TransactionalProducer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from relay.config.settings import Settings
     from relay.dead.reading import DeadReader
-    from relay.settings import Settings
 
 _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: a replay sends no offsets."""
@@ -58,7 +59,7 @@ class Replay:
         self._reader = reader
         Topics(settings).ensure_replayed()
         identity = names.replay_transactional_id(settings.app)
-        client = kafka_settings.producer_under(settings, identity)
+        client = kafka_clients.producer_under(settings, identity)
         deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._producer = TransactionalProducer(client, deadline_seconds, _NO_GROUP)
         self.marks: dict[Place, Mark] = {}

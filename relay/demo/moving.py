@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from relay.config.settings import Settings
     from relay.demo.feed import Feed
     from relay.demo.programs import Program
     from relay.demo.watch import JournalWatch, Warehouse
-    from relay.settings import Settings
 
 OPEN_GATE_AT = 0.2  # of all rows in ClickHouse: the loader has loaded before it is killed
 KILL_AFTER_GATE = 0.05  # of all rows sent behind the gate: the relay has rows in its buffers

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     NewTopic,
 )
 
-from relay import config, kafka_settings
+from relay.config import kafka_clients, settings_file
 from relay.demo import data, show
 from relay.demo.feed import Feed
 from relay.demo.moving import STOP_SECONDS, Demo, differences
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from relay.config.settings import Settings
     from relay.dev.stack import Stack
-    from relay.settings import Settings
 
 FILE = "relay.toml"
 PARTITIONS = 4
@@ -94,7 +94,7 @@ def run(options: Options, console: Console) -> bool:
         _ignore_signals(cleanup)
         stack = servers.up(options.directory, progress=console.print)
         file = _configure(stack, options.directory)
-        with _assembled(_quiet(config.load(file)), file, sent, options, console) as demo:
+        with _assembled(_quiet(settings_file.load(file)), file, sent, options, console) as demo:
             with demo.bars.progress:
                 try:
                     demo.move()
@@ -188,7 +188,7 @@ def _assembled(
 
 
 def _create_source(settings: Settings) -> None:
-    admin = AdminClient(kafka_settings.admin(settings.kafka))
+    admin = AdminClient(kafka_clients.admin(settings.kafka))
     topic = NewTopic(settings.source.topic, num_partitions=PARTITIONS, replication_factor=1)
     admin.create_topics([topic])[settings.source.topic].result(timeout=30)
 

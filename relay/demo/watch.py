@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import clickhouse_connect
 from confluent_kafka import Consumer, TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.demo.data import TABLES
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 POLL_RECORDS = 500
 
@@ -33,7 +34,7 @@ class JournalWatch:
     """
 
     def __init__(self, settings: Settings, partitions: int) -> None:
-        self._consumer = Consumer(kafka_settings.reader(settings.kafka))
+        self._consumer = Consumer(kafka_clients.reader(settings.kafka))
         journal = names.journal_topic(settings.app)
         self._consumer.assign([TopicPartition(journal, p, 0) for p in range(partitions)])
         self.rows: Counter[str] = Counter()

@@ -16,10 +16,10 @@ import urllib.request
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import layout, process
 from relay.dev.layout import Layout
 from relay.errors import MissingTool, Unavailable
-from relay.server_settings import ClickHouse
 
 NAME = "clickhouse"
 USER = "dev"

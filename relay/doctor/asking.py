@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings
+from relay.config import kafka_clients
 from relay.doctor.facts import Unasked
 from relay.failures import PASSING, answered
 from relay.heard import Heard, Unconnected
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from relay.settings import Brokers
+    from relay.config.settings import Brokers
 
 SECONDS = 30.0
 """For one request."""
@@ -59,7 +59,7 @@ class Asker:
         self.unasked: list[Unasked] = []
         self.quiet: dict[str, Any] = {"logger": listener, "debug": "feature", "log_level": 7}
         self._heard = Heard()
-        client = {**kafka_settings.admin(kafka), **self.quiet, "error_cb": self._heard.listen}
+        client = {**kafka_clients.admin(kafka), **self.quiet, "error_cb": self._heard.listen}
         self.admin = AdminClient(client)
 
     def answer(self, what: str, request: Callable[[], Future[Any]]) -> Any:

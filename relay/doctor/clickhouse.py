@@ -19,9 +19,9 @@ from relay.doctor.window import GOOD_WINDOW, Kept, merges_rows, window
 from relay.insert_settings import deduplicated
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import ClickHouse, Setting, Table
     from relay.doctor.findings import Finding
-    from relay.settings import Settings
 
 INSERTED_WITH: Mapping[str, str] = {
     **{name: str(value) for name, value in deduplicated("", 0).items() if value != ""},

@@ -16,7 +16,7 @@ from relay.doctor.commands import grant, principal, quoted
 from relay.doctor.versions import FREE_INPUT, Version, shown
 
 if TYPE_CHECKING:
-    from relay.settings import Brokers, Settings
+    from relay.config.settings import Brokers, Settings
 
 READ_BY_LOADER = (
     "system.processes",

@@ -10,9 +10,9 @@ from relay.doctor.commands import set_topic
 from relay.doctor.findings import found
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import Kafka
     from relay.doctor.findings import Finding
-    from relay.settings import Settings
 
 
 def judge_heads(settings: Settings, facts: Kafka) -> Iterator[Finding]:

@@ -13,10 +13,10 @@ from relay.doctor.findings import found
 from relay.doctor.heads import judge_heads
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import Kafka, Trial
     from relay.doctor.facts import Settings as Values
     from relay.doctor.findings import Finding
-    from relay.settings import Settings
 
 NEEDED_APIS = {
     "TxnOffsetCommit": (3, "2.5", "the group's generation with offsets in transactions, KIP-447"),

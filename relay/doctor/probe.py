@@ -18,13 +18,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
-from relay import kafka_settings
+from relay.config import kafka_clients
 from relay.doctor.asking import SECONDS
 from relay.doctor.facts import Clock, Unasked
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.asking import Asker
-    from relay.settings import Settings
 
 WHAT = "the brokers' clock"
 
@@ -79,7 +79,7 @@ def broker_clock(settings: Settings, asker: Asker) -> Clock | None:
 
 def _stamped(settings: Settings, asker: Asker, topic: str) -> Clock | None:
     """Two records: the first waits for metadata and leader, the second times the clock."""
-    plain = kafka_settings.plain_producer(settings.kafka)
+    plain = kafka_clients.plain_producer(settings.kafka)
     producer = Producer({**plain, **asker.quiet, "linger.ms": 0})
     told: list[tuple[KafkaError | None, tuple[int, int]]] = []
 

@@ -19,8 +19,8 @@ from relay.doctor.standing import Standing, operations
 from relay.failures import answered
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.asking import Asker
-    from relay.settings import Settings
 
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 

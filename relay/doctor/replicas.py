@@ -9,9 +9,9 @@ from relay.doctor.commands import quoted
 from relay.doctor.findings import found
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import ClickHouse, Table
     from relay.doctor.findings import Finding
-    from relay.settings import Settings
 
 _REPLICATED = ("Replicated", "Shared")
 

@@ -16,9 +16,9 @@ from relay.doctor.findings import found
 from relay.doctor.kafka import DENIED
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import ClickHouse, Kafka
     from relay.doctor.findings import Finding
-    from relay.settings import Settings
 
 
 def needed(settings: Settings, topic: str) -> dict[str, str]:

@@ -22,10 +22,10 @@ from relay.doctor.tables import Server
 from relay.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import Kafka, Unasked
     from relay.doctor.findings import Finding
     from relay.doctor.sample import OfTable
-    from relay.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay import names, sampling
 from relay.catalogue import Catalogue
+from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.doctor.sample import OfTable, tallied
 from relay.likeness import explained
 from relay.names import NO_TABLE
@@ -20,13 +21,12 @@ from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
 from relay.tables import NO_HEADER
-from relay.targets import is_ledger, ledger_refusal
 from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from relay.catalogue import TableColumns
+    from relay.config.settings import Settings
     from relay.records_pb2 import TableSchema
-    from relay.settings import Settings
 
 Codecs = dict[str, RowCodec | str]
 

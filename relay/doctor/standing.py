@@ -22,7 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     OffsetSpec,
 )
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
 from relay.doctor.asking import SECONDS, Asker
 from relay.doctor.facts import Head, Topic, Trial
@@ -30,7 +31,7 @@ from relay.topicends import told
 from relay.topics import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 NO_MEMBER = "#doctor"
 """In the place of a member's name, of which it can be none: no relay is fenced."""
@@ -92,7 +93,7 @@ class Standing:
         name = f"{ids}{NO_MEMBER}"
         producer = Producer(
             {
-                **kafka_settings.producer(self._settings),
+                **kafka_clients.producer(self._settings),
                 **self._asker.quiet,
                 "transactional.id": name,
                 "error_cb": lambda _: None,  # the call below says it

@@ -25,7 +25,7 @@ from relay.doctor.grants import INPUT, READ_BY_LOADER
 from relay.doctor.versions import parsed
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
     Policies = list[tuple[tuple[str, str], str]]
     """On which (database, table), and its name."""

@@ -14,9 +14,9 @@ from relay.doctor.commands import set_topic, span
 from relay.doctor.findings import found
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import Kafka, Topic
     from relay.doctor.findings import Finding
-    from relay.settings import Settings
 
 SAFE_COPIES = 3
 SAFE_IN_SYNC = 2

@@ -21,9 +21,9 @@ from relay.insert_settings import deduplicated, known
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+    from relay.config.settings import Settings
     from relay.doctor.facts import ClickHouse, Table
     from relay.doctor.facts import Settings as Values
-    from relay.settings import Settings
 
 DECIDING = (
     "insert_deduplicate",

@@ -20,8 +20,8 @@ from relay.program.metric import exposition, registry
 from relay.version import __version__
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.program.serving import Route
-    from relay.settings import Settings
 
 POLL_SECONDS = 300.0
 """Without a poll or a try of a server that is away. librdkafka's own limit for a member

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
 from relay.admin import Admin
+from relay.config import kafka_clients
 from relay.errors import Fenced, Refused, RelayError
 from relay.failures import REFUSED, describe, ends_reading, is_final
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class _Member:
     """One membership; `name` is a relay's, or "" for a place of its own."""
 
     def __init__(self, settings: Settings, name: str) -> None:
-        config = {**kafka_settings.consumer(settings), "error_cb": self._on_error}
+        config = {**kafka_clients.consumer(settings), "error_cb": self._on_error}
         del config["group.instance.id"]
         if name:
             config["group.instance.id"] = name

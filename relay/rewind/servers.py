@@ -22,8 +22,8 @@ from relay.rewind.standing import Standing
 from relay.rewind.writing import Writer
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block, Commit
-    from relay.settings import Settings
 
 AGAIN = "run it again: what was done stays done"
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.errors import ConfigError, Unavailable
 from relay.reader import PartitionReader
 from relay.rewind.plan import Place, at_head
@@ -22,7 +23,7 @@ from relay.verify.reading import Reader
 from relay.verify.topic import TopicReader
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SECONDS = 30.0
 NOTHING = 2**63 - 1
@@ -100,7 +101,7 @@ class Standing:
         """First source offset written then or later, by partition; without those that have none."""
         topic, facts = self._settings.source.topic, self._topics.source()
         asked = [TopicPartition(topic, p, when_ms) for p in range(facts.partitions)]
-        consumer = PartitionReader(kafka_settings.reader(self._settings.kafka))
+        consumer = PartitionReader(kafka_clients.reader(self._settings.kafka))
         try:
             found = consumer.offsets_for_times(asked, SECONDS)
         except KafkaException as error:

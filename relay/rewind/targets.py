@@ -17,8 +17,8 @@ from relay.errors import Refused
 from relay.rewind.removal import Target
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.doctor.facts import Table
-    from relay.settings import Settings
 
 # A block is claimed before it is inserted, and the claim says whether the column was there.
 _UNSTAMPED = """

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
 from relay.errors import RelayError
 from relay.failpoints import reached
@@ -22,8 +23,8 @@ from relay.failures import TransactionFailed, ended
 from relay.transactions import TransactionalProducer
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.records_pb2 import Commit
-    from relay.settings import Settings
 
 
 class Writer:
@@ -33,7 +34,7 @@ class Writer:
         self._source = settings.source.topic
         self._journal = names.journal_topic(settings.app)
         identity = names.rewind_transactional_id(settings.app)
-        client = kafka_settings.producer_under(settings, identity)
+        client = kafka_clients.producer_under(settings, identity)
         deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         group = names.group_id(settings.app)
         self._producer = TransactionalProducer(client, deadline_seconds, group)

@@ -24,7 +24,7 @@ from relay.verify.passing import Passing
 from relay.verify.record import Place
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 GRACE_SECONDS = 5.0
 """A transaction's markers reach its partitions one after the other, within moments."""

@@ -22,8 +22,8 @@ from relay.verify.unlisted import known
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block, Commit, DeadLetters
-    from relay.settings import Settings
     from relay.verify.anomaly import Anomaly
     from relay.verify.record import Finding
 

@@ -28,8 +28,8 @@ from relay.verify.writes import Table, Writes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
     from relay.verify.decided import Superseded
     from relay.verify.record import Finding
 

@@ -22,7 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     OffsetSpec,
 )
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.groups import Committed, Groups
 from relay.heard import Heard
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # as above
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one request."""
@@ -73,12 +74,12 @@ class Reader:
         self._settings, self._begin = settings, begin
         self._journal = names.journal_topic(settings.app)
         self._heard = Heard()
-        client = {**kafka_settings.admin(settings.kafka), "error_cb": self._heard.listen}
+        client = {**kafka_clients.admin(settings.kafka), "error_cb": self._heard.listen}
         self._admin = self._source_admin = AdminClient(client)
         if settings.crosses:
-            self._source_admin = AdminClient(kafka_settings.admin(settings.source_kafka))
+            self._source_admin = AdminClient(kafka_clients.admin(settings.source_kafka))
         self._groups = Groups(settings.source_kafka, SECONDS, lasting=lasting)
-        self._consumer = PartitionReader(kafka_settings.reader(settings.kafka))
+        self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
         self._at: dict[int, int] = {}
         self.starts: dict[int, int] = {}
         """Where each partition's log began when it was first read."""

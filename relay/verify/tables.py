@@ -15,7 +15,7 @@ from relay.verify.history import History
 from relay.verify.optional import Optional, allowed
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',

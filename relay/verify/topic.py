@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from relay.settings import Brokers, Settings
+    from relay.config.settings import Brokers, Settings
 
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
@@ -39,7 +40,7 @@ class TopicReader:
     """
 
     def __init__(self, settings: Settings, brokers: Brokers | None = None) -> None:
-        self._consumer = PartitionReader(kafka_settings.reader(brokers or settings.kafka))
+        self._consumer = PartitionReader(kafka_clients.reader(brokers or settings.kafka))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """(log start, last stable offset); (0, 0) where the topic is not there."""

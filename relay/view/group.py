@@ -16,7 +16,7 @@ from relay.program.waiting import until_available
 from relay.view.facts import Group, Member
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 SECONDS = 30.0
 _MOVING_SECONDS = 10.0

@@ -27,7 +27,7 @@ from relay.view.seen import Listed, Seen
 from relay.view.story import Chunks, Landed, Story
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 RECORDS = 10_000
 """Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""

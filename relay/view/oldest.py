@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_INVALID, TIMESTAMP_NOT_AVAILABLE, KafkaException, TopicPartition
 
-from relay import kafka_settings
+from relay.config import kafka_clients
 from relay.reader import PartitionReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
     Stretch = tuple[int, int]
     """Offsets: from here, up to before there."""
@@ -56,7 +56,7 @@ class OldestUnread:
 
     def _ask(self, stretches: Mapping[int, Stretch]) -> None:
         if self._consumer is None:
-            brokers = kafka_settings.reader(self._settings.source_kafka)
+            brokers = kafka_clients.reader(self._settings.source_kafka)
             self._consumer = PartitionReader({**brokers, **_ONE_AT_A_TIME})
         consumer, left, deadline = self._consumer, dict(stretches), time.monotonic() + SECONDS
         consumer.assign([self._place(p, start) for p, (start, _) in left.items()])

@@ -14,8 +14,8 @@ from relay.view import begin, record
 from relay.view.record import Entry
 
 if TYPE_CHECKING:
+    from relay.config.settings import Settings
     from relay.reader import PartitionReader
-    from relay.settings import Settings
 
 _OFFSETS_EACH = 3  # a record, its transaction's marker, and one that was aborted
 

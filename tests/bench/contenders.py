@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Self
 
 from relay import names
+from relay.config.settings import Relay
 from relay.dev import jars
 from relay.errors import MissingTool, Unavailable
 from relay.program import java
-from relay.settings import Relay
 from tests.bench.passthrough import Order
 from tests.bench.source import Source
 

@@ -18,10 +18,11 @@ from loader import begin
 from loader.entries import Row
 from loader.ledger import Ledger
 from loader.plan import Entry
-from relay import config, names
+from relay import names
+from relay.config import settings_file
+from relay.config.settings import Settings
 from relay.core.offsets import CommittedOffset
 from relay.records_pb2 import Block, Commit
-from relay.settings import Settings
 from tests.bench import source as sources
 from tests.bench.source import PARTITIONS
 from tests.verify.histories import clean
@@ -50,7 +51,7 @@ def write(file: Path, blocks: int) -> Past:
     Raises:
         Unavailable: broker or endpoint did not take it.
     """
-    settings = config.load(file)
+    settings = settings_file.load(file)
     bootstrap, topic = settings.kafka.bootstrap, names.journal_topic(settings.app)
     sources.create_topics(bootstrap, [settings.source.topic, topic])
     source_id = begin.topic_id(settings, settings.source.topic)

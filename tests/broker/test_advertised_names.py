@@ -16,7 +16,7 @@ from tests.broker.pipeline import Pipeline
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 NAME = "broker-7.nowhere.invalid"
 PROPERTIES = """

@@ -13,15 +13,15 @@ from loader import begin
 from loader.fetch import Fetcher
 from loader.journal_polling import Row
 from loader.journal_source import JournalReader, Start
-from relay import config as settings_file
-from relay import kafka_settings, names
+from relay import names
 from relay.cli import cli
+from relay.config import kafka_clients, settings_file
+from relay.config.settings import Kafka, Settings
 from relay.core.events import Failure
 from relay.errors import Refused
 from relay.failures import TransactionFailed
 from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.settings import Kafka, Settings
 from relay.transactions import TransactionalProducer
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import row_batch, wait_until
@@ -267,7 +267,7 @@ def test_a_password_that_became_wrong_ends_the_waiting_for_a_producer(
     """A producer that replaces another would otherwise wait for its brokers for ever."""
     kafka = Kafka(bootstrap=server.sasl, client=client("not this one"))
     producer_settings = {
-        **kafka_settings.plain_producer(kafka),
+        **kafka_clients.plain_producer(kafka),
         "transactional.id": f"{pipeline.app}.t",
     }
     producer = TransactionalProducer(producer_settings, 60.0, "group")

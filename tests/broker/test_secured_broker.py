@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from loader.clickhouse import connect
-from relay import config as settings_file
 from relay.cli import cli
+from relay.config import settings_file
 from relay.dev.clickhouse import toml
 from relay.doctor import grants
 from relay.errors import Unavailable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 pytestmark = pytest.mark.timeout(420)
 

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import config, evidence, kafka_settings, names
+from relay import evidence, names
+from relay.config import kafka_clients, settings_file
 from relay.transactions import TransactionalProducer, TransactionFailed
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 
@@ -81,12 +82,12 @@ def test_stale_abort_cannot_take_what_came_later(
     pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
     if not guarded:
         monkeypatch.setattr(evidence.Evidence, "suspect", lambda *_: None)
-    settings = config.load(patient(pipeline), {"relay": {"member": "a"}})
+    settings = settings_file.load(patient(pipeline), {"relay": {"member": "a"}})
     topic = names.journal_topic(pipeline.app)
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
     member = Consumer({"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app})
-    producer = TransactionalProducer(kafka_settings.producer(settings), SECONDS, pipeline.app)
+    producer = TransactionalProducer(kafka_clients.producer(settings), SECONDS, pipeline.app)
 
     def put(partition: int, value: bytes) -> None:
         producer.produce(TopicPartition(topic, partition), value, b"", [], lambda _: None)

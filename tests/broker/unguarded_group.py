@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
 
-from relay import errors, kafka_settings, names, performer, transactions
+from relay import errors, names, performer, transactions
+from relay.config import kafka_clients
 from relay.core import effects
 from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
     from relay.source import Source
 
 REJOIN_SECONDS = 30.0
@@ -22,12 +23,12 @@ REJOIN_SECONDS = 30.0
 def stable_identity() -> None:
     """Every process has a transactional id and a group member of its own."""
     names.transactional_id = lambda app, member: f"{app}.{member}.{os.getpid()}"
-    original = kafka_settings.consumer
+    original = kafka_clients.consumer
 
     def dynamic(settings: Settings) -> dict[str, Any]:
         return {k: v for k, v in original(settings).items() if k != "group.instance.id"}
 
-    kafka_settings.consumer = dynamic
+    kafka_clients.consumer = dynamic
 
 
 def partition_identity() -> None:

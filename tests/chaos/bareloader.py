@@ -19,12 +19,13 @@ from loader import clickhouse
 from loader.ledger import Ledger
 from loader.plan import settled
 from loader.work import Worker
-from relay import config, kafka_settings, names
+from relay import names
+from relay.config import kafka_clients, settings_file
 from relay.errors import RelayError, Unavailable
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 AT_ONCE = 64
 _PAUSE_SECONDS = 0.2
@@ -36,7 +37,7 @@ class Journal:
 
     def __init__(self, settings: Settings) -> None:
         self._topic = names.journal_topic(settings.app)
-        self._reader = Consumer(kafka_settings.reader(settings.kafka))
+        self._reader = Consumer(kafka_clients.reader(settings.kafka))
         known = self._reader.list_topics(self._topic, timeout=30).topics[self._topic]
         if known.error is not None:
             raise Unavailable(f"{self._topic}: {known.error}", "start a relay")
@@ -81,7 +82,7 @@ def main() -> int:
     """Ends with the product's exit statuses."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        run(config.load(Path(sys.argv[1])))
+        run(settings_file.load(Path(sys.argv[1])))
     except RelayError as error:
         print(error, file=sys.stderr)
         return error.exit_code

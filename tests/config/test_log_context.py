@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from relay import log
 from relay.concerning import Concerning
-from relay.config import load
+from relay.config.settings_file import load
 from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from relay import config, names
+from relay import names
+from relay.config import settings_file
 from relay.dead.plan import Message, decide
 from relay.dead.reading import DeadReader
 from relay.dead.replay import Replay
@@ -129,7 +130,7 @@ def test_after_a_commit_in_doubt_the_marks_are_read_anew(pipeline: Pipeline) -> 
     """A commit amid transport errors makes a new producer; what another replay sent before that
     is not sent again."""
     values = write(pipeline, 6)
-    settings = config.load(pipeline.config())
+    settings = settings_file.load(pipeline.config())
     reader = DeadReader(settings)
     replay = Replay(settings, reader)
     replay.start()

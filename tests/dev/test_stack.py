@@ -20,8 +20,9 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import catalogue, config
+from relay import catalogue
 from relay.cli.dev import dev
+from relay.config import settings_file
 from relay.dev import broker, clickhouse, layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
@@ -319,7 +320,7 @@ def test_what_up_prints_can_be_pasted(stack: Stack, tmp_path: Path) -> None:
     file = tmp_path / "relay.toml"
     rest = 'app = "a"\n[source]\ntopic = "s"\n[loader]\ncheckpoint = "c"\n'
     file.write_text(rest + stack.config_hint, encoding="utf-8")
-    settings = config.load(file)
+    settings = settings_file.load(file)
     client = catalogue.connect(settings.clickhouse)
     assert client.command("SELECT currentUser()") == clickhouse.USER
     client.close()

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from relay.config.settings import Settings
 from relay.doctor import clickhouse as tables
 from relay.doctor import rights, run
 from relay.doctor.facts import ClickHouse, Clock, Head, Kafka, Setting, Table, Topic, Trial
 from relay.doctor.findings import Finding
-from relay.settings import Settings
 
 OUTAGE = 72 * 3600.0
 TABLE = "shop.orders"

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 
 from relay import names
+from relay.config.settings import Settings
 from relay.doctor import run
 from relay.doctor.findings import exit_status
 from relay.doctor.run import Wanted
-from relay.settings import Settings
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import wait_until
 

@@ -10,13 +10,13 @@ import pytest
 from loader import insert
 from loader.window import nature
 from loader.window import window as loaders_window
+from relay.config.settings import Kafka
 from relay.doctor import run, trying
 from relay.doctor.clickhouse import INSERTED_WITH
 from relay.doctor.commands import grant, principal, quoted, set_topic, span
 from relay.doctor.facts import Clock, Replica, Setting, Topic, Trial
 from relay.doctor.window import merges_rows, window
 from relay.records_pb2 import Block
-from relay.settings import Kafka
 from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
 from tests.doctor.healthy import (
     BROKER,

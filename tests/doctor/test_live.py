@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ConfigResource,
 )
 
-from relay import config as settings_file
+from relay.config import settings_file
 from relay.doctor import rights, run
 from relay.doctor.run import Wanted
 from relay.doctor.tables import Server

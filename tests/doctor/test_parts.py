@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from relay.cli.doctor import doctor
+from relay.config.settings import Kafka
 from relay.doctor.asking import Asker, Listener
 from relay.errors import Unavailable
-from relay.settings import Kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable

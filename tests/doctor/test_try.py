@@ -10,12 +10,12 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import trial
+from relay.config.settings import Settings
 from relay.doctor import trying
 from relay.doctor.facts import ClickHouse
 from relay.doctor.findings import Finding
 from relay.doctor.tables import Server
 from relay.doctor.tries import judge_tries
-from relay.settings import Settings
 from tests.doctor import healthy
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import RELEASES

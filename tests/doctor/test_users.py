@@ -26,13 +26,13 @@ from loader.tables import Tables
 from loader.work import Worker
 from relay import names
 from relay.catalogue import Catalogue
+from relay.config.settings import Settings
 from relay.doctor import grants, rights, run
 from relay.doctor.grants import ClickHouseRight
 from relay.doctor.tables import Server
 from relay.doctor.versions import parsed
 from relay.errors import Refused, RelayError
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from relay.verify.tables import LandedRows
 from relay.view.landed import LandedBlocks
 from tests.loader.blocks import batch

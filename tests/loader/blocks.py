@@ -17,10 +17,11 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import chunks, messagerows, names, settings
+from relay import chunks, messagerows, names
+from relay.config import settings
+from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
 from relay.records_pb2 import Block, Commit
-from relay.server_settings import ClickHouse
 
 DEADLINE = 240.0
 """Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""

@@ -10,7 +10,7 @@ from clickhouse_connect.driver.client import Client
 from loader import clickhouse, evidence
 from loader.ledger import Ledger
 from loader.work import Worker
-from relay.server_settings import ClickHouse
+from relay.config.server_settings import ClickHouse
 from tests.loader.blocks import Journal
 
 

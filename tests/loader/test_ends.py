@@ -32,7 +32,7 @@ from tests.loader.test_work import copies, make
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 LINE = re.compile(r"^[-\d]{10}T[:.\d]+Z (INFO|WARNING|ERROR) (loader|librdkafka) ")
 """Of the loader, or of its Kafka client."""

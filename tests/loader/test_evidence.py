@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
     from loader.ledger import Ledger
+    from relay.config.settings import ClickHouse
     from relay.records_pb2 import Block
-    from relay.settings import ClickHouse
     from tests.loader.blocks import Journal
 
 OLD = "toDate('2020-01-01')"

@@ -9,7 +9,7 @@ import pytest
 
 from loader import clickhouse
 from loader.evidence import Evidence
-from relay.server_settings import ClickHouse
+from relay.config.server_settings import ClickHouse
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
 from tests.versions.users import STRICT, User

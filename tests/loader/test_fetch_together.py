@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from loader import fetch
 from loader.fetch import Damaged, Fetcher, together
 from relay import chunks
+from relay.config.settings import Kafka
 from relay.records_pb2 import Block
-from relay.settings import Kafka
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

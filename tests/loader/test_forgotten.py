@@ -17,8 +17,8 @@ from loader.ledger import Ledger
 from loader.plan import PREPARED, Entry, doubt
 from loader.positions import Unsure
 from loader.running import Running, Runs
+from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
-from relay.server_settings import ClickHouse
 from tests.broker.pipeline import wait_until
 from tests.loader.test_work import make
 from tests.versions.engines import Engine, running

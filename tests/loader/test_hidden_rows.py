@@ -38,8 +38,8 @@ from tests.versions.users import STRICT, User
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
     AsUser = Callable[[str], Settings]
 

@@ -15,7 +15,7 @@ from loader.journal_source import JOURNAL, JournalReader, Start
 from relay.errors import Refused
 
 if TYPE_CHECKING:
-    from relay.settings import Kafka
+    from relay.config.settings import Kafka
 
 
 class Queued:

@@ -13,8 +13,8 @@ import pytest
 
 from loader import cli, clickhouse
 from relay.catalogue import Catalogue
+from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
-from relay.settings import ClickHouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

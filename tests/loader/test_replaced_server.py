@@ -33,8 +33,8 @@ from tests.loader.test_work import copies, make
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
-    from relay.settings import Settings
+    from relay.config.server_settings import ClickHouse
+    from relay.config.settings import Settings
     from tests.loader.blocks import Journal
 
 __all__ = ["begin", "tables"]

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from loader.attempt import Outcome
     from loader.ledger import Ledger
+    from relay.config.server_settings import ClickHouse
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.server_settings import ClickHouse
-    from relay.settings import Settings
     from tests.loader.blocks import Journal
 
 PARTS = "Too many parts (300 with average size of 1.00 B) in table 'd.t'. Merges are slower."

@@ -18,7 +18,7 @@ from loader.session import widened
 from loader.settling import Stopped
 from loader.several import Loading, Sharing
 from loader.starting import InTurn
-from relay import config
+from relay.config import settings_file
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
@@ -64,7 +64,7 @@ def test_no_pipeline_takes_more_slots_than_its_share(
     slots: int, beside: int, blocks: int, most: int, tmp_path: Path
 ) -> None:
     """One alone takes all, in as many rounds as are worth it."""
-    settings = config.load(write(tmp_path, GOOD))
+    settings = settings_file.load(write(tmp_path, GOOD))
     waiting = [Block(id=f"b{n}", topic="t", first_offset=n) for n in range(blocks)]
     spark: Any = Spark(slots)
     task.attempt(spark, settings, waiting, (), beside)
@@ -139,7 +139,7 @@ def loading(
 
     monkeypatch.setattr(several, "Load", Load)
     monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.001)
-    pipeline = config.pipelines(write(tmp_path, GOOD + TWO))[0]
+    pipeline = settings_file.pipelines(write(tmp_path, GOOD + TWO))[0]
     spark: Any = engine or Engine()
     return Loading(pipeline, Sharing(spark, 2, InTurn()), stop, None, once=once), stop
 

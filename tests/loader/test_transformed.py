@@ -12,9 +12,9 @@ from clickhouse_connect.driver.client import Client
 from loader.ledger import Ledger
 from loader.resolve import resolve
 from loader.work import Worker
+from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from relay.verify.contents import landed
 from relay.verify.tables import LandedRows
 from tests.loader.blocks import Journal, batch

@@ -11,8 +11,8 @@ from clickhouse_connect.driver.client import Client
 
 from loader.ledger import Ledger
 from loader.work import Worker
+from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
-from relay.server_settings import ClickHouse
 from tests.chaos.proxy import Proxy
 from tests.chaos.proxy_wire import HTTP
 from tests.loader.blocks import Journal, batch

@@ -21,9 +21,9 @@ from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.work import Outcome, Worker
 from relay.clickhouse_errors import About
+from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from tests.loader.blocks import Journal, batch
 
 ROOT = Path(__file__).parents[2]

@@ -24,11 +24,12 @@ from loader.metrics.observer import NOTHING
 from loader.setaside import SetAside
 from loader.settling import Settling
 from loader.work import Worker
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.reader import PartitionReader
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal
 
@@ -107,7 +108,7 @@ class Run:
 
         A transaction is committed before its markers are in the log: until then nobody sees it.
         """
-        config = kafka_settings.reader(self._settings.kafka)
+        config = kafka_clients.reader(self._settings.kafka)
         topic = names.journal_topic(self._settings.app)
         uncommitted = PartitionReader({**config, "isolation.level": "read_uncommitted"})
 

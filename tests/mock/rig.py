@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import names
+from relay.config.settings import Settings
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
@@ -24,7 +25,6 @@ from relay.failures import TransactionFailed
 from relay.performer import Performer
 from relay.program.waiting import Waiting
 from relay.run import ERRORS
-from relay.settings import Settings
 from tests.core.build import limits, partition, polled, with_limits
 from tests.mock.cluster import Cluster
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from relay.config.settings import Kafka
 from relay.core.events import Failure
 from relay.delivery import Delivery
 from relay.evidence import Evidence
 from relay.failures import TransactionFailed
 from relay.intake import Poll
-from relay.settings import Kafka
 from tests.broker.pipeline import wait_until
 from tests.mock.cluster import DISCONNECT, Api, Cluster
 from tests.mock.rig import GROUP_COORDINATOR, QUICK, TRANSACTION_COORDINATOR, Rig

@@ -21,7 +21,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay.cli import cli
 from relay.codecs import table_codecs
 from relay.columns import BadValue
-from relay.config import load
+from relay.config.server_settings import ClickHouse
+from relay.config.settings import Kafka, Settings
+from relay.config.settings_file import load
 from relay.dev.clickhouse import toml
 from relay.envelope import open_messages
 from relay.errors import ConfigError, Fenced, Refused, Unavailable
@@ -30,8 +32,6 @@ from relay.program.command import run_main
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import ColumnDef
-from relay.server_settings import ClickHouse
-from relay.settings import Kafka, Settings
 from tests.produce.codecs import codec
 
 CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.rewind import targets
-from relay.settings import Settings
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
 from tests.versions.users import User

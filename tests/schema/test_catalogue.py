@@ -8,9 +8,9 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from relay.catalogue import Catalogue, translated
+from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
 from relay.schema import ColumnDef
-from relay.settings import ClickHouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
+from relay.config.settings import Kafka
 from relay.core.events import Failure
 from relay.delivery import Delivery
 from relay.errors import RelayError
 from relay.failures import TransactionFailed
-from relay.settings import Kafka
 from relay.transactions import TransactionalProducer
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from loader.clickhouse import failure, is_permanent, table_failure
 from relay import clickhouse_errors
 from relay.catalogue import translated
 from relay.clickhouse_errors import CODES, About, about, number
+from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
-from relay.settings import ClickHouse
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

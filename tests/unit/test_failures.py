@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import KafkaError
 
+from relay.config.settings import Kafka
 from relay.core.events import Failure
 from relay.errors import Refused, Unavailable
 from relay.failures import (
@@ -18,7 +19,6 @@ from relay.failures import (
     describe,
 )
 from relay.registry import Registry
-from relay.settings import Kafka
 
 # code, (fatal, retriable, requires abort) as measured (RELIABILITY 1.1), what to do
 CASES = [

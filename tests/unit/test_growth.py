@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relay import topics as topics_module
+from relay.config.settings import Settings
 from relay.core.takeover import came_later
 from relay.coverage import left_over
 from relay.errors import Refused, Unavailable
-from relay.settings import Settings
 from relay.topics import TopicFacts, Topics
 
 if TYPE_CHECKING:

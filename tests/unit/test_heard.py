@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, TopicCollection
 
 from relay.admin import Admin
+from relay.config.server_settings import Brokers
 from relay.errors import Unavailable
 from relay.heard import Heard
-from relay.server_settings import Brokers
 from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader import clickhouse
 from relay import catalogue
 from relay.clickhouse_errors import number
+from relay.config.server_settings import ClickHouse
 from relay.errors import Unavailable
-from relay.server_settings import ClickHouse
 from relay.silence import plain, silence, told
 from tests.replicas.rig import free_ports
 

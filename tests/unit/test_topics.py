@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from relay.settings import Settings
+from relay.config.settings import Settings
 from relay.topics import Topics
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
+from relay.config.settings import Settings
 from relay.errors import Refused, RelayError, Unavailable
-from relay.settings import Settings
 from relay.topics import TopicFacts
 from relay.truth import TruthReader
 

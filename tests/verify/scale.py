@@ -23,13 +23,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import names
+from relay.config.server_settings import ClickHouse
 from relay.core.offsets import CommittedOffset
 from relay.dev import stack as dev
 from relay.dev.clickhouse import toml
 from relay.errors import NotExactlyOnce, Unavailable
 from relay.program.command import run_main
 from relay.records_pb2 import Commit
-from relay.server_settings import ClickHouse
 from tests.verify import deepscale
 from tests.verify.histories import APP, SOURCE, clean
 from tests.verify.laps import laps

@@ -9,8 +9,8 @@ from typing import Any
 
 from loader import ledger_table
 from relay import names
+from relay.config.settings import Settings
 from relay.records_pb2 import Block, Commit
-from relay.settings import Settings
 from relay.verify.anomaly import Kind
 from relay.verify.decided import Superseded
 from relay.verify.landing import Landing

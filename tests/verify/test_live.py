@@ -21,7 +21,7 @@ from confluent_kafka import Producer, TopicPartition
 from loader import clickhouse
 from loader.ledger import Ledger
 from loader.work import Worker
-from relay.config import load
+from relay.config.settings_file import load
 from relay.records_pb2 import Commit
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until

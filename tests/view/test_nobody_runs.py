@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from relay.config import load as load_config
+from relay.config.settings_file import load as load_config
 from relay.view import troubles
 from relay.view.look import Look
 from relay.view.oldest import NOTHING_MS, OldestUnread

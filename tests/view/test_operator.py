@@ -23,7 +23,7 @@ from loader.journal_source import JournalReader
 from loader.setaside import set_aside
 from loader.work import Worker
 from relay.cli import cli
-from relay.config import load as load_config
+from relay.config.settings_file import load as load_config
 from relay.errors import Unavailable
 from relay.program.command import run_main
 from relay.records_pb2 import Block

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from relay import kafka_allowed, kafka_settings, names
-from relay.secrets_given import CLUSTERS, holder
-from relay.server_settings import addresses
-from relay.settings import Settings
+from relay import names
+from relay.config import kafka_allowed, kafka_clients
+from relay.config.secrets import CLUSTERS, holder
+from relay.config.server_settings import addresses
+from relay.config.settings import Settings
 
 Found = tuple[tuple[str, ...], str]
 
@@ -195,10 +196,10 @@ def try_clients(settings: Settings) -> Iterator[Found]:
     source = CLUSTERS[settings.crosses]
     told = set()
     for cluster, kind, client in (
-        (source, Consumer, kafka_settings.consumer(settings)),
-        (CLUSTERS[0], Producer, kafka_settings.producer(settings)),
-        (CLUSTERS[0], Consumer, kafka_settings.reader(settings.kafka)),
-        (source, Producer, kafka_settings.plain_producer(settings.source_kafka)),
+        (source, Consumer, kafka_clients.consumer(settings)),
+        (CLUSTERS[0], Producer, kafka_clients.producer(settings)),
+        (CLUSTERS[0], Consumer, kafka_clients.reader(settings.kafka)),
+        (source, Producer, kafka_clients.plain_producer(settings.source_kafka)),
     ):
         reason = _complaint(kind, {k: v for k, v in client.items() if k not in _NOT_TRIED})
         if reason is not None and cluster not in told:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay import kafka_allowed
+from relay.config import kafka_allowed
 
 FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "RELAY_CLICKHOUSE_PASSWORD": ("clickhouse", "password"),

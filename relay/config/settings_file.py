@@ -1,8 +1,8 @@
 """Reads the TOML file into Settings, or lists every problem in it at once.
 
 Receives a path, secrets from the environment and overrides from a command line; gives
-checked relay.settings.Settings, one for each pipeline. Asks no server; values of secrets appear
-in no message.
+checked relay.config.settings.Settings, one for each pipeline. Asks no server; values of secrets
+appear in no message.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from relay import config_checks, secrets_given
-from relay.config_validation import dotted, validate
+from relay.config import checks
+from relay.config import secrets as config_secrets
+from relay.config.pipelines import PIPELINES, Part, Pipeline, conflicts, split
+from relay.config.secrets import CLUSTERS, KeyPath, Table, holder, put
+from relay.config.settings import Settings
+from relay.config.validation import dotted, validate
 from relay.errors import ConfigError
-from relay.pipelines import PIPELINES, Part, Pipeline, conflicts, split
 from relay.program.plural import several
-from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, put
-from relay.settings import Settings
 
 
 class Problem(NamedTuple):
@@ -116,7 +117,7 @@ def _chosen(path: Path, parts: list[Part], pipeline: str | None) -> list[Part]:
 def _part(
     part: Part, directory: Path, overrides: Mapping[str, object]
 ) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
-    secrets = secrets_given.take(part.data, os.environ)
+    secrets = config_secrets.take(part.data, os.environ)
     for key, value in overrides.items():
         put(part.data, tuple(key.split(".")), value)
     _resolve_paths(part.data, directory)
@@ -126,10 +127,10 @@ def _part(
 
 def _check(data: Table) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
     settings, found = validate(data)
-    for path, reason in config_checks.find(data):
+    for path, reason in checks.find(data):
         found.setdefault(path, []).append(reason)
     if settings is not None and not found:
-        found = {path: [reason] for path, reason in config_checks.try_clients(settings)}
+        found = {path: [reason] for path, reason in checks.try_clients(settings)}
     return settings, [
         (path, " or ".join(dict.fromkeys(reasons))) for path, reasons in found.items()
     ]
@@ -158,7 +159,7 @@ def _read(path: Path) -> Table:
 def _resolve_paths(data: Table, directory: Path) -> None:
     clickhouse, loader = (data.get(name) for name in ("clickhouse", "loader"))
     for table, keys in (
-        *((holder(data, (*at, "client", "")), config_checks.CLIENT_PATHS) for at in CLUSTERS),
+        *((holder(data, (*at, "client", "")), checks.CLIENT_PATHS) for at in CLUSTERS),
         *((holder(data, (*at, "client_files", "")), None) for at in CLUSTERS),
         (clickhouse, ("password_file", "ca_file", "certificate_file", "key_file")),
         (loader, ("checkpoint",)),
@@ -172,6 +173,6 @@ def _resolve_paths(data: Table, directory: Path) -> None:
 
 def _from(directory: Path, value: str) -> str:
     """A path as the file means it; not one is a URL of a file system that Spark knows."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value) or value == config_checks.PROBE:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value) or value == checks.PROBE:
         return value
     return str(directory.absolute() / value)

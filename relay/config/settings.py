@@ -1,6 +1,6 @@
 """The settings of one app, as the TOML file gives them; pure values, checked when made.
 
-relay.config reads the file; here is what may stand in it, with units, defaults
+relay.config.settings_file reads the file; here is what may stand in it, with units, defaults
 and reasons. `relay config show` prints it all, secrets hidden.
 """
 
@@ -13,8 +13,8 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from relay import names
-from relay.server_settings import Brokers, ClickHouse, Kafka, Section, SourceKafka
-from relay.targets import DESCRIPTION, Patterns, Targets
+from relay.config.allowed_tables import DESCRIPTION, Patterns, Targets
+from relay.config.server_settings import Brokers, ClickHouse, Kafka, Section, SourceKafka
 
 __all__ = [
     "Block",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from relay import log, names
+from relay.config.settings import Brokers, Settings
 from relay.errors import ConfigError
-from relay.settings import Brokers, Settings
 
 ClientSettings = dict[str, Any]
 """librdkafka names to values; callers add their callbacks."""

@@ -15,14 +15,14 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from relay.secrets_given import CLUSTERS, KeyPath, Table, holder, is_secret
-from relay.settings import MEMBER, TRANSFORM, Settings
+from relay.config.secrets import CLUSTERS, KeyPath, Table, holder, is_secret
+from relay.config.settings import MEMBER, TRANSFORM, Settings
 
 _WORDS = {
     MEMBER: "1 to 100 letters, digits, dots, underscores and hyphens",
     TRANSFORM: "module:function, as etl.prices:rounded, or empty for none",
 }
-"""What the patterns of relay.settings mean."""
+"""What the patterns of relay.config.settings mean."""
 
 
 def dotted(path: KeyPath) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from relay import names
-from relay.secrets_given import CLUSTERS, KeyPath, Table, drop, holder
-from relay.server_settings import addresses
-from relay.settings import Settings
+from relay.config.secrets import CLUSTERS, KeyPath, Table, drop, holder
+from relay.config.server_settings import addresses
+from relay.config.settings import Settings
 
 PIPELINES = "pipelines"
 

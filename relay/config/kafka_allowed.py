@@ -1,6 +1,6 @@
 """Which librdkafka settings `kafka.client` may hold, which not and why, and which are secret.
 
-Pure tables; relay.config_checks asks them, relay.kafka_settings passes the rest through.
+Pure tables; relay.config.checks asks them, relay.config.kafka_clients passes the rest through.
 """
 
 from __future__ import annotations
