@@ -20,8 +20,8 @@ from loader.servers import several
 from relay import names
 from relay.errors import ConfigError, Unavailable
 from relay.failpoints import reached
+from relay.kafka.topics import READ, Topics
 from relay.replicas import is_shared
-from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,9 @@ from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.standing import Facts, PositionRow, Standing, TableRow
 from relay import names
+from relay.kafka.topics import READ, Topics
 from relay.program.console import console_of, print_parts
 from relay.program.text_table import Column, laid_out
-from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from relay import chunks, messagerows
 from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.failures import answered
-from relay.reader import PartitionReader
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,8 @@ from loader.console import say
 from relay import log
 from relay.config import kafka_clients
 from relay.errors import ContractBroken, Refused, Unavailable
-from relay.failures import answered
-from relay.reader import PartitionReader
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

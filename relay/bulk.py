@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import KafkaError
 
-from relay import librdkafka
 from relay.batches import Batch
+from relay.kafka import librdkafka
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -59,7 +59,7 @@ class Encoder:
         It is cut by rows; how many fit is guessed, first by the block before, then by the chunk
         before, and mended by halving. A row that is larger by itself is a chunk by itself: it came
         in a message, so a record of its size exists, and the block topics take 16 MiB
-        (relay.topics). An empty batch has no chunks.
+        (relay.kafka.topics). An empty batch has no chunks.
 
         Args:
             batch: of one block.

@@ -12,15 +12,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from relay import names, trial
-from relay.blocktopics import BlockTopics
 from relay.catalogue import Catalogue
 from relay.columns import Origin, row_columns
 from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
+from relay.kafka.block_topics import BlockTopics
+from relay.kafka.topics import Topics
 from relay.registry import Registry
 from relay.rowencoder import RowEncoder
 from relay.tables import Tables
-from relay.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.config import kafka_clients
-from relay.groups import Groups
+from relay.kafka.group_queries import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from relay import chunks
 from relay.decode import count_rows, decode
+from relay.kafka.record_limits import CHUNK_ROOM, oversized
 from relay.messagerows import MessageRows, encode
 from relay.texts import size_of
-from relay.toolarge import CHUNK_ROOM, oversized
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from relay.decode import Decoded
+    from relay.kafka.record_limits import Oversized
     from relay.rowmessage import RowCodec
-    from relay.toolarge import Oversized
 
 
 DeadMessage = tuple[int, bytes | None, str]

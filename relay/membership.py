@@ -16,14 +16,14 @@ from confluent_kafka import KafkaError, KafkaException
 from relay import names
 from relay.core.effects import ONE_PROCESS
 from relay.errors import Fenced
-from relay.failures import answered
-from relay.groups import Groups
+from relay.kafka.errors import answered
+from relay.kafka.group_queries import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.groups import Described
+    from relay.kafka.group_queries import Described
 
 _REQUEST_SECONDS = 15.0
 _INSTANCE = "same group.instance.id"

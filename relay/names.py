@@ -70,7 +70,8 @@ def blocks_topic(app: str, table: str) -> str:
     """Return the name that a table's block topic gets where it has none yet.
 
     No two tables' collide: without a "_" in the database the first "." or "_" parts the plain
-    name, and the others are dashed. Which name it has, relay.blocktopics says, and the journal.
+    name, and the others are dashed. Which name it has, relay.kafka.block_topics says, and the
+    journal.
     """
     plain, dashed = blocks_topics(app, table)
     return dashed if "_" in split_table(table)[0] else plain

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from relay import shown
 from relay.core import events as ev
 from relay.errors import Refused
 from relay.failpoints import reached
 from relay.journalheads import HeadReader
+from relay.kafka import source_group
 from relay.transactiontimeout import with_both_numbers
 from relay.truth import TruthReader
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.records import Found, JournalEnd
+    from relay.kafka.topics import Topics
     from relay.producers import OfMember
     from relay.source import Source
-    from relay.topics import Topics
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Ownership:
         self._follow(partitions)
         reached("before_fence")
         topic, seconds = self._settings.source.topic, self._producers.deadline_seconds
-        before = shown.read(self._source.consumer, topic, partitions, seconds)
+        before = source_group.read(self._source.consumer, topic, partitions, seconds)
         ends = self._let_in(lambda: self._producers.fence(partitions))
         reached("after_fence")
         return ev.PredecessorsFenced({p: replace(before[p], offset=ends[p]) for p in before})

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.config import kafka_clients
-from relay.failures import answered
-from relay.reader import PartitionReader, records
+from relay.kafka.errors import answered
+from relay.kafka.partition_ends import TopicEnds
+from relay.kafka.partition_reader import PartitionReader, records
 from relay.records_pb2 import Commit
-from relay.topicends import TopicEnds
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import floors, journal, messagerows, names, producers, shown
+from relay import journal, messagerows, names, producers
 from relay.buffers import Buffers, Held
 from relay.chunks import Encoder
 from relay.concerning import Concerning
@@ -24,14 +24,15 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.dead.letter import Place, headers_of, headers_without
 from relay.failpoints import reached
-from relay.failures import TransactionFailed
 from relay.forming import Formed, form
 from relay.intake import Poll
+from relay.kafka import group_offsets, source_group
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.record_limits import record_bytes
 from relay.metrics.observer import NOTHING, Observer
 from relay.rowdensity import RowDensity
 from relay.sent import Sent
 from relay.suitable import Suitability, with_likeness
-from relay.toolarge import record_bytes
 from relay.totals import Totals
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Performer:
                 self.producers.let_go(partitions - self._under_way)
                 return None
             case ef.ShowOffsets(offsets):
-                shown.show(self._source.consumer, self._places(offsets))
+                source_group.show(self._source.consumer, self._places(offsets))
                 return None
             case ef.Replace(why):
                 log.warning("replacing the producer", extra={"why": why})
@@ -177,7 +178,7 @@ class Performer:
 
     def _places(self, offsets: Offsets) -> list[TopicPartition]:
         epochs = self._source.leader_epochs({p: of.floor for p, of in offsets.items()})
-        return floors.places(self._settings.source.topic, offsets, epochs)
+        return group_offsets.places(self._settings.source.topic, offsets, epochs)
 
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Chunks and dead letters of every seal; one flush for all of them."""

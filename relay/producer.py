@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from relay.batching import Batching, Gathered
 from relay.codecs import Encoders, table_codecs
-from relay.delivery import Delivery
 from relay.errors import ConfigError, RelayError
+from relay.kafka.counted_producer import Delivery
 from relay.packing import even_ends, messages
 
 if TYPE_CHECKING:

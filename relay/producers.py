@@ -17,8 +17,8 @@ from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.failures import TransactionFailed
-from relay.transactions import TransactionalProducer
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -21,8 +21,8 @@ from google.protobuf.message import DecodeError
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import ContractBroken, Refused, Unavailable
-from relay.failures import PASSING
-from relay.reader import PartitionReader
+from relay.kafka.errors import PASSING
+from relay.kafka.partition_reader import PartitionReader
 from relay.records_pb2 import TableSchema
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import RelayError
-from relay.failures import TransactionFailed, ended
-from relay.transactions import TransactionalProducer
+from relay.kafka.errors import TransactionFailed, ended
+from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -15,7 +15,6 @@ import time
 from typing import TYPE_CHECKING
 
 from relay import intake, memory
-from relay.blocktopics import BlockTopics
 from relay.catalogue import Catalogue
 from relay.core import effects as ef
 from relay.core import events as ev
@@ -24,6 +23,8 @@ from relay.core.step import step
 from relay.coverage import Coverage
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.joining import Joining
+from relay.kafka.block_topics import BlockTopics
+from relay.kafka.topics import Topics
 from relay.limits import limits
 from relay.membership import MemberFenced, holder, is_own_past
 from relay.metrics.observer import NOTHING, Observer
@@ -36,7 +37,6 @@ from relay.registry import Registry
 from relay.source import Source
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables
-from relay.topics import Topics
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

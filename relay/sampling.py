@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from relay.config import kafka_clients
 from relay.decode import decode
 from relay.errors import Refused
-from relay.failures import answered
-from relay.reader import PartitionReader, records
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader, records
 from relay.tableheaders import TableHeaders
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from relay import names
 from relay.batches import of_messages
-from relay.bootstrap import Bootstrap
 from relay.bulk import WhenFull
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, Fenced, Refused, RelayError
-from relay.failures import REFUSED, describe, ends_reading
 from relay.fetching import Fetching
+from relay.kafka.errors import REFUSED, describe, ends_reading
+from relay.kafka.reconnect import Bootstrap
 from relay.leaderepochs import LeaderEpochs
 from relay.membership import MemberFenced, concerns_member
 from relay.troubles import GONE, RECEIVE, RECEIVE_BYTES, Troubles

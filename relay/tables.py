@@ -22,10 +22,10 @@ from relay.schema import evolve, unsupported_columns
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from relay.blocktopics import BlockTopics
     from relay.catalogue import Catalogue, TableColumns
     from relay.config.allowed_tables import Targets
-    from relay.failures import TransactionFailed
+    from relay.kafka.block_topics import BlockTopics
+    from relay.kafka.errors import TransactionFailed
     from relay.records_pb2 import TableSchema
     from relay.registry import Registry
 
@@ -102,7 +102,7 @@ class Tables:
         return self._topics.most(topic)
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """As relay.blocktopics.BlockTopics.learn."""
+        """As relay.kafka.block_topics.BlockTopics.learn."""
         return self._topics.learn(failed, tables)
 
     def topic(self, table: str) -> str:

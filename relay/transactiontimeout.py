@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Kafka, Settings
 
 ERROR = "INVALID_TRANSACTION_TIMEOUT"
-"""As relay.failures names it in a message."""
+"""As relay.kafka.errors names it in a message."""
 LIMIT = "transaction.max.timeout.ms"
 _REQUEST_SECONDS = 10.0
 

@@ -19,9 +19,9 @@ from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import Found, JournalRecord
 from relay.core.takeover import came_later
 from relay.errors import ContractBroken, Unavailable
-from relay.failures import REFUSED, answered
-from relay.reader import PartitionReader
-from relay.topicends import TopicEnds
+from relay.kafka.errors import REFUSED, answered
+from relay.kafka.partition_ends import TopicEnds
+from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.records import JournalEnd
-    from relay.topics import Topics
+    from relay.kafka.topics import Topics
 
 STRETCH = 100
 """Offsets looked at first; ten times as many where no record is among them."""

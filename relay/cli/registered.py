@@ -9,10 +9,10 @@ from typing import Any
 from relay import names
 from relay.cli.options import settings_of
 from relay.errors import ConfigError
+from relay.kafka.topics import Topics
 from relay.records_pb2 import TableSchema
 from relay.registry import Registry
 from relay.schema import live_columns, unsupported_columns
-from relay.topics import Topics
 
 
 def read_registry(config_file: Path) -> Registry:

@@ -9,7 +9,7 @@ import click
 
 from relay import names
 from relay.errors import Refused, Unavailable
-from relay.topics import READ, Topics
+from relay.kafka.topics import READ, Topics
 from relay.verify import run
 from relay.verify.beginning import beginnings
 from relay.verify.deep import Deep

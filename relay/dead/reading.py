@@ -16,9 +16,9 @@ from relay.dead import letter as letters
 from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, mark_key
 from relay.errors import ConfigError, ContractBroken
-from relay.failures import answered
-from relay.reader import PartitionReader, records
-from relay.topics import READ, Topics
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader, records
+from relay.kafka.topics import READ, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

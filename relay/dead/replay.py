@@ -23,9 +23,9 @@ from relay.dead.letter import Place
 from relay.dead.plan import Mark, Message, mark_key
 from relay.errors import RelayError
 from relay.failpoints import reached
-from relay.failures import TransactionFailed, ended
-from relay.topics import Topics
-from relay.transactions import TransactionalProducer
+from relay.kafka.errors import TransactionFailed, ended
+from relay.kafka.topics import Topics
+from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from relay.config import kafka_clients
 from relay.doctor.facts import Unasked
-from relay.failures import PASSING, answered
-from relay.heard import Heard, Unconnected
+from relay.kafka.connection_errors import Heard, Unconnected
+from relay.kafka.errors import PASSING, answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

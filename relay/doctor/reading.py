@@ -16,7 +16,7 @@ from relay.doctor.commands import grant
 from relay.doctor.facts import Kafka, Topic, Unasked
 from relay.doctor.facts import Settings as Values
 from relay.doctor.standing import Standing, operations
-from relay.failures import answered
+from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

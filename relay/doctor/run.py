@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.advertised import explained
 from relay.doctor import clickhouse, kafka, probe, rights, sampled, topics, trying
 from relay.doctor import sample as samples
 from relay.doctor.asking import Asker
@@ -20,6 +19,7 @@ from relay.doctor.findings import found, worst_first
 from relay.doctor.reading import Brokers
 from relay.doctor.tables import Server
 from relay.errors import Refused, Unavailable
+from relay.kafka.advertised_names import explained
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

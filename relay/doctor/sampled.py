@@ -15,13 +15,13 @@ from relay import names, sampling
 from relay.catalogue import Catalogue
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.doctor.sample import OfTable, tallied
+from relay.kafka.topics import READ, Topics
 from relay.likeness import explained
 from relay.names import NO_TABLE
 from relay.registry import Registry
 from relay.rowmessage import RowCodec
 from relay.schema import evolve, unsupported_columns
 from relay.tables import NO_HEADER
-from relay.topics import READ, Topics
 
 if TYPE_CHECKING:
     from relay.catalogue import TableColumns

@@ -27,8 +27,8 @@ from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
 from relay.doctor.asking import SECONDS, Asker
 from relay.doctor.facts import Head, Topic, Trial
-from relay.topicends import told
-from relay.topics import MAX_MESSAGE_BYTES
+from relay.kafka.partition_ends import told
+from relay.kafka.topics import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

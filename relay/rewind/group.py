@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import names
-from relay.admin import Admin
 from relay.config import kafka_clients
 from relay.errors import Fenced, Refused, RelayError
-from relay.failures import REFUSED, describe, ends_reading, is_final
+from relay.kafka.admin import Admin
+from relay.kafka.errors import REFUSED, describe, ends_reading, is_final
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import ConfigError, Unavailable
-from relay.reader import PartitionReader
+from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.topics import Topics
 from relay.rewind.plan import Place, at_head
 from relay.rewind.seals import Seals
-from relay.topics import Topics
 from relay.verify.reading import Reader
 from relay.verify.topic import TopicReader
 

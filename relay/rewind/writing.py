@@ -19,8 +19,8 @@ from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
 from relay.errors import RelayError
 from relay.failpoints import reached
-from relay.failures import TransactionFailed, ended
-from relay.transactions import TransactionalProducer
+from relay.kafka.errors import TransactionFailed, ended
+from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -25,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.groups import Committed, Groups
-from relay.heard import Heard
-from relay.reader import PartitionReader
+from relay.kafka.connection_errors import Heard
+from relay.kafka.group_queries import Committed, Groups
+from relay.kafka.partition_ends import told
+from relay.kafka.partition_reader import PartitionReader
 from relay.records_pb2 import Commit
-from relay.topicends import told
 from relay.verify.asked import asked, away
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Reader:
     Args:
         settings: of the app.
         begin: where, in a partition that was not there before.
-        lasting: as of relay.groups.
+        lasting: as of relay.kafka.group_queries.
 
     Raises (every method):
         Unavailable: the brokers did not answer.

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.reader import PartitionReader
+from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

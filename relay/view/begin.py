@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 if TYPE_CHECKING:
-    from relay.reader import PartitionReader
+    from relay.kafka.partition_reader import PartitionReader
     from relay.verify.reading import Begin
 
 _SECONDS = 30.0

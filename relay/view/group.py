@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from relay import groups, names
-from relay.advertised import explained
+from relay import names
 from relay.errors import Unavailable
+from relay.kafka import group_queries
+from relay.kafka.advertised_names import explained
 from relay.membership import described
 from relay.program.waiting import until_available
 from relay.view.facts import Group, Member
@@ -28,13 +29,13 @@ class GroupReader:
 
     Args:
         settings: of the app.
-        lasting: as of relay.groups.
+        lasting: as of relay.kafka.group_queries.
     """
 
     def __init__(self, settings: Settings, *, lasting: bool = False) -> None:
         self._app, self._source = settings.app, settings.source.topic
         self._brokers = settings.source_kafka
-        self._groups = groups.Groups(settings.source_kafka, SECONDS, lasting=lasting)
+        self._groups = group_queries.Groups(settings.source_kafka, SECONDS, lasting=lasting)
 
     def read(self) -> Group:
         """The group now.
@@ -57,7 +58,7 @@ class GroupReader:
         members = [self._member(one) for one in found.members]
         return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
 
-    def _member(self, found: groups.Member) -> Member:
+    def _member(self, found: group_queries.Member) -> Member:
         partitions = sorted(p for topic, p in found.partitions if topic == self._source)
         name = (found.instance or found.client).removeprefix(f"{self._app}.")
         return Member(name, found.host, tuple(partitions))

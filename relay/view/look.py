@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.topics import READ, Topics
+from relay.kafka.topics import READ, Topics
 from relay.verify.audit import audit_of
 from relay.verify.reading import Begin, Reader, from_the_start
 from relay.verify.topic import TopicReader, header
@@ -40,7 +40,7 @@ class Look:
         settings: of the app.
         offsets: how far back in each journal partition to begin; 0: all that is retained.
             Further where blocks are not loaded yet.
-        lasting: as of relay.groups.
+        lasting: as of relay.kafka.group_queries.
 
     Raises (every method):
         Unavailable: the brokers did not answer.

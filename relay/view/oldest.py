@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import OFFSET_INVALID, TIMESTAMP_NOT_AVAILABLE, KafkaException, TopicPartition
 
 from relay.config import kafka_clients
-from relay.reader import PartitionReader
+from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -15,7 +15,7 @@ from relay.view.record import Entry
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.reader import PartitionReader
+    from relay.kafka.partition_reader import PartitionReader
 
 _OFFSETS_EACH = 3  # a record, its transaction's marker, and one that was aborted
 

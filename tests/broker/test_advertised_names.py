@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.advertised import unresolved
 from relay.dev import broker, layout
+from relay.kafka.advertised_names import unresolved
 from tests.broker.pipeline import Pipeline
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from relay import librdkafka
 from relay.batches import Batch, of_messages
 from relay.bulk import Bulk, Failed, WhenFull
 from relay.bytecolumn import ByteColumn
+from relay.kafka import librdkafka
 from relay.tableheaders import TableHeaders
 from tests.bench.source import PARTITIONS, create_topics
 

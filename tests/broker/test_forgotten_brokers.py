@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException
 
-from relay import librdkafka
 from relay.config import kafka_clients
 from relay.config.settings import Kafka
-from relay.reader import PartitionReader
+from relay.kafka import librdkafka
+from relay.kafka.partition_reader import PartitionReader
 from tests.broker.pipeline import wait_until
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_librdkafka_alone_does_not(
     proxied_pipeline: ProxiedPipeline,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control: green one day, relay.bootstrap is needed no more."""
+    """The control: green one day, relay.kafka.reconnect is needed no more."""
     monkeypatch.setattr(librdkafka, "unsupported", lambda: "taken away")
     topic = proxied_pipeline.source
     client = forgetful(proxied_pipeline.proxy, f"lost-{uuid.uuid4()}", topic)

@@ -19,10 +19,10 @@ from relay.config import kafka_clients, settings_file
 from relay.config.settings import Kafka, Settings
 from relay.core.events import Failure
 from relay.errors import Refused
-from relay.failures import TransactionFailed
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer
 from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.transactions import TransactionalProducer
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import row_batch, wait_until
 

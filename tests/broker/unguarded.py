@@ -9,8 +9,9 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from relay import cli, evidence, run, transactions
+from relay import cli, run
 from relay.core import state, step, takeover
+from relay.kafka import transaction_evidence, transactional_producer
 from tests.broker import unguarded_group, unguarded_input, unguarded_start
 from tests.broker.overriding import overriding
 
@@ -48,19 +49,21 @@ def committed_truth() -> None:
 
 def one_transaction() -> None:
     """Blocks and journal are committed before the offsets are in a transaction of their own."""
-    produce_offsets = transactions.TransactionalProducer.send_offsets
+    produce_offsets = transactional_producer.TransactionalProducer.send_offsets
 
-    def split(self: transactions.TransactionalProducer, *offsets: Any, **epochs: Any) -> None:
+    def split(
+        self: transactional_producer.TransactionalProducer, *offsets: Any, **epochs: Any
+    ) -> None:
         self.commit()
         self.begin(self._group)
         produce_offsets(self, *offsets, **epochs)
 
-    transactions.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
+    transactional_producer.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
 
 
 def epoch_bump() -> None:
     """No lost request makes the producer suspect: it goes on under its epoch."""
-    evidence.Evidence.suspect = lambda *_: None  # type: ignore[method-assign]
+    transaction_evidence.Evidence.suspect = lambda *_: None  # type: ignore[method-assign]
 
 
 def abort_on_revoke() -> None:
@@ -72,17 +75,17 @@ def abort_on_revoke() -> None:
 
 def acked() -> None:
     """Nobody counts whether each produced record was acknowledged."""
-    flush = transactions.TransactionalProducer.flush
+    flush = transactional_producer.TransactionalProducer.flush
 
-    def uncounted(self: transactions.TransactionalProducer) -> None:
+    def uncounted(self: transactional_producer.TransactionalProducer) -> None:
         try:
             flush(self)
-        except transactions.TransactionFailed as failed:
+        except transactional_producer.TransactionFailed as failed:
             if "delivery" not in failed.why and "never acknowledged" not in failed.why:
                 raise
         self._unacknowledged, self._lost = 0, None
 
-    transactions.TransactionalProducer.flush = uncounted  # type: ignore[method-assign]
+    transactional_producer.TransactionalProducer.flush = uncounted  # type: ignore[method-assign]
 
 
 def ledger() -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
 
-from relay import errors, names, performer, transactions
+from relay import errors, names, performer
 from relay.config import kafka_clients
 from relay.core import effects
+from relay.kafka import transactional_producer
 from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
@@ -43,16 +44,16 @@ def generation() -> None:
     The transaction outlives the session, else the coordinator would end it first.
     """
     overriding("producer", transaction_timeout_ms=60_000)
-    begin = transactions.TransactionalProducer.begin
+    begin = transactional_producer.TransactionalProducer.begin
 
-    def with_nothing(self: transactions.TransactionalProducer, group: Any) -> None:
+    def with_nothing(self: transactional_producer.TransactionalProducer, group: Any) -> None:
         servers = self._config["bootstrap.servers"]
         never_joined = Consumer(
             {"bootstrap.servers": servers, "group.id": os.environ["UNGUARDED_GROUP"]}
         )
         begin(self, never_joined.consumer_group_metadata() if group is not None else None)
 
-    transactions.TransactionalProducer.begin = with_nothing  # type: ignore[method-assign]
+    transactional_producer.TransactionalProducer.begin = with_nothing  # type: ignore[method-assign]
 
 
 def metadata_at_begin() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import catalogue, envelope, kinds, names, rowmessage, tableheaders, topics, wirerows
+from relay import catalogue, envelope, kinds, names, rowmessage, tableheaders, wirerows
+from relay.kafka import topics
 from relay.performer import Performer
 
 

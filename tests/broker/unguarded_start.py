@@ -11,7 +11,7 @@ from relay import processes, source, truth
 from relay.core import events, step, takeover
 from relay.core.offsets import CommittedOffset
 from relay.core.state import Phase
-from relay.topics import TopicFacts, Topics
+from relay.kafka.topics import TopicFacts, Topics
 
 if TYPE_CHECKING:
     from relay.core.effects import StopError

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from relay import names
 from relay.config import kafka_clients, settings_file
 from relay.core.events import Failure
-from relay.transactions import TransactionalProducer, TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer, TransactionFailed
 from tests.chaos import ends, schedule
 from tests.chaos.faults import perform
 from tests.chaos.pauses import pause

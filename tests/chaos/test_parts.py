@@ -203,7 +203,7 @@ def test_a_stopped_program_ends_with_its_own_status(tmp_path: Path) -> None:
     assert it.ends == [(0, True)]
 
 
-HUNG = "from relay.watchdog import armed\nwith armed(0.1):\n    time.sleep(600)"
+HUNG = "from relay.kafka.hang_guard import armed\nwith armed(0.1):\n    time.sleep(600)"
 
 
 def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
 
 DUMP = """Timeout (0:01:10)!
 Thread 0x00007f00 (most recent call first):
-  File "relay/transactions.py", line 214 in _call
+  File "relay/kafka/transactional_producer.py", line 214 in _call
 """
 
 

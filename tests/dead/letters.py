@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from relay import names
 from relay.config import settings_file
 from relay.dead.letter import DeadLetter, Origin, Place, headers_of
-from relay.topics import Topics
+from relay.kafka.topics import Topics
 from tests.broker.pipeline import PARTITIONS
 
 if TYPE_CHECKING:

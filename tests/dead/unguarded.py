@@ -13,7 +13,7 @@ from relay import cli, names
 from relay.dead.replay import Replay
 
 if TYPE_CHECKING:
-    from relay.transactions import TransactionalProducer
+    from relay.kafka.transactional_producer import TransactionalProducer
 
 
 def one_transaction() -> None:

@@ -28,7 +28,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.config.settings import Settings
 from relay.errors import Unavailable
-from relay.reader import PartitionReader
+from relay.kafka.partition_reader import PartitionReader
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal

@@ -21,7 +21,7 @@ from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
 from relay.core.step import step
 from relay.errors import RelayError
-from relay.failures import TransactionFailed
+from relay.kafka.errors import TransactionFailed
 from relay.performer import Performer
 from relay.program.waiting import Waiting
 from relay.run import ERRORS

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.reader import PartitionReader
+from relay.kafka.partition_ends import TopicEnds
+from relay.kafka.partition_reader import PartitionReader
 from relay.registry import Registry
-from relay.topicends import TopicEnds
 from tests.mock.cluster import Cluster
 from tests.mock.rig import SOURCE, relay_settings
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from relay import names
 from relay.config.settings import Kafka
 from relay.errors import ContractBroken, Refused, Unavailable
-from relay.failures import PASSING
+from relay.kafka.errors import PASSING
+from relay.kafka.partition_ends import TopicEnds
 from relay.records_pb2 import TableSchema
 from relay.registry import Registry, fold
 from relay.schema import ColumnDef, evolve
-from relay.topicends import TopicEnds
 from tests.broker.pipeline import wait_until
 from tests.schema.rows import TABLE
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from relay.config.settings import Kafka
 from relay.core.events import Failure
 from relay.errors import Refused, Unavailable
-from relay.failures import (
+from relay.kafka.errors import (
     ENDED,
     FENCED,
     PASSING,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relay.chunks import Encoder, decode
-from relay.toolarge import CHUNK_ROOM, ROOM, Limits, oversized, record_bytes
+from relay.kafka.record_limits import CHUNK_ROOM, ROOM, Limits, oversized, record_bytes
 
 LETTERS = string.ascii_letters + string.digits
 

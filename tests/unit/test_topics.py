@@ -1,4 +1,4 @@
-"""relay.topics: what it asks the brokers, and in which order."""
+"""relay.kafka.topics: what it asks the brokers, and in which order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from relay.config.settings import Settings
-from relay.topics import Topics
+from relay.kafka.topics import Topics
 
 
 class Admin:

@@ -11,13 +11,13 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from relay.config.settings import Settings
 from relay.errors import Refused, RelayError, Unavailable
-from relay.topics import TopicFacts
+from relay.kafka.topics import TopicFacts
 from relay.truth import TruthReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
-    from relay.topics import Topics
+    from relay.kafka.topics import Topics
 
 
 class Described:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from relay.errors import Unavailable
-from relay.groups import Committed
+from relay.kafka.group_queries import Committed
 from relay.verify import reading
 from relay.verify.reading import Reader
 

@@ -18,8 +18,8 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.evidence import Evidence
-from relay.failures import NOWHERE, TRANSPORT, classify, describe
+from relay.kafka.errors import NOWHERE, TRANSPORT, classify, describe
+from relay.kafka.transaction_evidence import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """The transactional producer: one call per method, errors answered as failures.
 
 Receives records, gives what the brokers acknowledged. It never decides what to do about
-an error: relay.failures classifies, relay.core.step decides.
+an error: relay.kafka.errors classifies, relay.core.step decides.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from relay import floors
 from relay.core.events import Failure
-from relay.evidence import Evidence
-from relay.failures import (
+from relay.kafka import group_offsets
+from relay.kafka.connection_errors import CREDENTIALS
+from relay.kafka.errors import (
     NOWHERE,
     OF_TOPIC,
     TOO_LARGE,
@@ -28,9 +28,9 @@ from relay.failures import (
     describe,
     without_frames,
 )
-from relay.heard import CREDENTIALS
-from relay.toolarge import record_bytes
-from relay.watchdog import armed, within
+from relay.kafka.hang_guard import armed, within
+from relay.kafka.record_limits import record_bytes
+from relay.kafka.transaction_evidence import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -167,7 +167,7 @@ class TransactionalProducer:
         self, topic: str, offsets: Offsets, group: Any = None, epochs: Epochs | None = None
     ) -> None:
         """Floors, with leader epochs where known, under the metadata of begin or this `group`."""
-        places = floors.places(topic, offsets, epochs or {})
+        places = group_offsets.places(topic, offsets, epochs or {})
         producer, group = self._open(), self._group if group is None else group
         # With the group's coordinator gone it ignores its own timeout (librdkafka#5511): where
         # three searches within 0.3 s find none, it never returns, so twice its time is enough.

@@ -22,9 +22,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import names
-from relay.admin import Admin
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.failures import answered
+from relay.kafka.admin import Admin
+from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -164,7 +164,7 @@ class Topics:
         self._ensure(topic, 1, (READ, WRITE), {"cleanup.policy": "compact"})
 
     def ensure_block_topic(self, topic: str) -> None:
-        """Create or grow a block topic; relay.blocktopics says by which name."""
+        """Create or grow a block topic; relay.kafka.block_topics says by which name."""
         if topic not in self._ready:
             self._ensure(topic, self._partitions, (WRITE,))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from relay import librdkafka
+from relay.kafka import librdkafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,10 +1,10 @@
 """A consumer of partitions that it assigns itself: a member of no group.
 
 Receives the settings of relay.config.kafka_clients.reader, gives the same as a Consumer but for one
-error, and finds its brokers again (relay.bootstrap). The client library demands a group id and
-looks for that group's coordinator, whether it is needed or not. A user without rights on the group
-is told so at a random moment, in the midst of the records that it may well read; for a reader that
-says nothing.
+error, and finds its brokers again (relay.kafka.reconnect). The client library demands a group id
+and looks for that group's coordinator, whether it is needed or not. A user without rights on the
+group is told so at a random moment, in the midst of the records that it may well read; for a reader
+that says nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from relay.bootstrap import Bootstrap
 from relay.errors import Unavailable
+from relay.kafka.reconnect import Bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd
 from relay.errors import Unavailable
-from relay.failures import answered
+from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

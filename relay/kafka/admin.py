@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay.advertised import explained
 from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.failures import answered
-from relay.heard import Heard, Unconnected
+from relay.kafka.advertised_names import explained
+from relay.kafka.connection_errors import Heard, Unconnected
+from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection

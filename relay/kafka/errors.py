@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.heard import CREDENTIALS
+from relay.kafka.connection_errors import CREDENTIALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +137,7 @@ class Lost(NamedTuple):
     """A record that the brokers, or the client, refused.
 
     Attributes:
-        size: by relay.toolarge.record_bytes.
+        size: by relay.kafka.record_limits.record_bytes.
         error: what was said.
     """
 

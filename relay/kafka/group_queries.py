@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from relay import log
 from relay.config import kafka_clients
-from relay.heard import Heard, Unconnected
+from relay.kafka.connection_errors import Heard, Unconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -13,15 +13,15 @@ from confluent_kafka import KafkaError
 
 from relay import names
 from relay.errors import ConfigError, Refused
-from relay.failures import TOO_LARGE, describe
-from relay.heard import CREDENTIALS
-from relay.toolarge import Limits
+from relay.kafka.connection_errors import CREDENTIALS
+from relay.kafka.errors import TOO_LARGE, describe
+from relay.kafka.record_limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from relay.failures import Lost, TransactionFailed
-    from relay.topics import Topics
+    from relay.kafka.errors import Lost, TransactionFailed
+    from relay.kafka.topics import Topics
 
 log = logging.getLogger(__name__)
 
