@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loader.plan import ASIDE, LOADED, Entry, settled
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ def stands_aside(about: str, tries: int, seconds: float, *, others_loaded: bool)
     """Decide whether a block that failed is to hold up the micro-batch no longer.
 
     Args:
-        about: what its last failure was about, of relay.clickhouse_errors; empty: something else.
+        about: what its last failure was about, of relay.clickhouse.errors; empty: something else.
         tries: failures in a row.
         seconds: since the first of them.
         others_loaded: whether blocks of other tables were loaded meanwhile: then it is not the

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from loader import leftout, plan
 from loader.clickhouse import TableRefused
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Figures:
 class Outcome:
     """What became of a block: a settled state of loader.plan, or "retry".
 
-    `about`: of relay.clickhouse_errors, where ClickHouse answered its own statement with an error.
+    `about`: of relay.clickhouse.errors, where ClickHouse answered its own statement with an error.
     `left_out`: messages of a loaded block that are not in the table, and wait for a person.
     """
 

@@ -18,10 +18,10 @@ from loader.ledger import Ledger
 from loader.positions import Noted, rows_of
 from loader.servers import several
 from relay import names
+from relay.clickhouse.replicas import is_shared
 from relay.errors import ConfigError, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
-from relay.replicas import is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The loader's HTTP client of ClickHouse, and what its errors mean.
 
 Receives the connection settings, gives a clickhouse-connect client and sorts failures
-by relay.clickhouse_errors. Never retries a statement itself: whether one
+by relay.clickhouse.errors. Never retries a statement itself: whether one
 that got no answer may be sent again is decided in loader.plan.
 """
 
@@ -14,10 +14,10 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay import names
-from relay.clickhouse_errors import PASSING, RIGHTS, About, about, number
+from relay.clickhouse.error_text import plain, silence, told
+from relay.clickhouse.errors import PASSING, RIGHTS, About, about, number
+from relay.clickhouse.replicas import connected, writing
 from relay.errors import ConfigError, Refused, Unavailable
-from relay.replicas import connected, writing
-from relay.silence import plain, silence, told
 
 if TYPE_CHECKING:
     from relay.config.settings import ClickHouse
@@ -55,7 +55,7 @@ class TableRefused(Refused):
 def connect(settings: ClickHouse, timeout: float) -> HttpClient:
     """A client without session, whose requests end after `timeout` seconds.
 
-    Of several replicas one is asked; after a failure the next (relay.replicas).
+    Of several replicas one is asked; after a failure the next (relay.clickhouse.replicas).
 
     Raises:
         Unavailable: nobody answers there.

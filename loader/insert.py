@@ -24,9 +24,9 @@ from loader.clickhouse import error_code, failure, literal, one_line, quoted
 from loader.fitting import recorded_type
 from loader.tables import counter_sql, shape_sql
 from relay import names
-from relay.clickhouse_errors import About, about
-from relay.insert_settings import deduplicated
-from relay.silence import told
+from relay.clickhouse.error_text import told
+from relay.clickhouse.errors import About, about
+from relay.clickhouse.insert_settings import deduplicated
 from relay.types import parse_type
 
 if TYPE_CHECKING:

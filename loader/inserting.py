@@ -26,7 +26,7 @@ from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
 from loader.insert import insert
 from loader.leftout import is_divisible
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.failpoints import reached
 
 if TYPE_CHECKING:

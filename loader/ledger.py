@@ -17,8 +17,8 @@ from loader.entries import Parked, Row
 from loader.filters import shown_only
 from loader.plan import Entry
 from loader.positions import NOTED, SAVE, Noted, noted, saved
+from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
-from relay.httppool import in_urls
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 

@@ -44,7 +44,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
@@ -247,7 +247,7 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The attempt is over; `about`: of relay.clickhouse_errors, where an error ended it."""
+    """The attempt is over; `about`: of relay.clickhouse.errors, where an error ended it."""
 
     outcome: Outcome
     reason: str = ""
@@ -289,7 +289,7 @@ class Made:
 class Failed:
     """No answer, or one that may differ next time: nothing is known.
 
-    `about`: of relay.clickhouse_errors, where it was an error of ClickHouse's about the block's
+    `about`: of relay.clickhouse.errors, where it was an error of ClickHouse's about the block's
     own statement.
     """
 

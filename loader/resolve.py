@@ -15,7 +15,7 @@ from loader.entries import Row
 from loader.plan import ASIDE, doubt, settled
 from loader.setaside import set_aside
 from loader.work import Worker
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.errors import ConfigError
 from relay.names import BlockId
 from relay.records_pb2 import Block

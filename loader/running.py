@@ -21,7 +21,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import failure, one_line
 from relay import names
-from relay.replicas import connected, own_pool
+from relay.clickhouse.replicas import connected, own_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

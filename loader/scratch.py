@@ -18,7 +18,7 @@ from loader.clickhouse import TableRefused, one_line, quoted, quoted_table, tabl
 from loader.insert import body, settings, trial_statement
 from loader.isolating import Refusal
 from relay import names
-from relay.clickhouse_errors import About, about
+from relay.clickhouse.errors import About, about
 from relay.errors import Unavailable
 from relay.failpoints import reached
 

@@ -3,16 +3,16 @@
 Receives the settings and the ledger's engine, gives whether several servers stand behind the
 address. Behind a balancer the next statement may reach a replica that does not know yet what
 another was told: then an INSERT's condition is judged by an old ledger, and its rows are looked
-for where they are not yet. Only a quorum makes that right (relay.replicas).
+for where they are not yet. Only a quorum makes that right (relay.clickhouse.replicas).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay.balancer import servers
+from relay.clickhouse.balancer import servers
+from relay.clickhouse.replicas import is_shared, pin
 from relay.errors import Refused
-from relay.replicas import is_shared, pin
 
 if TYPE_CHECKING:
     from relay.config.settings import ClickHouse

@@ -19,7 +19,7 @@ from loader.entries import Row
 from loader.metrics.observer import NOTHING, Observer
 from loader.plan import ASIDE, settled
 from loader.work import Worker
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.errors import RelayError, Unavailable
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from loader.plan import Facts
 from loader.running import Running
 from loader.window import Nature, nature
 from relay import names
+from relay.clickhouse.replicas import is_shared
 from relay.config.allowed_tables import is_ledger
-from relay.replicas import is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -110,7 +110,7 @@ def _attempt(
 ) -> list[Outcome]:
     from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.work import Worker  # noqa: PLC0415
-    from relay.clickhouse_errors import About  # noqa: PLC0415
+    from relay.clickhouse.errors import About  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
 
     def all_of(outcome: str, reason: str) -> list[Outcome]:

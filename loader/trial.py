@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import failure, is_permanent, one_line
-from relay import trial
+from relay.clickhouse import dedup_trial
 from relay.errors import ContractBroken
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def check(client: Client, database: str) -> str:
         Unavailable: no answer, or none now.
     """
     try:
-        copies = trial.tried(client, trial.lasting(client, database)).table
+        copies = dedup_trial.tried(client, dedup_trial.lasting(client, database)).table
     except ClickHouseError as error:
         if is_permanent(error):
             return f"whether repeated INSERTs are dropped could not be tried: {one_line(error)}"
@@ -43,7 +43,7 @@ def check(client: Client, database: str) -> str:
     if copies > 1:
         raise ContractBroken(
             f"ClickHouse {client.server_version} inserts again what is repeated under the same "
-            f"token: {copies * trial.ROWS:g} rows of {trial.ROWS}",
+            f"token: {copies * dedup_trial.ROWS:g} rows of {dedup_trial.ROWS}",
             NEXT,
         )
     return ""

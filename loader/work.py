@@ -28,7 +28,7 @@ from loader.running import Running
 from loader.selection import near
 from loader.servers import several
 from loader.tables import Tables, Target
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
 from relay.failpoints import reached

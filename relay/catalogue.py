@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
-from relay.clickhouse_errors import PASSING, RIGHTS, About, about
+from relay.clickhouse.error_text import plain, silence
+from relay.clickhouse.errors import PASSING, RIGHTS, About, about
+from relay.clickhouse.replicas import connected, reading
 from relay.errors import Refused, Unavailable
-from relay.replicas import connected, reading
 from relay.schema import ColumnDef
-from relay.silence import plain, silence
 
 if TYPE_CHECKING:
     from collections.abc import Collection

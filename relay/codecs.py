@@ -11,8 +11,9 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from relay import names, trial
+from relay import names
 from relay.catalogue import Catalogue
+from relay.clickhouse import dedup_trial
 from relay.columns import Origin, row_columns
 from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
@@ -116,7 +117,7 @@ def row_messages(
 
 
 def _every(settings: Settings) -> set[str]:
-    targets, own = settings.targets(), f"{settings.loader.database}.{trial.TABLE}"
+    targets, own = settings.targets(), f"{settings.loader.database}.{dedup_trial.TABLE}"
     with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
         found = catalogue.read()
     return {

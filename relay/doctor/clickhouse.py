@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.insert_settings import deduplicated
 from relay.doctor.commands import alter, quoted, span
 from relay.doctor.decided import judge_countable, judge_decided, uncountable
 from relay.doctor.findings import found
@@ -16,7 +17,6 @@ from relay.doctor.tries import judge_tries, judge_version
 from relay.doctor.versions import OLDEST, shown
 from relay.doctor.views import judge_views
 from relay.doctor.window import GOOD_WINDOW, Kept, merges_rows, window
-from relay.insert_settings import deduplicated
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
-from relay.balancer import servers
 from relay.catalogue import connect, translated
+from relay.clickhouse.balancer import servers
 from relay.doctor import dependents
 from relay.doctor.clickhouse import INSERTED_WITH, REQUIRED
 from relay.doctor.commands import quoted

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay import trial
 from relay.catalogue import connect, translated
+from relay.clickhouse import dedup_trial
+from relay.clickhouse.insert_settings import deduplicated, known
 from relay.doctor.commands import quoted
 from relay.doctor.facts import Tried
 from relay.doctor.window import GOOD_WINDOW, Kept, window
-from relay.insert_settings import deduplicated, known
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -92,10 +92,10 @@ def _tried(client: Client, settings: Settings, engine: str, within: str) -> Trie
         if lacking:
             problem = f"user {settings.clickhouse.user} has no {', '.join(lacking)} on {place}"
             return Tried(name, problem=problem)
-        with trial.passing(client, settings.loader.database, engine, within) as made:
-            copies = trial.tried(client, made)
+        with dedup_trial.passing(client, settings.loader.database, engine, within) as made:
+            copies = dedup_trial.tried(client, made)
     except ClickHouseError as error:
-        if not trial.answered(error):
+        if not dedup_trial.answered(error):
             raise translated(error, settings.clickhouse, "try deduplication") from error
         return Tried(name, problem=" ".join(str(error).split())[:300])
     assert copies.behind is not None

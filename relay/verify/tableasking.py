@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.replicas import is_shared
+from relay.clickhouse.replicas import is_shared
 from relay.verify.tablefacts import Removal, TableFacts, removal
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relay import names
+from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
-from relay.httppool import in_urls
 from relay.verify.tables import STATE, LandedRows
 from relay.view.facts import LedgerFacts, Parked
 from relay.view.story import Change, Landed, Part

@@ -9,7 +9,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay import trial
+from relay.clickhouse import dedup_trial
 from relay.config.settings import Settings
 from relay.doctor import trying
 from relay.doctor.facts import ClickHouse
@@ -66,8 +66,8 @@ def found(engine: Engine, user: User = ADMIN) -> list[Finding]:
 
 def spoil(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
     """The settings that are sent."""
-    real = trial.deduplicated
-    monkeypatch.setattr(trial, "deduplicated", lambda token, rows: real(token, rows) | values)
+    real = dedup_trial.deduplicated
+    monkeypatch.setattr(dedup_trial, "deduplicated", lambda token, rows: real(token, rows) | values)
 
 
 @pytest.mark.usefixtures("admin")
@@ -90,9 +90,11 @@ def test_a_token_that_is_ignored(engine: Engine, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("admin")
 def test_a_view_that_doubles(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a server on which it does, the table has one copy and the view's table two."""
-    real = trial._copies
+    real = dedup_trial._copies
     monkeypatch.setattr(
-        trial, "_copies", lambda c, table, token: real(c, table, token) * (1 + ("_behind" in table))
+        dedup_trial,
+        "_copies",
+        lambda c, table, token: real(c, table, token) * (1 + ("_behind" in table)),
     )
     (finding,) = found(engine)
     assert finding.code == "deduplication-ignored-views"
@@ -106,7 +108,7 @@ def test_tables_are_dropped_after_a_failure(
     def fail(*_: object) -> None:
         raise ClickHouseError("no")
 
-    monkeypatch.setattr(trial, "_copies", fail)
+    monkeypatch.setattr(dedup_trial, "_copies", fail)
     with pytest.raises(Exception, match="no"):
         found(engine)
 

@@ -10,7 +10,7 @@ from loader import asides
 from loader.asides import FEW, FIRST_SECONDS, LONGEST_SECONDS, TRIES, Aside, Asides, stands_aside
 from loader.plan import LOADED, PARKED
 from loader.settling import listed, named
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.records_pb2 import Block
 
 

@@ -10,7 +10,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from loader import task
 from loader.ledger import Ledger
 from loader.work import Worker
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from tests.loader.test_work import batch, copies, make, outcomes
 
 if TYPE_CHECKING:

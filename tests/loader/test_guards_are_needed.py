@@ -19,7 +19,7 @@ from loader.ledger import Ledger
 from loader.positions import Noted
 from loader.tables import Tables
 from relay import chunks
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from tests.loader import test_journal_source, test_work
 from tests.loader.blocks import Journal
 from tests.loader.test_work import copies, make

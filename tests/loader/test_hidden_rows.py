@@ -26,7 +26,7 @@ from loader.positions import Unsure
 from loader.tables import Tables
 from loader.work import Worker
 from relay import names
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.errors import Refused
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_users import LEDGER

@@ -25,8 +25,9 @@ from loader.setaside import SetAside, set_aside
 from loader.settling import Settling
 from loader.task import _attempt
 from loader.work import Worker
-from relay import clickhouse_errors, names
-from relay.clickhouse_errors import About
+from relay import names
+from relay.clickhouse import errors
+from relay.clickhouse.errors import About
 from relay.errors import Refused, Unavailable
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
@@ -387,7 +388,7 @@ def test_without_the_text_a_block_over_too_many_partitions_never_parks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """252 by its number alone is taken for a table that is behind with merges."""
-    real = clickhouse_errors.CODES[252].about
+    real = errors.CODES[252].about
     monkeypatch.setattr("loader.insert.about", lambda _: real)
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(252, PARTITIONS))

@@ -10,7 +10,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from loader import cli, clickhouse, trial
-from relay import trial as trials
+from relay.clickhouse import dedup_trial as trials
 from relay.errors import ContractBroken, Unavailable
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import RELEASES

@@ -17,7 +17,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.begin import ledger_of
 from loader.work import Worker
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.config.server_settings import ClickHouse
 from relay.errors import Refused
 from tests.broker.pipeline import wait_until

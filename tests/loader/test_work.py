@@ -20,7 +20,7 @@ from loader import inserting, plan, work
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.work import Outcome, Worker
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Block

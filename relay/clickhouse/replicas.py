@@ -20,9 +20,9 @@ from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
-from relay.clickhouse_errors import OF_ONE_REPLICA
-from relay.httppool import Trust, new_pool, pool
-from relay.renewing import renewing
+from relay.clickhouse.errors import OF_ONE_REPLICA
+from relay.clickhouse.http_pool import Trust, new_pool, pool
+from relay.clickhouse.reconfigure import renewing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +158,8 @@ def connected(
 ) -> Client:
     """A client of the server; of several replicas, of the first that lets it in.
 
-    Where the server is replaced by one that knows other settings, it is made anew (relay.renewing).
+    Where the server is replaced by one that knows other settings, it is made anew
+    (relay.clickhouse.reconfigure).
 
     Args:
         clickhouse: addresses, user and pool.
@@ -210,13 +211,13 @@ def _made(
 
 @cache
 def _one_server(_: int, url: str, trust: Trust) -> OneServer:
-    """One for each process, as in relay.httppool."""
+    """One for each process, as in relay.clickhouse.http_pool."""
     return OneServer(url, trust)
 
 
 @cache
 def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> InTurn:
-    """One for each process, as in relay.httppool."""
+    """One for each process, as in relay.clickhouse.http_pool."""
     return InTurn(urls, trust)
 
 

@@ -17,7 +17,7 @@ from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 
-from relay.silence import asked
+from relay.clickhouse.error_text import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ class _Whole(HTTPConnectionPool):
 
         Raises:
             ProtocolError: the head of the answer was cut short.
-            HTTPError: there was no answer; relay.silence tells why.
+            HTTPError: there was no answer; relay.clickhouse.error_text tells why.
         """
         try:
             return self._whole(super().urlopen(*arguments, **named))

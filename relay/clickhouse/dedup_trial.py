@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.insert_settings import deduplicated, known
+from relay.clickhouse.insert_settings import deduplicated, known
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

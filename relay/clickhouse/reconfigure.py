@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 from clickhouse_connect.driver.httpclient import HttpClient
 
-from relay.clickhouse_errors import About, about
+from relay.clickhouse.errors import About, about
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.replicas import connected, own_pool
+from relay.clickhouse.replicas import connected, own_pool
 
 if TYPE_CHECKING:
     from relay.config.server_settings import ClickHouse
