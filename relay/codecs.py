@@ -12,15 +12,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.catalogue import Catalogue
 from relay.clickhouse import dedup_trial
 from relay.columns import Origin, row_columns
 from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.registry import Registry
 from relay.rowencoder import RowEncoder
+from relay.schema.catalogue import Catalogue
+from relay.schema.registry import Registry
 from relay.tables import Tables
 
 if TYPE_CHECKING:

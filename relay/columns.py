@@ -25,7 +25,7 @@ from relay.kinds import Nullable, Scalar
 from relay.leafcolumns import leaf
 from relay.nestedcolumns import to_wire
 from relay.rowmessage import left_out
-from relay.schema import live_columns
+from relay.schema.evolution import live_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -15,12 +15,12 @@ import ptars
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from relay import rowproto
 from relay.flatrows import FlatRows
 from relay.flattened import groups
 from relay.nested import list_of
 from relay.panics import decoded
-from relay.schema import field_names, live_columns, needs_value, row_fields
+from relay.schema import row_descriptor
+from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.shape import widened
 from relay.texts import as_bytes, as_text, is_text
 from relay.types import ColumnType, UnsupportedType, parse_type
@@ -87,7 +87,7 @@ class RowCodec:
         self.flat = FlatRows.of(live, self.types)
         """The compiled decoder; None where a column is nested."""
         self.message_class: type[Message] = message_factory.GetMessageClass(
-            _descriptor(rowproto.file_descriptor(live, for_codec=False))
+            _descriptor(row_descriptor.file_descriptor(live, for_codec=False))
         )
         """The row message's class, in a descriptor pool of its own; fields are `field_names`."""
         # Under names of its own: those of columns that are gone may have come back.
@@ -211,7 +211,7 @@ def _column_type(table: str, column: Column) -> ColumnType:
 
 def _handler(fields: list[Field]) -> Any:
     """ptars' codec of a row message with these fields."""
-    descriptor = _descriptor(rowproto.file_descriptor(fields, for_codec=True))
+    descriptor = _descriptor(row_descriptor.file_descriptor(fields, for_codec=True))
     return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
 
@@ -219,5 +219,5 @@ def _descriptor(file: descriptor_pb2.FileDescriptorProto) -> Descriptor:
     """Of the row message, in a pool of its own."""
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found: Descriptor = pool.FindMessageTypeByName(f"{rowproto.PACKAGE}.{rowproto.ROW}")
+    found: Descriptor = pool.FindMessageTypeByName(f"{row_descriptor.PACKAGE}.{row_descriptor.ROW}")
     return found

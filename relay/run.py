@@ -15,7 +15,6 @@ import time
 from typing import TYPE_CHECKING
 
 from relay import intake, memory
-from relay.catalogue import Catalogue
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState
@@ -33,7 +32,8 @@ from relay.performer import Performer
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
 from relay.program.waiting import StoppedWaiting, Waiting
-from relay.registry import Registry
+from relay.schema.catalogue import Catalogue
+from relay.schema.registry import Registry
 from relay.source import Source
 from relay.tableheaders import TableHeaders
 from relay.tables import Tables

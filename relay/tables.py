@@ -17,17 +17,17 @@ from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import Unavailable
 from relay.names import NO_TABLE
 from relay.rowmessage import RowCodec
-from relay.schema import evolve, unsupported_columns
+from relay.schema.evolution import evolve, unsupported_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from relay.catalogue import Catalogue, TableColumns
     from relay.config.allowed_tables import Targets
     from relay.kafka.block_topics import BlockTopics
     from relay.kafka.errors import TransactionFailed
     from relay.records_pb2 import TableSchema
-    from relay.registry import Registry
+    from relay.schema.catalogue import Catalogue, TableColumns
+    from relay.schema.registry import Registry
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from relay.dead.replay import Replay
 from relay.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
-from relay.registry import Registry
 from relay.rowmessage import RowCodec
+from relay.schema.registry import Registry
 from relay.types import UnsupportedType
 
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask

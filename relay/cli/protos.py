@@ -9,7 +9,7 @@ import click
 
 from relay.codecs import row_messages
 from relay.errors import ConfigError
-from relay.protodirectory import KEPT, place
+from relay.schema.proto_directory import KEPT, place
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,8 +11,8 @@ from relay.cli.options import settings_of
 from relay.errors import ConfigError
 from relay.kafka.topics import Topics
 from relay.records_pb2 import TableSchema
-from relay.registry import Registry
-from relay.schema import live_columns, unsupported_columns
+from relay.schema.evolution import live_columns, unsupported_columns
+from relay.schema.registry import Registry
 
 
 def read_registry(config_file: Path) -> Registry:

@@ -15,15 +15,15 @@ from relay.cli.options import config_option, settings_of
 from relay.cli.protos import write_all
 from relay.cli.registered import described_schema, read_registry, version_of
 from relay.codecs import table_codecs
-from relay.compatible import Finding, findings
 from relay.errors import ConfigError
 from relay.program.command import WholeGroup
 from relay.program.console import console_of
-from relay.protofile import row_message
 from relay.records_pb2 import TableSchema
 from relay.rowmessage import RowCodec
-from relay.schema import live_columns, needs_value, proto_text
-from relay.schemadiff import changes
+from relay.schema.compatibility import Finding, findings
+from relay.schema.difference import changes
+from relay.schema.evolution import live_columns, needs_value, proto_text
+from relay.schema.protoc import row_message
 
 _WIDTH = 140  # columns, where there is no terminal to ask
 _table = click.argument("table", metavar="DATABASE.TABLE")

@@ -12,21 +12,21 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from relay import names, sampling
-from relay.catalogue import Catalogue
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.doctor.sample import OfTable, tallied
 from relay.kafka.topics import READ, Topics
 from relay.likeness import explained
 from relay.names import NO_TABLE
-from relay.registry import Registry
 from relay.rowmessage import RowCodec
-from relay.schema import evolve, unsupported_columns
+from relay.schema.catalogue import Catalogue
+from relay.schema.evolution import evolve, unsupported_columns
+from relay.schema.registry import Registry
 from relay.tables import NO_HEADER
 
 if TYPE_CHECKING:
-    from relay.catalogue import TableColumns
     from relay.config.settings import Settings
     from relay.records_pb2 import TableSchema
+    from relay.schema.catalogue import TableColumns
 
 Codecs = dict[str, RowCodec | str]
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
-from relay.catalogue import connect, translated
 from relay.clickhouse.balancer import servers
 from relay.doctor import dependents
 from relay.doctor.clickhouse import INSERTED_WITH, REQUIRED
@@ -23,6 +22,7 @@ from relay.doctor.dependents import Row
 from relay.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
 from relay.doctor.grants import INPUT, READ_BY_LOADER
 from relay.doctor.versions import parsed
+from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.catalogue import connect, translated
 from relay.clickhouse import dedup_trial
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.doctor.commands import quoted
 from relay.doctor.facts import Tried
 from relay.doctor.window import GOOD_WINDOW, Kept, window
+from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.catalogue import connect, translated
 from relay.doctor.tables import Server
 from relay.errors import Refused
 from relay.rewind.removal import Target
+from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.catalogue import translated
 from relay.names import sealed
+from relay.schema.catalogue import translated
 from relay.verify.anomaly import Anomaly
 from relay.verify.contents import given_up, landed, left_out
 from relay.verify.decided import replaced

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
-from relay.catalogue import connect, translated
+from relay.schema.catalogue import connect, translated
 from relay.verify.history import History
 from relay.verify.optional import Optional, allowed
 

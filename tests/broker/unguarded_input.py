@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import catalogue, envelope, kinds, names, rowmessage, tableheaders, wirerows
+from relay import envelope, kinds, names, rowmessage, tableheaders, wirerows
 from relay.kafka import topics
 from relay.performer import Performer
+from relay.schema import catalogue
 
 
 def header_once() -> None:

@@ -20,13 +20,13 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import catalogue
 from relay.cli.dev import dev
 from relay.config import settings_file
 from relay.dev import broker, clickhouse, layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from relay.errors import ConfigError, MissingTool, Unavailable
+from relay.schema import catalogue
 from tests import reach
 from tests.broker.pipeline import wait_until
 

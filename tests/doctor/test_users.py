@@ -25,7 +25,6 @@ from loader.supersede import supersede
 from loader.tables import Tables
 from loader.work import Worker
 from relay import names
-from relay.catalogue import Catalogue
 from relay.config.settings import Settings
 from relay.doctor import grants, rights, run
 from relay.doctor.grants import ClickHouseRight
@@ -33,6 +32,7 @@ from relay.doctor.tables import Server
 from relay.doctor.versions import parsed
 from relay.errors import Refused, RelayError
 from relay.records_pb2 import Block
+from relay.schema.catalogue import Catalogue
 from relay.verify.tables import LandedRows
 from relay.view.landed import LandedBlocks
 from tests.loader.blocks import batch

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loader import cli, clickhouse
-from relay.catalogue import Catalogue
 from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
+from relay.schema.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

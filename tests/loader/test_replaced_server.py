@@ -20,10 +20,10 @@ from loader.ledger import Ledger
 from loader.plan import Entry
 from loader.running import Running
 from loader.tables import Tables
-from relay.catalogue import Catalogue
 from relay.clickhouse.reconfigure import Renewing, unknown_setting
 from relay.doctor.tables import Server
 from relay.errors import Unavailable
+from relay.schema.catalogue import Catalogue
 from relay.verify.landing import Landing
 from tests.loader.blocks import batch
 from tests.loader.front import Error, Front, front

@@ -15,9 +15,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import begin, clickhouse
 from loader.tables import Tables
-from relay import catalogue
 from relay.config.server_settings import ClickHouse
 from relay.errors import ConfigError, Refused
+from relay.schema import catalogue
 from tests import reach
 from tests.loader.blocks import Journal
 

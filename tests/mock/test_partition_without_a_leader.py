@@ -13,7 +13,7 @@ from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader
-from relay.registry import Registry
+from relay.schema.registry import Registry
 from tests.mock.cluster import Cluster
 from tests.mock.rig import SOURCE, relay_settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relay.rowencoder import RowEncoder
 from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.schema.evolution import ColumnDef, evolve
 
 COLUMNS = (
     ColumnDef("small", "Int8"),

@@ -18,7 +18,7 @@ from relay.columns import BadValue, Origin, row_columns
 from relay.decode import decode
 from relay.readers import Source
 from relay.rowencoder import RowEncoder
-from relay.schema import ColumnDef
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch
 

@@ -13,7 +13,7 @@ import pytest
 from relay.columns import BadValue, Origin, row_columns
 from relay.decode import decode
 from relay.rowencoder import RowEncoder
-from relay.schema import ColumnDef
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch
 

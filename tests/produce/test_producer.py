@@ -29,9 +29,9 @@ from relay.envelope import open_messages
 from relay.errors import ConfigError, Fenced, Refused, Unavailable
 from relay.producer import Batching, RowProducer
 from relay.program.command import run_main
-from relay.registry import Registry
 from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef
+from relay.schema.evolution import ColumnDef
+from relay.schema.registry import Registry
 from tests.produce.codecs import codec
 
 CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))

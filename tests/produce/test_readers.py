@@ -12,7 +12,7 @@ import pytest
 from relay.columns import BadValue
 from relay.errors import ConfigError
 from relay.readers import BLOCK_BYTES, Source
-from relay.schema import ColumnDef
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
 
 ENCODER = encoder(

@@ -9,7 +9,7 @@ import pyarrow as pa
 from google.protobuf.internal.encoder import _VarintBytes
 
 from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.schema.evolution import ColumnDef, evolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

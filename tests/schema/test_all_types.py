@@ -23,7 +23,7 @@ from relay.chunks import Encoder
 from relay.forming import form
 from relay.records_pb2 import Block
 from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve, proto_text
+from relay.schema.evolution import ColumnDef, evolve, proto_text
 from tests.schema.drawn import SHOW, TYPES, Drawn, matches
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill

@@ -10,7 +10,7 @@ from relay import chunks
 from relay.chunks import Encoder
 from relay.forming import form
 from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill
 

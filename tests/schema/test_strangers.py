@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from relay import strangers, wirescan
 from relay.decode import Decoded, decode
 from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.schema.evolution import ColumnDef, evolve
 from relay.strangers import find_strangers
 from relay.wirerows import in_one_piece
 from relay.wirescan import scan

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relay.catalogue import TableColumns
 from relay.config.allowed_tables import Targets
 from relay.errors import Unavailable
-from relay.registry import Versions, fold
-from relay.schema import ColumnDef, evolve
+from relay.schema.catalogue import TableColumns
+from relay.schema.evolution import ColumnDef, evolve
+from relay.schema.registry import Versions, fold
 from relay.tables import Tables
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader.clickhouse import failure, is_permanent, table_failure
-from relay.catalogue import translated
 from relay.clickhouse import errors
 from relay.clickhouse.errors import CODES, About, about, number
 from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
+from relay.schema.catalogue import translated
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -18,7 +18,7 @@ from relay.kafka.errors import (
     classify,
     describe,
 )
-from relay.registry import Registry
+from relay.schema.registry import Registry
 
 # code, (fatal, retriable, requires abort) as measured (RELIABILITY 1.1), what to do
 CASES = [

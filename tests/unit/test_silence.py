@@ -11,11 +11,11 @@ import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import clickhouse
-from relay import catalogue
 from relay.clickhouse.error_text import plain, silence, told
 from relay.clickhouse.errors import number
 from relay.config.server_settings import ClickHouse
 from relay.errors import Unavailable
+from relay.schema import catalogue
 from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ WALL = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.now\(|utcnow\(")
 FOR_PEOPLE_AND_RECORDS = {
     "relay/program/monotonic.py": "read once",
     "relay/performer.py": "written_at of a journal record",
-    "relay/registry.py": "written_at of a schema",
+    "relay/schema/registry.py": "written_at of a schema",
     "relay/dead/replay.py": "a mark's time",
     "relay/metrics/vitals.py": "compared with messages' own times",
     "relay/producer.py": "an example in its description",

@@ -2,7 +2,7 @@
 
 Receives table names, gives their columns and uuid from ClickHouse's system tables.
 Names travel as bound parameters and are compared, never pasted into SQL. Never
-writes, never decides what a change means: relay.schema does.
+writes, never decides what a change means: relay.schema.evolution does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relay.clickhouse.error_text import plain, silence
 from relay.clickhouse.errors import PASSING, RIGHTS, About, about
 from relay.clickhouse.replicas import connected, reading
 from relay.errors import Refused, Unavailable
-from relay.schema import ColumnDef
+from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay import names, rowproto, shape
+from relay import names, shape
 from relay.records_pb2 import Column, TableSchema
+from relay.schema import row_descriptor
 from relay.shape import Field, Message
 from relay.types import UnsupportedType, parse_type, reads_alike
 
@@ -167,4 +168,4 @@ def proto_text(schema: TableSchema) -> str:
     numbers = ", ".join(map(str, dropped))
     reserved = [f"reserved {numbers};  // columns dropped or changed"] if dropped else []
     message = Message(tuple(row_fields(columns)))
-    return "\n".join([*head, *rowproto.message_lines(message, extra=reserved), ""])
+    return "\n".join([*head, *row_descriptor.message_lines(message, extra=reserved), ""])

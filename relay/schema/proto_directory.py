@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relay import names
 from relay.errors import ConfigError
-from relay.schema import proto_text
+from relay.schema.evolution import proto_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
