@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from loader.clickhouse import one_line
 from loader.transform import CannotTransform
-from relay.types import ColumnType, UnsupportedType, parse_type
+from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
 
 CLICKHOUSE = b"clickhouse"
 """In a field's metadata: the type for which the relay wrote the column."""

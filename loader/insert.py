@@ -27,7 +27,7 @@ from relay import names
 from relay.clickhouse.error_text import told
 from relay.clickhouse.errors import About, about
 from relay.clickhouse.insert_settings import deduplicated
-from relay.types import parse_type
+from relay.schema.types.column_type import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from loader.ledger import Ledger
     from loader.tables import Target
     from relay.records_pb2 import Block
-    from relay.types import ColumnType
+    from relay.schema.types.column_type import ColumnType
 
 _WRAPPED = re.compile(
     r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
-from relay.kinds import Kind, Nullable
-from relay.nested import Array, Map, Tuple, Wrapped
-from relay.types import UnsupportedType, parse_type
-from relay.typetext import parse_text
-from relay.variants import NullableTuple, Variant
+from relay.schema.types.column_type import UnsupportedType, parse_type
+from relay.schema.types.kind import Kind, Nullable
+from relay.schema.types.nested import Array, Map, Tuple, Wrapped
+from relay.schema.types.type_text import parse_text
+from relay.schema.types.variant import NullableTuple, Variant
 
 MICROSECONDS = 6
 MOST_DIGITS = 38

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from relay.envelope import Integers
     from relay.rowmessage import RowCodec
-    from relay.types import ColumnType
+    from relay.schema.types.column_type import ColumnType
 
 __all__ = ["BadMessage", "Decoded", "count_rows", "decode"]
 

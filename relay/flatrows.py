@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from relay.flatsinks import Density, Sinks
-    from relay.shape import Field
-    from relay.types import ColumnType
+    from relay.schema.types.column_type import ColumnType
+    from relay.schema.types.proto_shape import Field
 
 _KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
 """Protobuf's scalars in the order of relay.flatkernel's kinds; uint64 is read as int64."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.nested import Array, list_lengths, list_of
+from relay.schema.types.nested import Array, list_lengths, list_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relay.envelope import Integers
-    from relay.types import ColumnType
+    from relay.schema.types.column_type import ColumnType
 
 
 def groups(names: Sequence[str], types: Sequence[ColumnType]) -> list[list[int]]:

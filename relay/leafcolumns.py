@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from relay.kinds import Scalar
+    from relay.schema.types.kind import Scalar
 
     Array = pa.Array[Any]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.kinds import Kind, Nullable, Scalar
-from relay.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
-from relay.variants import NullableTuple, Variant
+from relay.schema.types.kind import Kind, Nullable, Scalar
+from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
+from relay.schema.types.variant import NullableTuple, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,11 +19,11 @@ from google.protobuf import message_factory
 
 from relay.columns import NOT_CONVERTED, BadValue, convert
 from relay.errors import ConfigError
-from relay.kinds import Kind, Nullable, Scalar, shown
 from relay.leafcolumns import base_type
-from relay.nested import Array, Map, Tuple, Wrapped
-from relay.types import ColumnType
-from relay.variants import NullableTuple, Variant
+from relay.schema.types.column_type import ColumnType
+from relay.schema.types.kind import Kind, Nullable, Scalar, shown
+from relay.schema.types.nested import Array, Map, Tuple, Wrapped
+from relay.schema.types.variant import NullableTuple, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -17,20 +17,20 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from relay.flatrows import FlatRows
 from relay.flattened import groups
-from relay.nested import list_of
 from relay.panics import decoded
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
-from relay.shape import widened
+from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
+from relay.schema.types.nested import list_of
+from relay.schema.types.proto_shape import widened
 from relay.texts import as_bytes, as_text, is_text
-from relay.types import ColumnType, UnsupportedType, parse_type
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
     from relay.records_pb2 import Column, TableSchema
-    from relay.shape import Field
+    from relay.schema.types.proto_shape import Field
 
 CLICKHOUSE_TYPE = b"clickhouse"
 """Key of the Arrow field metadata that holds the column's ClickHouse type."""

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.nested import list_lengths
+from relay.schema.types.nested import list_lengths
 from relay.texts import offsets_of
 from relay.wirescan import WIDTHS, Stranger, scan
 
 if TYPE_CHECKING:
     from relay.rowmessage import RowCodec
-    from relay.shape import Shape
+    from relay.schema.types.proto_shape import Shape
 
 _FIXED = {"float": 4, "double": 8, "bool": 1}
 

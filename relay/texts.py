@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from relay.shape import Shape
+    from relay.schema.types.proto_shape import Shape
 
 _ASCII = 0x7F
 

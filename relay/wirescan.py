@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from relay.shape import Field, Shape
+    from relay.schema.types.proto_shape import Field, Shape
 
     Integers = npt.NDArray[np.int64]
     Bytes = npt.NDArray[np.uint8]

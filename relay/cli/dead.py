@@ -27,7 +27,7 @@ from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
 from relay.rowmessage import RowCodec
 from relay.schema.registry import Registry
-from relay.types import UnsupportedType
+from relay.schema.types.column_type import UnsupportedType
 
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
 

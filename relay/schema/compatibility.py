@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from relay.shape import WIDENING
+from relay.schema.types.proto_shape import WIDENING
 
 _NAMES = {
     number: name.removeprefix("TYPE_").lower()

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay import names, shape
+from relay import names
 from relay.records_pb2 import Column, TableSchema
 from relay.schema import row_descriptor
-from relay.shape import Field, Message
-from relay.types import UnsupportedType, parse_type, reads_alike
+from relay.schema.types import proto_shape
+from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
+from relay.schema.types.proto_shape import Field, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,9 +117,9 @@ def unsupported_columns(schema: TableSchema) -> list[str]:
 def field_names(columns: Iterable[Column]) -> dict[int, str]:
     """Field name in the row message by field number.
 
-    The column's name where protobuf allows it; see relay.shape.field_names.
+    The column's name where protobuf allows it; see relay.schema.types.proto_shape.field_names.
     """
-    return shape.field_names((column.number, column.name) for column in columns)
+    return proto_shape.field_names((column.number, column.name) for column in columns)
 
 
 def row_fields(columns: Iterable[Column]) -> list[Field]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
 
-from relay.shape import Field, Message, Shape
+from relay.schema.types.proto_shape import Field, Message, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

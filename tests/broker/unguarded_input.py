@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import envelope, kinds, names, rowmessage, tableheaders, wirerows
+from relay import envelope, names, rowmessage, tableheaders, wirerows
 from relay.kafka import topics
 from relay.performer import Performer
 from relay.schema import catalogue
+from relay.schema.types import kind
 
 
 def header_once() -> None:
@@ -67,14 +68,14 @@ def text_is_utf8() -> None:
 
 def ranges() -> None:
     """Numbers become their column's type as C does it: 300 is 44 in Int8."""
-    block = kinds.Scalar.block
+    block = kind.Scalar.block
 
-    def wrapped(self: kinds.Scalar, array: Any, *, keep_nulls: bool) -> kinds.Narrowed:
+    def wrapped(self: kind.Scalar, array: Any, *, keep_nulls: bool) -> kind.Narrowed:
         if pa.types.is_integer(array.type) and pa.types.is_integer(self.arrow):
             array = array.cast(self.arrow, safe=False).cast(array.type)
         return block(self, array, keep_nulls=keep_nulls)
 
-    kinds.Scalar.block = wrapped  # type: ignore[method-assign]
+    kind.Scalar.block = wrapped  # type: ignore[method-assign]
 
 
 def dead_letters() -> None:

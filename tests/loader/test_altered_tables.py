@@ -8,7 +8,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.ledger import Ledger
 from loader.work import Worker
-from relay.types import parse_type
+from relay.schema.types.column_type import parse_type
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, make, outcomes
 

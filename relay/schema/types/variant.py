@@ -1,7 +1,7 @@
 """Types that say of themselves what they hold: Nullable(Tuple) and Variant.
 
-As relay.nested: whole arrays, however deep. In blocks both are structs whose first column
-tells, because Arrow's own nulls would lose the defaults behind them, and ClickHouse reads no
+As relay.schema.types.nested: whole arrays, however deep. In blocks both are structs whose first
+column tells, because Arrow's own nulls would lose the defaults behind them, and ClickHouse reads no
 unions.
 """
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.kinds import Kind, Narrowed, literal
-from relay.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
-from relay.shape import Field, Message, Shape
+from relay.schema.types.kind import Kind, Narrowed, literal
+from relay.schema.types.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
+from relay.schema.types.proto_shape import Field, Message, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

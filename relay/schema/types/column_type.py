@@ -17,17 +17,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.kinds import Kind, Narrowed, Nullable, Scalar, shown
-from relay.nested import Array, Map, Tuple
-from relay.scalars import MAKERS
-from relay.shape import WIDENING, field_names
-from relay.typetext import TypeText, named, parse_text
-from relay.variants import NullableTuple, Variant
+from relay.schema.types.kind import Kind, Narrowed, Nullable, Scalar, shown
+from relay.schema.types.nested import Array, Map, Tuple
+from relay.schema.types.proto_shape import WIDENING, field_names
+from relay.schema.types.scalar import MAKERS
+from relay.schema.types.type_text import TypeText, named, parse_text
+from relay.schema.types.variant import NullableTuple, Variant
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from relay import fit
+    from relay.schema.types import value_checks
 
 __all__ = ["ColumnType", "Narrowed", "UnsupportedType", "parse_type", "reads_alike"]
 
@@ -86,7 +86,7 @@ class ColumnType:
         return kind.meaning if isinstance(kind, Scalar) else ""
 
     @property
-    def check(self) -> fit.Check | None:
+    def check(self) -> value_checks.Check | None:
         """Which values of a scalar's wire array do not fit; None: all do."""
         kind = self.kind.inner if isinstance(self.kind, Nullable) else self.kind
         return kind.check if isinstance(kind, Scalar) else None
@@ -242,4 +242,4 @@ _MAKERS = {
     "Variant": _variant,
 }
 COMPOSED = frozenset({*_MAKERS, *_GEO})
-"""Names of the types made of others; relay.scalars.MAKERS has the rest."""
+"""Names of the types made of others; relay.schema.types.scalar.MAKERS has the rest."""

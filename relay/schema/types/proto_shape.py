@@ -1,7 +1,8 @@
 """How a value looks in protobuf: scalars, repeated fields, nested messages. Pure data.
 
-relay.kinds and relay.nested give each ClickHouse type its shape; relay.schema.row_descriptor turns
-the shapes of a table's columns into descriptors and into the `.proto` for producers.
+relay.schema.types.kind and relay.schema.types.nested give each ClickHouse type its shape;
+relay.schema.row_descriptor turns the shapes of a table's columns into descriptors and into the
+`.proto` for producers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dates and times without parts: counts since 1970, or of a day, as whole numbers.
 
-As relay.scalars: a type's text, taken apart, in, its kind out. A time zone is the column's to
-show; what travels is the instant.
+As relay.schema.types.scalar: a type's text, taken apart, in, its kind out. A time zone is the
+column's to show; what travels is the instant.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from relay import fit
-from relay.kinds import Scalar
-from relay.shape import Shape
+from relay.schema.types import value_checks
+from relay.schema.types.kind import Scalar
+from relay.schema.types.proto_shape import Shape
 
 if TYPE_CHECKING:
-    from relay.kinds import Maker
-    from relay.typetext import TypeText
+    from relay.schema.types.kind import Maker
+    from relay.schema.types.type_text import TypeText
 
 _INT64 = (-(2**63), 2**63 - 1)
 _DATETIME64_SECONDS = (-2_208_988_800, 10_413_792_000)
@@ -45,7 +45,7 @@ def counted(proto: str, arrow: pa.DataType, input_type: str, low: int, high: int
             input_type=input_type,
             meaning=f"{since}, {low} to {high}",
             unit="days" if day else "seconds of a day",
-            check=fit.range_check(low, high),
+            check=value_checks.range_check(low, high),
             # ClickHouse's default of a Date32 is its first day.
             default=_FIRST_DAY if arrow == pa.date32() else 0,
         )
@@ -83,7 +83,7 @@ def _ticks(text: str, scale: int, bounds: tuple[int, int], meaning: str) -> Scal
         arrow=pa.int64(),
         input_type="Int64",
         meaning=f"{f'10^-{scale} s' if scale else 'seconds'}{meaning}",
-        check=fit.range_check(*bounds),
+        check=value_checks.range_check(*bounds),
         unit=f"ticks of 10^-{scale} s",
     )
 

@@ -1,8 +1,8 @@
 """Which texts are not the number, address or JSON object that their column holds.
 
-As relay.fit: a whole Arrow array in, a mask with true where a value does not fit out, or None
-where all do; nulls always fit. Whatever passes, ClickHouse's CAST of the text reads as the
-same value.
+As relay.schema.types.value_checks: a whole Arrow array in, a mask with true where a value does not
+fit out, or None where all do; nulls always fit. Whatever passes, ClickHouse's CAST of the text
+reads as the same value.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.fit import or_none
+from relay.schema.types.value_checks import or_none
 
 if TYPE_CHECKING:
-    from relay.fit import Check
+    from relay.schema.types.value_checks import Check
 
 _H = "[0-9a-fA-F]{1,4}"
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"

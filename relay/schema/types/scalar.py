@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay import fit, fittext, times
-from relay.kinds import Scalar, literal
-from relay.shape import Shape
-from relay.typetext import TypeText, enum_default, enum_names
+from relay.schema.types import temporal, text_checks, value_checks
+from relay.schema.types.kind import Scalar, literal
+from relay.schema.types.proto_shape import Shape
+from relay.schema.types.type_text import TypeText, enum_default, enum_names
 
 if TYPE_CHECKING:
-    from relay.kinds import Maker
+    from relay.schema.types.kind import Maker
 
 
 def _integer(name: str) -> tuple[str, Maker]:
@@ -36,7 +36,7 @@ def _integer(name: str) -> tuple[str, Maker]:
             arrow=getattr(pa, name.lower())(),
             input_type=name,
             meaning=f"{low} to {high}" if narrow else "",
-            check=fit.range_check(low, high) if narrow else None,
+            check=value_checks.range_check(low, high) if narrow else None,
         )
 
     return name, make
@@ -48,7 +48,7 @@ def _wide_integer(name: str) -> tuple[str, Maker]:
 
     def make(text: str, inner: TypeText) -> Scalar:
         inner.expect(0)
-        return _text(text, f"decimal digits, {range_}", fittext.integer_check(low, high), "0")
+        return _text(text, f"decimal digits, {range_}", text_checks.integer_check(low, high), "0")
 
     return name, make
 
@@ -66,7 +66,7 @@ def _plain(name: str, proto: str, arrow: pa.DataType, default: object) -> tuple[
     return name, make
 
 
-def _text(text: str, meaning: str, check: fit.Check, default: str) -> Scalar:
+def _text(text: str, meaning: str, check: value_checks.Check, default: str) -> Scalar:
     """A type that travels as text and that INSERT parses."""
     return Scalar(
         text,
@@ -80,7 +80,7 @@ def _text(text: str, meaning: str, check: fit.Check, default: str) -> Scalar:
     )
 
 
-def _parsed(meaning: str, check: fit.Check, default: str) -> Maker:
+def _parsed(meaning: str, check: value_checks.Check, default: str) -> Maker:
     def make(text: str, inner: TypeText) -> Scalar:
         inner.expect(0)
         return _text(text, meaning, check, default)
@@ -110,7 +110,7 @@ def _decimal(text: str, inner: TypeText) -> Scalar:
         raise ValueError(f"precision {precision} and scale {scale}")
     digits = f"up to {precision - scale} decimal digits"
     meaning = f"{digits}, a point and up to {scale} more; no exponent" if scale else digits
-    return _text(text, meaning, fittext.decimal_check(precision, scale), "0")
+    return _text(text, meaning, text_checks.decimal_check(precision, scale), "0")
 
 
 def _fixed_string(text: str, inner: TypeText) -> Scalar:
@@ -122,19 +122,19 @@ def _fixed_string(text: str, inner: TypeText) -> Scalar:
         arrow=pa.binary(),
         input_type="String",
         meaning=f"up to {length} bytes; ClickHouse fills up with zero bytes",
-        check=fit.length_check(length),
+        check=value_checks.length_check(length),
         default=b"",
     )
 
 
 def _enum(text: str, inner: TypeText) -> Scalar:
-    return _text(text, "", fit.names_check(enum_names(inner)), enum_default(inner))
+    return _text(text, "", value_checks.names_check(enum_names(inner)), enum_default(inner))
 
 
 def _json(text: str, inner: TypeText) -> Scalar:
     """The type's arguments (typed paths, limits) are the INSERT's to judge."""
     whole = f"JSON({', '.join(inner.arguments)})" if inner.arguments else "JSON"
-    kind = _text(text, "the text of a JSON object", fittext.json_check, "{}")
+    kind = _text(text, "the text of a JSON object", text_checks.json_check, "{}")
     return replace(kind, convert=lambda value: f"CAST({value}, {literal(whole)})")
 
 
@@ -149,21 +149,23 @@ MAKERS: dict[str, Maker] = {
     "BFloat16": _bfloat16,
     "Decimal": _decimal,
     "FixedString": _fixed_string,
-    "Date": times.counted("int32", pa.uint16(), "UInt16", 0, 65_535),
-    "Date32": times.counted("int32", pa.date32(), "Date32", *times.DATE32_DAYS),
-    "DateTime": times.datetime,
-    "DateTime64": times.datetime64,
-    "Time": times.counted("int32", pa.int32(), "Int32", -times.TIME_SECONDS, times.TIME_SECONDS),
-    "Time64": times.time64,
+    "Date": temporal.counted("int32", pa.uint16(), "UInt16", 0, 65_535),
+    "Date32": temporal.counted("int32", pa.date32(), "Date32", *temporal.DATE32_DAYS),
+    "DateTime": temporal.datetime,
+    "DateTime64": temporal.datetime64,
+    "Time": temporal.counted(
+        "int32", pa.int32(), "Int32", -temporal.TIME_SECONDS, temporal.TIME_SECONDS
+    ),
+    "Time64": temporal.time64,
     "Enum8": _enum,
     "Enum16": _enum,
     "UUID": _parsed(
         "36 characters, 8-4-4-4-12 hexadecimal digits",
-        fittext.uuid_check,
+        text_checks.uuid_check,
         "00000000-0000-0000-0000-000000000000",
     ),
-    "IPv4": _parsed("four decimal numbers, as 192.0.2.1", fittext.ipv4_check, "0.0.0.0"),  # noqa: S104 - a value, not an address to listen on
-    "IPv6": _parsed("as 2001:db8::1 or ::ffff:192.0.2.1", fittext.ipv6_check, "::"),
+    "IPv4": _parsed("four decimal numbers, as 192.0.2.1", text_checks.ipv4_check, "0.0.0.0"),  # noqa: S104 - a value, not an address to listen on
+    "IPv6": _parsed("as 2001:db8::1 or ::ffff:192.0.2.1", text_checks.ipv6_check, "::"),
     "JSON": _json,
 }
 """By the name of the type."""

@@ -2,7 +2,7 @@
 
 A kind receives whole Arrow arrays as rows decode to and gives the arrays of blocks, with a
 mask of the values that do not fit; and it gives the SQL that turns its block column into the
-table's. Here: the base, and types without parts. relay.nested has the others.
+table's. Here: the base, and types without parts. relay.schema.types.nested has the others.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay import fit
-from relay.shape import Shape
+from relay.schema.types import value_checks
+from relay.schema.types.proto_shape import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from relay.typetext import TypeText
+    from relay.schema.types.type_text import TypeText
 
     Maker = Callable[[str, TypeText], "Scalar"]
 
@@ -88,7 +88,7 @@ class Scalar(Kind):
     """Unit and range; empty where the type says it all."""
     convert: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
     """SQL of a value that is not null; None: INSERT converts by itself."""
-    check: fit.Check | None = field(default=None, repr=False, compare=False)
+    check: value_checks.Check | None = field(default=None, repr=False, compare=False)
     """Which values of the wire array do not fit; None: all do."""
     unit: str = ""
     """Of a count of days, seconds or ticks: the same number means another value in another."""

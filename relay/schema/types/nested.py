@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.kinds import Kind, Narrowed, literal
-from relay.shape import Field, Message, Shape
+from relay.schema.types.kind import Kind, Narrowed, literal
+from relay.schema.types.proto_shape import Field, Message, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
