@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relay.isolate import isolate
+from relay.rows.bisect import isolate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ from relay.errors import ConfigError
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
 from relay.rowencoder import RowEncoder
+from relay.rows.codecs_of_tables import Tables
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
-from relay.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.records_pb2 import TableSchema
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 
 class Encoders:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from relay.errors import ConfigError
 from relay.leafcolumns import leaf
 from relay.nestedcolumns import to_wire
-from relay.rowmessage import left_out
+from relay.rows.row_codec import left_out
 from relay.schema.evolution import live_columns
 from relay.schema.types.kind import Nullable, Scalar
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from relay.records_pb2 import Column, TableSchema
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
     Array = pa.Array[Any]

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from relay import chunks
-from relay.decode import count_rows, decode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
 from relay.messagerows import MessageRows, encode
-from relay.texts import size_of
+from relay.rows.decode import count_rows, decode
+from relay.rows.text_columns import size_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from relay.decode import Decoded
     from relay.kafka.record_limits import Oversized
-    from relay.rowmessage import RowCodec
+    from relay.rows.decode import Decoded
+    from relay.rows.row_codec import RowCodec
 
 
 DeadMessage = tuple[int, bytes | None, str]
@@ -71,9 +71,9 @@ def form(
         offsets: of the messages.
         values: of the messages.
         codec: of the table; or why there is none.
-        framing: as relay.decode.
+        framing: as relay.rows.decode.
         encoder: of the table.
-        unknown_fields: as relay.decode.
+        unknown_fields: as relay.rows.decode.
         most: that a record of the table's block topic may weigh, where that was learned.
     """
     if isinstance(codec, str):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from relay.addresses import (
+from relay.bytecolumn import NULL
+from relay.rows.raw_memory import (
     address,
     byte,
     call_1,
@@ -24,7 +25,6 @@ from relay.addresses import (
     integer,
     word,
 )
-from relay.bytecolumn import NULL
 
 UNKNOWN = -1
 """As the number of a table: Python looks at the message's headers."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.envelope import row_batch_handler, varint_sizes
+from relay.rows.envelope import row_batch_handler, varint_sizes
 
 if TYPE_CHECKING:
     import numpy.typing as npt

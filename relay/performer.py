@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
     from relay.program.waiting import Waiting
+    from relay.rows.codecs_of_tables import Tables
     from relay.source import Source
-    from relay.tables import Tables
 
 log = logging.getLogger(__name__)
 

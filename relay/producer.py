@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Brokers, Settings
     from relay.packing import Integers
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 
 class RowProducer:

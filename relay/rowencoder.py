@@ -28,7 +28,7 @@ from relay.schema.types.variant import NullableTuple, Variant
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 _PYTHON: dict[str, tuple[type, ...]] = {
     "int32": (int,),

@@ -32,11 +32,11 @@ from relay.performer import Performer
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
 from relay.program.waiting import StoppedWaiting, Waiting
+from relay.rows.codecs_of_tables import Tables
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 from relay.source import Source
 from relay.tableheaders import TableHeaders
-from relay.tables import Tables
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

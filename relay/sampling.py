@@ -13,17 +13,17 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay.config import kafka_clients
-from relay.decode import decode
 from relay.errors import Refused
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
+from relay.rows.decode import decode
 from relay.tableheaders import TableHeaders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from relay.config.settings import Settings
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 SECONDS = 30.0
 """For one answer, and for the next message to come."""

@@ -14,11 +14,11 @@ from relay import sampling
 from relay.brake import ENOUGH, Brake
 from relay.dead.letter import Place
 from relay.dead.selection import kind_of
-from relay.decode import decode
 from relay.firstdead import FirstDead
 from relay.likeness import explained
 from relay.names import NO_TABLE
 from relay.pastrows import ever_good
+from relay.rows.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relay.core.state import Seal
     from relay.forming import Formed
     from relay.program.waiting import Waiting
-    from relay.tables import Tables
+    from relay.rows.codecs_of_tables import Tables
 
 log = logging.getLogger(__name__)
 

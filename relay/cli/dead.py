@@ -25,7 +25,7 @@ from relay.dead.replay import Replay
 from relay.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema.registry import Registry
 from relay.schema.types.column_type import UnsupportedType
 

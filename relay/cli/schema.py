@@ -19,7 +19,7 @@ from relay.errors import ConfigError
 from relay.program.command import WholeGroup
 from relay.program.console import console_of
 from relay.records_pb2 import TableSchema
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema.compatibility import Finding, findings
 from relay.schema.difference import changes
 from relay.schema.evolution import live_columns, needs_value, proto_text

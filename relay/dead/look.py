@@ -14,10 +14,10 @@ from google.protobuf import json_format, text_format, unknown_fields
 from google.protobuf.message import DecodeError, Message
 
 from relay.dead.wire import Field, WireError, fields
-from relay.decode import decode
+from relay.rows.decode import decode
 
 if TYPE_CHECKING:
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 _LINE = 16
 _LENGTH_DELIMITED = 2

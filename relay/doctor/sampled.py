@@ -17,11 +17,11 @@ from relay.doctor.sample import OfTable, tallied
 from relay.kafka.topics import READ, Topics
 from relay.likeness import explained
 from relay.names import NO_TABLE
-from relay.rowmessage import RowCodec
+from relay.rows.codecs_of_tables import NO_HEADER
+from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.evolution import evolve, unsupported_columns
 from relay.schema.registry import Registry
-from relay.tables import NO_HEADER
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -54,7 +54,7 @@ def _judged(
 
 
 def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
-    """Of each table, or why there is none; as relay.tables.Tables."""
+    """Of each table, or why there is none; as relay.rows.codecs_of_tables.Tables."""
     targets = settings.targets()
     found: Codecs = {}
     for table in tables:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema import evolution
 
 if TYPE_CHECKING:

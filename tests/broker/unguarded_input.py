@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import envelope, names, rowmessage, tableheaders, wirerows
+from relay import names, tableheaders
 from relay.kafka import topics
 from relay.performer import Performer
+from relay.rows import envelope, proto_rows, row_codec
 from relay.schema import catalogue
 from relay.schema.types import kind
 
@@ -54,7 +55,7 @@ def each_message_alone() -> None:
         counts[-1] = len(rows)
         return envelope.Opened(np.arange(len(values)), counts, rows, [])
 
-    wirerows.open_messages = joined  # type: ignore[attr-defined]
+    proto_rows.open_messages = joined  # type: ignore[attr-defined]
 
 
 def text_is_utf8() -> None:
@@ -63,7 +64,7 @@ def text_is_utf8() -> None:
     def unchecked(array: Any) -> pa.StringArray:
         return array.view(pa.string())  # type: ignore[no-any-return]
 
-    rowmessage.as_text = unchecked  # type: ignore[attr-defined]
+    row_codec.as_text = unchecked  # type: ignore[attr-defined]
 
 
 def ranges() -> None:

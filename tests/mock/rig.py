@@ -212,7 +212,7 @@ class _NoMember:
 
 
 class _NoTables:
-    """In the place of relay.tables: no block is sealed here."""
+    """In the place of relay.rows.codecs_of_tables: no block is sealed here."""
 
     def resolve(self, tables: frozenset[str]) -> None:
         assert not tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay.rowencoder import RowEncoder
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
 
 COLUMNS = (

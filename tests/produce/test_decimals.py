@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.columns import BadValue, Origin, row_columns
-from relay.decode import decode
 from relay.readers import Source
 from relay.rowencoder import RowEncoder
+from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch

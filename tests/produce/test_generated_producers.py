@@ -19,10 +19,10 @@ from relay.codecs import table_codecs
 from relay.config import settings_file
 from relay.config.server_settings import ClickHouse
 from relay.dead.wire import fields
-from relay.decode import decode
 from relay.dev.clickhouse import toml
 from relay.program import java
 from relay.program.command import run_main
+from relay.rows.decode import decode
 from tests.produce import protoc
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from relay.columns import BadValue, Origin, row_columns
-from relay.decode import decode
 from relay.rowencoder import RowEncoder
+from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch

@@ -25,11 +25,11 @@ from relay.config.server_settings import ClickHouse
 from relay.config.settings import Kafka, Settings
 from relay.config.settings_file import load
 from relay.dev.clickhouse import toml
-from relay.envelope import open_messages
 from relay.errors import ConfigError, Fenced, Refused, Unavailable
 from relay.producer import Batching, RowProducer
 from relay.program.command import run_main
-from relay.rowmessage import RowCodec
+from relay.rows.envelope import open_messages
+from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef
 from relay.schema.registry import Registry
 from tests.produce.codecs import codec

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from loader import insert as loader_insert
 from loader.tables import Target
 from loader.window import Nature, Window
-from relay import chunks, wirerows
+from relay import chunks
 from relay.chunks import Encoder
 from relay.forming import form
 from relay.records_pb2 import Block
-from relay.rowmessage import RowCodec
+from relay.rows import proto_rows
+from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve, proto_text
 from tests.schema.drawn import SHOW, TYPES, Drawn, matches
 from tests.schema.rows import binary, row_batch
@@ -128,7 +129,7 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
         for _, values in example.bad
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
+        patch.setattr(proto_rows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
         formed = form(
             list(range(len(messages))), binary(messages), codec, "batch", Encoder(100_000)
         )

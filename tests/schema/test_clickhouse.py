@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from relay import chunks
-from relay.decode import decode
+from relay.rows.decode import decode
 from relay.schema.types.column_type import parse_type
 from tests.schema.engine import Engine, EngineError
 from tests.schema.rows import binary, codec_of, row, row_batch

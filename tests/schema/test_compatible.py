@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relay.errors import ConfigError
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema.compatibility import Finding, findings
 from relay.schema.evolution import ColumnDef, evolve, live_columns, needs_value, proto_text
 from relay.schema.protoc import row_message

@@ -9,7 +9,7 @@ from hypothesis import settings
 from relay import chunks
 from relay.chunks import Encoder
 from relay.forming import form
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from relay.config.allowed_tables import Targets
 from relay.errors import Unavailable
+from relay.rows.codecs_of_tables import Tables
 from relay.schema.catalogue import TableColumns
 from relay.schema.evolution import ColumnDef, evolve
 from relay.schema.registry import Versions, fold
-from relay.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""Columns that relay.flatkernel fills, and that grow while it does.
+"""Columns that relay.rows.flat_kernel fills, and that grow while it does.
 
 Receives what each column holds, gives the kernel room to write and, in the end, Arrow's buffers.
 How much room there is at first is an expectation; no result depends on it.
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.arrays import bits, buffer, grown
-from relay.flatkernel import BOOL, BYTES, SPARE_BYTES
+from relay.rows.arrays import bits, buffer, grown
+from relay.rows.flat_kernel import BOOL, BYTES, SPARE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Sinks:
     """Columns of as many rows each.
 
     Args:
-        kinds: of relay.flatkernel, of each column.
+        kinds: of relay.rows.flat_kernel, of each column.
         words: of 64 bits, that say which columns a row has.
         density: expected.
 
@@ -80,7 +80,7 @@ class Sinks:
                 self._bytes[at] = grown(self._bytes[at], int(self._values[at][rows]), more)
 
     def table(self) -> npt.NDArray[np.int64]:
-        """As relay.flatkernel takes it; until the next growth."""
+        """As relay.rows.flat_kernel takes it; until the next growth."""
         places = [
             (values.ctypes.data, held.ctypes.data, kind, len(held))
             for values, held, kind in zip(self._values, self._bytes, self._kinds, strict=True)

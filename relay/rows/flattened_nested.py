@@ -17,7 +17,7 @@ from relay.schema.types.nested import Array, list_lengths, list_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relay.envelope import Integers
+    from relay.rows.envelope import Integers
     from relay.schema.types.column_type import ColumnType
 
 

@@ -1,7 +1,7 @@
 """Which decoded rows hold more than was decoded; a cheap test first.
 
 Receives rows with the columns they decoded to, gives what in them the row message does not
-explain (relay.wirescan). The bytes that the decoded values take are counted by column; a row
+explain (relay.rows.wire_scan). The bytes that the decoded values take are counted by column; a row
 never has fewer, so where the sums agree, and no number is wider than its field, nothing is
 unexplained. That is the usual case and costs a few percent of decoding.
 
@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.rows.text_columns import offsets_of
+from relay.rows.wire_scan import WIDTHS, Stranger, scan
 from relay.schema.types.nested import list_lengths
-from relay.texts import offsets_of
-from relay.wirescan import WIDTHS, Stranger, scan
 
 if TYPE_CHECKING:
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
     from relay.schema.types.proto_shape import Shape
 
 _FIXED = {"float": 4, "double": 8, "bool": 1}

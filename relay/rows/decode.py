@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay import wirerows
-from relay.envelope import BadMessage, open_messages
-from relay.flattened import align
+from relay.rows import proto_rows
+from relay.rows.envelope import BadMessage, open_messages
+from relay.rows.flattened_nested import align
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from relay.envelope import Integers
-    from relay.rowmessage import RowCodec
+    from relay.rows.envelope import Integers
+    from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
 __all__ = ["BadMessage", "Decoded", "count_rows", "decode"]
@@ -49,7 +49,7 @@ class Decoded(NamedTuple):
 
 def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
     """Rows in each message; one that is no row batch counts as none."""
-    opened = open_messages(wirerows.in_one_piece(values), framing)
+    opened = open_messages(proto_rows.in_one_piece(values), framing)
     rows: Integers = np.zeros(len(values), np.int64)
     rows[opened.index] = opened.counts
     return rows
@@ -70,7 +70,7 @@ def decode(
     Raises:
         ValueError: another framing. What is wrong with a message is in `bad`.
     """
-    rows = wirerows.read(values, codec, framing)
+    rows = proto_rows.read(values, codec, framing)
     refused = [one for one in rows.strangers if one.kind == "wrong" or unknown_fields == "dead"]
     batch, misfits = _narrow(rows.columns, codec)
     misfits += [_Misfit(-1, one.rows, one.why) for one in refused]

@@ -1,8 +1,8 @@
 """The usual messages at memory speed: plain rows of a table without nested columns.
 
-Receives the values of a buffer, gives the columns of all messages that relay.flatkernel takes,
-and how many rows it took from each; the others are relay.decode's to judge. What is taken is
-what relay.decode would have made of it, bit for bit (tests/schema/test_flat_rows.py).
+Receives the values of a buffer, gives the columns of all messages that relay.rows.flat_kernel
+takes, and how many rows it took from each; the others are relay.rows.decode's to judge. What is
+taken is what relay.rows.decode would have made of it, bit for bit (tests/schema/test_flat_rows.py).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.arrays import bits
-from relay.texts import offsets_of
+from relay.rows.arrays import bits
+from relay.rows.text_columns import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from relay.flatsinks import Density, Sinks
+    from relay.rows.flat_columns import Density, Sinks
     from relay.schema.types.column_type import ColumnType
     from relay.schema.types.proto_shape import Field
 
 _KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
-"""Protobuf's scalars in the order of relay.flatkernel's kinds; uint64 is read as int64."""
+"""Protobuf's scalars in the order of relay.rows.flat_kernel's kinds; uint64 is read as int64."""
 _WIRE_TYPES = (0, 0, 0, 0, 1, 5, 2, 2)
 """How protobuf writes each."""
 _NOT_KNOWN = -1
@@ -95,8 +95,8 @@ class FlatRows:
             framing: "batch" or "row".
         """
         # Compiled code, and 0.3 s of imports, for those who have rows to read.
-        from relay.flatkernel import read_rows  # noqa: PLC0415
-        from relay.flatsinks import Density, Sinks  # noqa: PLC0415
+        from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415
+        from relay.rows.flat_kernel import read_rows  # noqa: PLC0415
 
         pieces = [_Piece.of(values.chunk(at)) for at in range(values.num_chunks)]
         size = sum(piece.bytes_from(0) for piece in pieces)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from relay.texts import offsets_of
-from relay.wirefields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
+from relay.rows.text_columns import offsets_of
+from relay.rows.wire_fields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,11 +1,11 @@
 """Flat protobuf rows to columns, compiled: one pass over the bytes of a buffer's messages.
 
 Receives the bytes of messages and what a table's field numbers mean, fills arrays that
-relay.flatsinks made, each value in its place as Arrow has it. A message is taken whole or passed
-over whole: whatever is not plainly a row as protobuf itself writes it (an unknown number, another
-wire type, a field twice, a longer varint than need be, a number too wide, a text that is not
-UTF-8, a row cut short) passes the message over, and relay.decode judges it as it always did. Only
-fields that stand alone are known here: nothing repeated, no message.
+relay.rows.flat_columns made, each value in its place as Arrow has it. A message is taken whole or
+passed over whole: whatever is not plainly a row as protobuf itself writes it (an unknown number,
+another wire type, a field twice, a longer varint than need be, a number too wide, a text that is
+not UTF-8, a row cut short) passes the message over, and relay.rows.decode judges it as it always
+did. Only fields that stand alone are known here: nothing repeated, no message.
 
 Compiled by numba when first used, and kept in its cache on disk. Inside, places are addresses:
 an array as an argument would cost atomic counts of references at every call (three times the
@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from relay.addresses import (
+from relay.rows.raw_memory import (
     address,
     byte,
     compiled,

@@ -2,7 +2,7 @@
 
 Receives a table's schema, gives a protobuf class made at run time and the two
 conversions, by ptars, a whole array of rows at a time. Never judges values: what
-lies outside a column's range is relay.decode's to find.
+lies outside a column's range is relay.rows.decode's to find.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import ptars
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from relay.flatrows import FlatRows
-from relay.flattened import groups
-from relay.panics import decoded
+from relay.rows.decoder_panics import decoded
+from relay.rows.flat_decoder import FlatRows
+from relay.rows.flattened_nested import groups
+from relay.rows.text_columns import as_bytes, as_text, is_text
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import list_of
 from relay.schema.types.proto_shape import widened
-from relay.texts import as_bytes, as_text, is_text
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -130,7 +130,7 @@ class RowCodec:
     def wire_columns(self, batch: pa.RecordBatch) -> list[pa.Array[Any]]:
         """The live columns of what `decode_all` gave, in the types of `wire_schema`.
 
-        Of a number too wide for its field the lower half is left: relay.strangers finds it.
+        Of a number too wide for its field the lower half is left: relay.rows.unexplained finds it.
         """
         return [
             column if column.type == kind.wire else column.cast(kind.wire, safe=False)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
-from relay.texts import offsets_of
+from relay.rows.text_columns import offsets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

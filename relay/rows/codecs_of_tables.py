@@ -16,7 +16,7 @@ from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import Unavailable
 from relay.names import NO_TABLE
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import evolve, unsupported_columns
 
 if TYPE_CHECKING:

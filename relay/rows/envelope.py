@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.empty_pb2 import Empty
 
-from relay.depth import refuse_deep
-from relay.isolate import Suspects, isolate_joined, ranges_of
-from relay.panics import decoded
+from relay.rows.bisect import Suspects, isolate_joined, ranges_of
+from relay.rows.decoder_panics import decoded
+from relay.rows.nesting_depth import refuse_deep
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from google.protobuf.message import Message
 
-    from relay.isolate import Ranges
+    from relay.rows.bisect import Ranges
 
     Integers = npt.NDArray[np.int64]
 

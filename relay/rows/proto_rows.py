@@ -2,11 +2,11 @@
 
 Receives the values of a buffer, gives the rows of the messages that parse as columns of wire
 types, which messages those are, and the others with their reasons. In a large buffer of flat
-rows the compiled decoder takes what is plain (relay.flatrows), and only what it passes over
-goes through the general one; both give the same, so which took a message shows nowhere.
+rows the compiled decoder takes what is plain (relay.rows.flat_decoder), and only what it passes
+over goes through the general one; both give the same, so which took a message shows nowhere.
 
 The general one converts all messages at once; only where that raises, parts are tried until
-the bad messages stand alone (relay.isolate). Never judges a value.
+the bad messages stand alone (relay.rows.bisect). Never judges a value.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.depth import refuse_deep
-from relay.envelope import BadMessage, Opened, check_framing, open_messages
-from relay.isolate import Suspects, isolate, isolate_joined, ranges_of
-from relay.strangers import find_outdated, find_strangers
-from relay.texts import size_of
+from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
+from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
+from relay.rows.nesting_depth import refuse_deep
+from relay.rows.text_columns import size_of
+from relay.rows.unexplained import find_outdated, find_strangers
 
 if TYPE_CHECKING:
-    from relay.envelope import Integers
-    from relay.isolate import Ranges
-    from relay.rowmessage import RowCodec
-    from relay.wirescan import Stranger
+    from relay.rows.bisect import Ranges
+    from relay.rows.envelope import Integers
+    from relay.rows.row_codec import RowCodec
+    from relay.rows.wire_scan import Stranger
 
 COMPILED_FROM_BYTES = 1 << 16
 """A smaller buffer is not worth loading the compiled decoder: 0.4 s once, 2 s the first time."""
