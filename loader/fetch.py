@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from relay import chunks, messagerows
+from relay.blocks import chunks, message_rows
 from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.kafka.errors import answered
@@ -63,7 +63,7 @@ class Fetcher:
 
     Attributes:
         messages: of the block that was fetched last: which message each row came from, as of
-            relay.messagerows; empty where the block does not say.
+            relay.blocks.message_rows; empty where the block does not say.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -224,7 +224,7 @@ def _place(block: Block) -> Place:
 
 def _listed(message: Message) -> bytes:
     """Whose the rows of the chunk's block are; empty where the chunk does not say."""
-    found = dict(message.headers() or []).get(messagerows.HEADER)
+    found = dict(message.headers() or []).get(message_rows.HEADER)
     return found if isinstance(found, bytes) else b""
 
 

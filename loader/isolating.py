@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from relay.messagerows import MessageRows
+    from relay.blocks.message_rows import MessageRows
 
     Indexes = npt.NDArray[np.int64]
     Trial = Callable[[Indexes], "Refusal | None"]

@@ -16,8 +16,8 @@ from loader.fetch import Damaged
 from loader.isolating import MOST, Refusal, TooMany, refused
 from loader.scratch import NoScratch, like
 from loader.transform import CannotTransform
+from relay.blocks.message_rows import MessageRows
 from relay.failpoints import reached
-from relay.messagerows import MessageRows
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from loader.plan import Entry
-    from relay.messagerows import MessageRows
+    from relay.blocks.message_rows import MessageRows
 
 REASON_CHARACTERS = 300
 """Of a message's reason that the ledger keeps."""

@@ -15,15 +15,15 @@ from loader import leftout, plan
 from loader.fetch import Damaged
 from loader.fitting import fitted
 from loader.transform import CannotTransform, Transforms
-from relay import messagerows
+from relay.blocks import message_rows
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
     from loader.attempt import Attempt
     from loader.fetch import Fetcher
     from loader.tables import Target
+    from relay.blocks.message_rows import MessageRows
     from relay.config.settings import Loader
-    from relay.messagerows import MessageRows
     from relay.records_pb2 import Block
 
 
@@ -80,7 +80,7 @@ class Maker:
         rows = self._fetcher.fetch(leftout.source(attempt.block), attempt.ahead)
         attempt.divisible = leftout.is_divisible(attempt.block, self._fetcher.messages)
         listed = self._fetcher.messages
-        return rows, messagerows.decode(listed) if listed else None
+        return rows, message_rows.decode(listed) if listed else None
 
     def of(self, block: Block, rows: pa.RecordBatch, target: Target) -> pa.RecordBatch:
         """What the table's transform makes of these rows of the block, if it has one.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from relay import names
+from relay.blocks.dead_letter import Origin
 from relay.bytecolumn import ByteColumn
-from relay.dead.letter import Origin
 
 if TYPE_CHECKING:
     from relay.core.records import Arrival

@@ -14,7 +14,7 @@ from relay.dead.selection import kind_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from relay.dead.letter import Place
+    from relay.blocks.dead_letter import Place
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay import journal, names
+from relay import names
+from relay.blocks import journal
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import Found, JournalEnd, JournalRecord
 from relay.errors import ContractBroken

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import journal, messagerows, names, producers
+from relay import names, producers
+from relay.blocks import journal, message_rows
+from relay.blocks.chunks import Encoder
+from relay.blocks.dead_letter import Place, headers_of, headers_without
+from relay.blocks.form_block import Formed, form
 from relay.buffers import Buffers, Held
-from relay.chunks import Encoder
 from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.dead.letter import Place, headers_of, headers_without
 from relay.failpoints import reached
-from relay.forming import Formed, form
 from relay.intake import Poll
 from relay.kafka import group_offsets, source_group
 from relay.kafka.errors import TransactionFailed
@@ -239,7 +240,7 @@ class Performer:
                 ("schema", str(formed.schema_version).encode()),
             ]
             if not sequence and formed.message_rows:
-                headers.append((messagerows.HEADER, formed.message_rows))
+                headers.append((message_rows.HEADER, formed.message_rows))
             self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
         return offsets
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay import chunks
+from relay.blocks import chunks
 from relay.core.records import SealedBlock, SealResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from relay.blocks.form_block import Formed
     from relay.core.state import Seal
-    from relay.forming import Formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Sent:
 
     Attributes:
         offsets: of the chunks in the block topic, in order; complete once all is acknowledged.
-        messages: whose rows are in the chunks; these, `rows` and the others as relay.forming says.
-        dead: messages that became dead letters.
-        dead_reason: of the first.
+        messages: whose rows are in the chunks; these, `rows` and the others as
+        relay.blocks.form_block says. dead: messages that became dead letters. dead_reason: of the
+        first.
     """
 
     seal: Seal

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay import sampling
+from relay.blocks.dead_letter import Place
 from relay.brake import ENOUGH, Brake
-from relay.dead.letter import Place
 from relay.dead.selection import kind_of
 from relay.firstdead import FirstDead
 from relay.likeness import explained
@@ -23,10 +23,10 @@ from relay.rows.decode import decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from relay.blocks.form_block import Formed
     from relay.buffers import Held
     from relay.config.settings import Settings
     from relay.core.state import Seal
-    from relay.forming import Formed
     from relay.program.waiting import Waiting
     from relay.rows.codecs_of_tables import Tables
 

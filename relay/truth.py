@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import journal, names
+from relay import names
+from relay.blocks import journal
 from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import Found, JournalRecord

@@ -12,13 +12,13 @@ from typing import Any
 import click
 from rich.table import Table
 
+from relay.blocks.dead_letter import DeadLetter, Place
 from relay.cli import deadtext
 from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
 from relay.config.settings import Settings
 from relay.dead import look, plan
-from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Message, Tally
 from relay.dead.reading import DeadReader
 from relay.dead.replay import Replay

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
+from relay.blocks.dead_letter import DeadLetter, Place
 from relay.dead import look
-from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, Tally
 from relay.dead.selection import Group
 from relay.program.text_table import Column, laid_out

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from relay import names
-from relay.dead.letter import DeadLetter, Headers, Place
+from relay.blocks.dead_letter import DeadLetter, Headers, Place
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 8_000_000

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay import names
+from relay.blocks import dead_letter as letters
+from relay.blocks.dead_letter import DeadLetter, Place
 from relay.config import kafka_clients
-from relay.dead import letter as letters
-from relay.dead.letter import DeadLetter, Place
 from relay.dead.plan import Mark, mark_key
 from relay.errors import ConfigError, ContractBroken
 from relay.kafka.errors import answered

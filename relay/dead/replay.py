@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import names
+from relay.blocks.dead_letter import Place
 from relay.config import kafka_clients
-from relay.dead.letter import Place
 from relay.dead.plan import Mark, Message, mark_key
 from relay.errors import RelayError
 from relay.failpoints import reached

@@ -14,10 +14,10 @@ from relay.dead.selection import kind_of
 from relay.program.metric import Bounded, Labelled
 
 if TYPE_CHECKING:
+    from relay.blocks.form_block import Formed
     from relay.core import events as ev
     from relay.core.records import JournalRecord, SealResult
     from relay.core.state import RelayState, Seal
-    from relay.forming import Formed
 
 
 class Holding:

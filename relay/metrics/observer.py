@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relay.blocks.form_block import Formed
     from relay.core.effects import Effect
     from relay.core.events import Event
     from relay.core.state import RelayState, Seal
     from relay.errors import RelayError
-    from relay.forming import Formed
 
 
 class Observer:

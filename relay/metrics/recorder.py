@@ -21,9 +21,9 @@ from relay.metrics.observer import Observer
 from relay.program.metric import Bounded, Labelled, made
 
 if TYPE_CHECKING:
+    from relay.blocks.form_block import Formed
     from relay.core.state import RelayState, Seal
     from relay.errors import RelayError
-    from relay.forming import Formed
     from relay.metrics.statistics import Statistics
     from relay.metrics.vitals import Vitals
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from relay.chunks import Encoder
+from relay.blocks.chunks import Encoder
 from tests.broker.pipeline import wait_until
 from tests.chaos import coordinator, facts, measures, rows, schedule
 from tests.chaos.__main__ import chaos

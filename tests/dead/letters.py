@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from relay import names
+from relay.blocks.dead_letter import DeadLetter, Origin, Place, headers_of
 from relay.config import settings_file
-from relay.dead.letter import DeadLetter, Origin, Place, headers_of
 from relay.kafka.topics import Topics
 from tests.broker.pipeline import PARTITIONS
 

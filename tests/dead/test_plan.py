@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from relay.blocks.dead_letter import Origin, Place
 from relay.dead import plan
-from relay.dead.letter import Origin, Place
 from relay.dead.plan import Mark, Message, Tally, Why, batches, decide, mark_key
 from tests.dead.letters import TABLE, letter
 

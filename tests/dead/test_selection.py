@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from relay.dead.letter import Place
+from relay.blocks.dead_letter import Place
 from relay.dead.selection import Selection, instant_ms, kind_of, summary
 from tests.dead.letters import letter
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import chunks, messagerows, names
+from relay import names
+from relay.blocks import chunks, message_rows
 from relay.config import settings
 from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
@@ -42,10 +43,10 @@ def batch(first: int, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _messages(first: int, rows: int, each: int) -> messagerows.MessageRows:
+def _messages(first: int, rows: int, each: int) -> message_rows.MessageRows:
     """Messages of `each` rows; the one with a block's row n, from 0, has offset first + n."""
     starts = np.arange(0, rows, each or rows)
-    return messagerows.MessageRows(first + starts, np.diff(starts, append=rows))
+    return message_rows.MessageRows(first + starts, np.diff(starts, append=rows))
 
 
 class Journal:
@@ -112,7 +113,7 @@ class Journal:
         for sequence, (value, rows) in enumerate(encoded):
             headers: list[tuple[str, Any]] = [("seq", str(sequence)), ("rows", str(rows))]
             if each and not sequence:
-                headers.append((messagerows.HEADER, messagerows.encode(listed)))
+                headers.append((message_rows.HEADER, message_rows.encode(listed)))
             self.producer.produce(
                 block.topic,
                 value,

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from loader import fetch
 from loader.fetch import Damaged, Fetcher, together
-from relay import chunks
+from relay.blocks import chunks
 from relay.config.settings import Kafka
 from relay.records_pb2 import Block
 

@@ -18,7 +18,7 @@ from loader.journal_source import JOURNAL, JournalReader
 from loader.ledger import Ledger
 from loader.positions import Noted
 from loader.tables import Tables
-from relay import chunks
+from relay.blocks import chunks
 from relay.clickhouse.errors import About
 from tests.loader import test_journal_source, test_work
 from tests.loader.blocks import Journal

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from loader.begin import ledger_of
 from loader.work import Worker
-from relay import chunks
+from relay.blocks import chunks
 from relay.config.settings_file import load as load_config
 from relay.verify.topic import TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay import journal
+from relay.blocks import journal
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset

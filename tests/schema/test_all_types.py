@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from loader import insert as loader_insert
 from loader.tables import Target
 from loader.window import Nature, Window
-from relay import chunks
-from relay.chunks import Encoder
-from relay.forming import form
+from relay.blocks import chunks
+from relay.blocks.chunks import Encoder
+from relay.blocks.form_block import form
 from relay.records_pb2 import Block
 from relay.rows import proto_rows
 from relay.rows.row_codec import RowCodec

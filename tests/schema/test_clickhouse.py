@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pytest
 
-from relay import chunks
+from relay.blocks import chunks
 from relay.rows.decode import decode
 from relay.schema.types.column_type import parse_type
 from tests.schema.engine import Engine, EngineError

@@ -16,8 +16,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from loader.ledger import Ledger
 from loader.plan import ASIDE, settled
-from relay import chunks
 from relay.batching import Batching
+from relay.blocks import chunks
 from relay.config import settings_file
 from relay.producer import RowProducer
 from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from relay import firstdead
+from relay.blocks.dead_letter import Place
 from relay.brake import ENOUGH, Brake
-from relay.dead.letter import Place
 from relay.firstdead import FirstDead
 from relay.sampling import Range, shares
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loader.isolating import MOST, Refusal, TooMany, refused
-from relay.messagerows import MessageRows
+from relay.blocks.message_rows import MessageRows
 
 
 class Table:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from relay import journal
+from relay.blocks import journal
 from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalRecord, Mark
 

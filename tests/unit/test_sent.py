@@ -8,9 +8,9 @@ from typing import Any
 import google_crc32c
 import pytest
 
+from relay.blocks.form_block import Formed
 from relay.core.records import SealedBlock, SealResult
 from relay.core.state import Seal, SealReason
-from relay.forming import Formed
 from relay.sent import Sent
 from tests.core.build import buffer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from relay import journal
+from relay.blocks import journal
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay import chunks
+from relay.blocks import chunks
+from relay.blocks.message_rows import MessageRows, encode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
-from relay.messagerows import MessageRows, encode
 from relay.rows.decode import count_rows, decode
 from relay.rows.text_columns import size_of
 
@@ -42,7 +42,8 @@ class Formed:
         row_bytes: of those messages' values.
         unknown: messages by number of the field that they hold and the table never had.
         schema_version: of the row message that they were read by; 0 where there was none.
-        message_rows: which row came from which message, as of relay.messagerows; empty where that
+        message_rows: which row came from which message, as of relay.blocks.message_rows; empty
+        where that
             does not fit into the first chunk's record.
     """
 
