@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.codecs import row_messages
 from relay.errors import ConfigError
+from relay.produce.codecs import row_messages
 from relay.schema.proto_directory import KEPT, place
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from relay import names
 from relay.cli.options import config_option, settings_of
 from relay.cli.protos import write_all
 from relay.cli.registered import described_schema, read_registry, version_of
-from relay.codecs import table_codecs
 from relay.errors import ConfigError
+from relay.produce.codecs import table_codecs
 from relay.program.command import WholeGroup
 from relay.program.console import console_of
 from relay.records_pb2 import TableSchema

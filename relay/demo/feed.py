@@ -1,7 +1,7 @@
 """The demo's rows into the source topic: five tables, interleaved, 1 to 200 rows a message.
 
-Receives the tables' rows as text, sends them through relay.producer in a thread of its own, a
-twentieth of them per second so that there is a middle in which to kill something. Waits at
+Receives the tables' rows as text, sends them through relay.produce.row_producer in a thread of its
+own, a twentieth of them per second so that there is a middle in which to kill something. Waits at
 `GATE` until it is opened: progress, not time, decides when the second part begins.
 """
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relay.columns import Origin, row_columns
-from relay.packing import random_ends
+from relay.produce.arrow_columns import Origin, row_columns
+from relay.produce.message_packing import random_ends
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from relay.producer import RowProducer
+    from relay.produce.row_producer import RowProducer
 
 SECONDS = 20.0  # for all rows
 GATE = 0.6  # of all rows

@@ -30,7 +30,7 @@ from relay.demo.watch import JournalWatch, Warehouse
 from relay.dev import clickhouse
 from relay.dev import stack as servers
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
-from relay.producer import RowProducer
+from relay.produce.row_producer import RowProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

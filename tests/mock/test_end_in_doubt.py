@@ -240,7 +240,7 @@ def test_what_went_wrong_before_a_transaction_is_no_doubt(
 def test_a_program_that_writes_rows_in_transactions_is_as_careful(
     fault: str | None, clients: int
 ) -> None:
-    """relay.producer: the transaction after a doubtful one is a new client's."""
+    """relay.produce.row_producer: the transaction after a doubtful one is a new client's."""
     with Cluster() as cluster:
         cluster.create_topic("rows")
         cluster.set_transaction_coordinator("rows-1", TRANSACTION_COORDINATOR)

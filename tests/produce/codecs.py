@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.rowencoder import RowEncoder
+from relay.produce.row_encoder import RowEncoder
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
 

@@ -16,10 +16,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from loader.ledger import Ledger
 from loader.plan import ASIDE, settled
-from relay.batching import Batching
 from relay.blocks import chunks
 from relay.config import settings_file
-from relay.producer import RowProducer
+from relay.produce.gathering import Batching
+from relay.produce.row_producer import RowProducer
 from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until
 from tests.chaos.programs import Program
 from tests.schema.alterations import Columns, Step

@@ -15,7 +15,7 @@ FOR_PEOPLE_AND_RECORDS = {
     "relay/schema/registry.py": "written_at of a schema",
     "relay/dead/replay.py": "a mark's time",
     "relay/metrics/vitals.py": "compared with messages' own times",
-    "relay/producer.py": "an example in its description",
+    "relay/produce/row_producer.py": "an example in its description",
     "relay/cli/parsed.py": "what a person gives as an age",
     "relay/cli/accept.py": "when a person said so",
     "relay/cli/rewind.py": "when a person said so",

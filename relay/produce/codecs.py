@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse import dedup_trial
-from relay.columns import Origin, row_columns
 from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.rowencoder import RowEncoder
+from relay.produce.arrow_columns import Origin, row_columns
+from relay.produce.row_encoder import RowEncoder
 from relay.rows.codecs_of_tables import Tables
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
@@ -53,7 +53,7 @@ class Encoders:
             return self._known[table]
 
     def encode_batch(self, table: str, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """Rows of a batch, columns by name, converted as relay.columns says.
+        """Rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
 
         Raises:
             ConfigError: an unknown column.

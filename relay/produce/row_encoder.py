@@ -2,7 +2,7 @@
 
 Receives column names with Python values, gives the row's bytes, or an error that names
 column and value. For programs that write single rows; whole batches go through
-relay.columns, and so do here the values that protobuf alone cannot judge.
+relay.produce.arrow_columns, and so do here the values that protobuf alone cannot judge.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from uuid import UUID
 import pyarrow as pa
 from google.protobuf import message_factory
 
-from relay.columns import NOT_CONVERTED, BadValue, convert
 from relay.errors import ConfigError
-from relay.leafcolumns import base_type
+from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
+from relay.produce.leaf_conversion import base_type
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Kind, Nullable, Scalar, shown
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped

@@ -15,11 +15,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from relay.batching import Batching, Gathered
-from relay.codecs import Encoders, table_codecs
 from relay.errors import ConfigError, RelayError
 from relay.kafka.counted_producer import Delivery
-from relay.packing import even_ends, messages
+from relay.produce.codecs import Encoders, table_codecs
+from relay.produce.gathering import Batching, Gathered
+from relay.produce.message_packing import even_ends, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from relay.config.settings import Brokers, Settings
-    from relay.packing import Integers
+    from relay.produce.message_packing import Integers
     from relay.rows.row_codec import RowCodec
 
 
@@ -100,7 +100,7 @@ class RowProducer:
                 self._send_gathered(table)
 
     def write_arrow(self, table: str, batch: pa.RecordBatch, ends: Integers | None = None) -> None:
-        """The rows of a batch, columns by name, converted as relay.columns says.
+        """The rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
 
         Args:
             table: database.table.

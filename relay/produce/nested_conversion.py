@@ -2,7 +2,8 @@
 
 Receives Arrow arrays as a reader chose them and the kind they are meant for; gives wire
 arrays. Names of a Tuple's elements and of a Variant's alternatives are those of the `.proto`.
-Leaves are relay.columns' to convert. Never guesses: what has no place is an ArrowInvalid.
+Leaves are relay.produce.arrow_columns' to convert. Never guesses: what has no place is an
+ArrowInvalid.
 """
 
 from __future__ import annotations

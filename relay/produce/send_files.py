@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relay.errors import ConfigError, RelayError
-from relay.packing import random_ends
-from relay.producer import RowProducer
-from relay.rowencoder import RowEncoder
+from relay.produce.message_packing import random_ends
+from relay.produce.row_encoder import RowEncoder
+from relay.produce.row_producer import RowProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relay.config.settings import Settings
-    from relay.readers import Source
+    from relay.produce.file_rows import Source
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 

@@ -22,12 +22,12 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from relay.columns import Origin, check_names, repeated, row_columns
 from relay.errors import ConfigError
-from relay.leafcolumns import base_type
+from relay.produce.arrow_columns import Origin, check_names, repeated, row_columns
+from relay.produce.leaf_conversion import base_type
 
 if TYPE_CHECKING:
-    from relay.rowencoder import RowEncoder
+    from relay.produce.row_encoder import RowEncoder
 
 BLOCK_BYTES = 4 << 20  # of text read at a time
 PARQUET_ROWS = 65_536

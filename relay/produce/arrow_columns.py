@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.errors import ConfigError
-from relay.leafcolumns import leaf
-from relay.nestedcolumns import to_wire
+from relay.produce.leaf_conversion import leaf
+from relay.produce.nested_conversion import to_wire
 from relay.rows.row_codec import left_out
 from relay.schema.evolution import live_columns
 from relay.schema.types.kind import Nullable, Scalar
