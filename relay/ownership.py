@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.records import Found, JournalEnd
+    from relay.intake.source import Source
     from relay.kafka.topics import Topics
     from relay.producers import OfMember
-    from relay.source import Source
 
 T = TypeVar("T")
 

@@ -21,17 +21,17 @@ from relay.blocks import journal, message_rows
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import Place, headers_of, headers_without
 from relay.blocks.form_block import Formed, form
-from relay.buffers import Buffers, Held
 from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.failpoints import reached
-from relay.intake import Poll
+from relay.intake.buffers import Buffers, Held
+from relay.intake.row_density import RowDensity
+from relay.intake.sort_poll import Poll
 from relay.kafka import group_offsets, source_group
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
 from relay.metrics.observer import NOTHING, Observer
-from relay.rowdensity import RowDensity
 from relay.sent import Sent
 from relay.suitable import Suitability, with_likeness
 from relay.totals import Totals
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from relay.core.offsets import Offsets
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
+    from relay.intake.source import Source
     from relay.program.waiting import Waiting
     from relay.rows.codecs_of_tables import Tables
-    from relay.source import Source
 
 log = logging.getLogger(__name__)
 

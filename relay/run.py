@@ -14,18 +14,21 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from relay import intake, memory
+from relay import memory
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
 from relay.coverage import Coverage
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
-from relay.joining import Joining
+from relay.intake import sort_poll
+from relay.intake.join_progress import Joining
+from relay.intake.membership import MemberFenced, holder, is_own_past
+from relay.intake.source import Source
+from relay.intake.table_headers import TableHeaders
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
 from relay.limits import limits
-from relay.membership import MemberFenced, holder, is_own_past
 from relay.metrics.observer import NOTHING, Observer
 from relay.ownership import Ownership
 from relay.performer import Performer
@@ -35,8 +38,6 @@ from relay.program.waiting import StoppedWaiting, Waiting
 from relay.rows.codecs_of_tables import Tables
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
-from relay.source import Source
-from relay.tableheaders import TableHeaders
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FULL = 0.5
-"""Share of what a full poll gives (relay.source.FULL_BYTES), from which one counts: half, as one
-that works off a backlog often gets less than all that it may (a fetch was still under way)."""
+"""Share of what a full poll gives (relay.intake.source.FULL_BYTES), from which one counts: half, as
+one that works off a backlog often gets less than all that it may (a fetch was still under way)."""
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,
@@ -125,14 +126,14 @@ class Relay:
             return
         self._refresh_tables()
         self._joining.look()
-        polled = intake.Intake(self._headers, self._performer.density)
+        polled = sort_poll.Intake(self._headers, self._performer.density)
         begun = time.monotonic()
         self._source.poll(polled.add)
         seconds = time.monotonic() - begun
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
-            polled = intake.Intake(self._headers, self._performer.density)
+            polled = sort_poll.Intake(self._headers, self._performer.density)
             for index, partition in self._state.partitions.items():
                 self._source.fetching.seek(index, partition.position)
             self._coverage.rebalanced()

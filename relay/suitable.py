@@ -10,12 +10,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay import sampling
 from relay.blocks.dead_letter import Place
 from relay.brake import ENOUGH, Brake
 from relay.dead.selection import kind_of
 from relay.firstdead import FirstDead
-from relay.likeness import explained
+from relay.intake import sample
+from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
 from relay.pastrows import ever_good
 from relay.rows.decode import decode
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from relay.blocks.form_block import Formed
-    from relay.buffers import Held
     from relay.config.settings import Settings
     from relay.core.state import Seal
+    from relay.intake.buffers import Held
     from relay.program.waiting import Waiting
     from relay.rows.codecs_of_tables import Tables
 
@@ -112,10 +112,10 @@ class Suitability:
 
     def _is_any_good(self) -> bool:
         """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
-        by_table = sampling.by_table(sampling.sample(self._settings, ENOUGH))
+        by_table = sample.by_table(sample.sample(self._settings, ENOUGH))
         self._tables.resolve(by_table.keys())
         return any(
             not problem
             for table, messages in by_table.items()
-            for _, problem in sampling.judged(messages, self._tables.codec(table), self._settings)
+            for _, problem in sample.judged(messages, self._tables.codec(table), self._settings)
         )

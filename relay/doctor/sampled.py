@@ -11,11 +11,12 @@ import contextlib
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from relay import names, sampling
+from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.doctor.sample import OfTable, tallied
+from relay.intake import sample
+from relay.intake.foreign_formats import explained
 from relay.kafka.topics import READ, Topics
-from relay.likeness import explained
 from relay.names import NO_TABLE
 from relay.rows.codecs_of_tables import NO_HEADER
 from relay.rows.row_codec import RowCodec
@@ -38,16 +39,16 @@ def look(settings: Settings, wanted: int) -> list[OfTable]:
         Unavailable: Kafka or ClickHouse did not answer.
         Refused: one of them said no.
     """
-    by_table = sampling.by_table(sampling.sample(settings, wanted))
+    by_table = sample.by_table(sample.sample(settings, wanted))
     codecs = _codecs(settings, by_table.keys())
     return tallied(_judged(by_table, codecs, settings))
 
 
 def _judged(
-    by_table: dict[str, list[sampling.Message]], codecs: Codecs, settings: Settings
+    by_table: dict[str, list[sample.Message]], codecs: Codecs, settings: Settings
 ) -> Iterator[tuple[str, int, int, str]]:
     for table, messages in by_table.items():
-        for message, reason in sampling.judged(messages, codecs[table], settings):
+        for message, reason in sample.judged(messages, codecs[table], settings):
             others = message.headers if table == NO_TABLE else None
             told = explained(reason, message.value, others) if reason else ""
             yield table, message.partition, message.offset, told

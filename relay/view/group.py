@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.errors import Unavailable
+from relay.intake.membership import described
 from relay.kafka import group_queries
 from relay.kafka.advertised_names import explained
-from relay.membership import described
 from relay.program.waiting import until_available
 from relay.view.facts import Group, Member
 

@@ -14,19 +14,19 @@ from confluent_kafka import Consumer
 
 from relay.config import kafka_clients, settings_file
 from relay.core import events as ev
+from relay.intake.source import Source
+from relay.intake.table_headers import TableHeaders
 from relay.metrics.observer import Observer
 from relay.run import until_ended
-from relay.source import Source
-from relay.tableheaders import TableHeaders
 from tests.broker.pipeline import WAIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from relay.batches import Batch
     from relay.config.settings import Settings
     from relay.core.effects import Effect
     from relay.core.state import RelayState
+    from relay.intake.message_batch import Batch
     from tests.broker.pipeline import Pipeline
 
 EVERY = frozenset(range(8))
@@ -207,7 +207,7 @@ class Reader(Source):
 @pytest.fixture
 def reader(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     """Something was fetched of each partition, and little of it polled."""
-    monkeypatch.setattr("relay.source.POLL_MESSAGES", 100)
+    monkeypatch.setattr("relay.intake.source.POLL_MESSAGES", 100)
     send_to_each(pipeline, FETCHED)
     made = Reader(settings(pipeline, "a"))
     wait_until(made.polled, "messages")

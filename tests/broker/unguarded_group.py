@@ -16,7 +16,7 @@ from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.source import Source
+    from relay.intake.source import Source
 
 REJOIN_SECONDS = 30.0
 

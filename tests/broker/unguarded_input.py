@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import names, tableheaders
+from relay import names
+from relay.intake import table_headers
 from relay.kafka import topics
 from relay.performer import Performer
 from relay.rows import envelope, proto_rows, row_codec
@@ -18,11 +19,11 @@ from relay.schema.types import kind
 def header_once() -> None:
     """Of several headers that name a table, the first one counts."""
 
-    def first(self: tableheaders.TableHeaders, headers: tableheaders.Headers) -> str:
+    def first(self: table_headers.TableHeaders, headers: table_headers.Headers) -> str:
         found = [value for key, value in headers or () if key == names.TABLE_HEADER]
-        return self._parse(found[0]) if found else tableheaders.NO_TABLE
+        return self._parse(found[0]) if found else table_headers.NO_TABLE
 
-    tableheaders.TableHeaders.table = first  # type: ignore[method-assign]
+    table_headers.TableHeaders.table = first  # type: ignore[method-assign]
 
 
 def plain_names() -> None:

@@ -7,10 +7,11 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from relay import processes, source, truth
+from relay import processes, truth
 from relay.core import events, step, takeover
 from relay.core.offsets import CommittedOffset
 from relay.core.state import Phase
+from relay.intake import source
 from relay.kafka.topics import TopicFacts, Topics
 
 if TYPE_CHECKING:

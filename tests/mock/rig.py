@@ -200,7 +200,7 @@ def flags(error: KafkaError) -> str:
 
 
 class _NoMember:
-    """In the place of relay.source: group metadata of a consumer that never joined."""
+    """In the place of relay.intake.source: group metadata of a consumer that never joined."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         quiet = logging.Logger("consumer of the rig")  # noqa: LOG001 - apart from all others

@@ -17,7 +17,7 @@ import pytest
 
 from relay.config.settings import Kafka
 from relay.core.events import Failure
-from relay.intake import Poll
+from relay.intake.sort_poll import Poll
 from relay.kafka.counted_producer import Delivery
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.transaction_evidence import Evidence

@@ -9,7 +9,7 @@ from relay import firstdead
 from relay.blocks.dead_letter import Place
 from relay.brake import ENOUGH, Brake
 from relay.firstdead import FirstDead
-from relay.sampling import Range, shares
+from relay.intake.sample import Range, shares
 
 if TYPE_CHECKING:
     import pytest

@@ -4,12 +4,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 
-from relay.batches import of_messages
-from relay.buffers import Buffers
-from relay.intake import HEADER_BYTES, Intake, Poll
+from relay.intake.buffers import Buffers
+from relay.intake.message_batch import of_messages
+from relay.intake.row_density import RowDensity
+from relay.intake.sort_poll import HEADER_BYTES, Intake, Poll
+from relay.intake.table_headers import TableHeaders
 from relay.names import NO_TABLE
-from relay.rowdensity import RowDensity
-from relay.tableheaders import TableHeaders
 from tests.broker.pipeline import row_batch
 
 

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from relay.config import kafka_clients
 from relay.errors import Refused
+from relay.intake.table_headers import TableHeaders
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.rows.decode import decode
-from relay.tableheaders import TableHeaders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,7 +88,7 @@ def sample(settings: Settings, wanted: int) -> list[Message]:
 
 
 def by_table(messages: Iterable[Message]) -> dict[str, list[Message]]:
-    """Return them by the table that each names, as relay.tableheaders reads it."""
+    """Return them by the table that each names, as relay.intake.table_headers reads it."""
     headers = TableHeaders()
     found: defaultdict[str, list[Message]] = defaultdict(list)
     for message in messages:

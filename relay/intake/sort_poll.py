@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relay.bytecolumn import ByteColumn
 from relay.core.records import Arrival
+from relay.intake.byte_column import ByteColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from relay.batches import Batch
-    from relay.rowdensity import RowDensity
-    from relay.tableheaders import TableHeaders
+    from relay.intake.message_batch import Batch
+    from relay.intake.row_density import RowDensity
+    from relay.intake.table_headers import TableHeaders
 
     Integers = npt.NDArray[np.int64]
     Heavy = Mapping[tuple[int, int], int]

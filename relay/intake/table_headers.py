@@ -29,7 +29,7 @@ _LEAST_SLOTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The tables known so far, as relay.messagekernel looks one up.
+    """The tables known so far, as relay.intake.message_kernel looks one up.
 
     Attributes:
         joined: their names as bytes, one behind the other, by number.
@@ -112,7 +112,7 @@ class TableHeaders:
 
 
 def _looked_up(tables: Sequence[str]) -> Names:
-    from relay import messagekernel  # noqa: PLC0415 - compiled code, for those who use it
+    from relay.intake import message_kernel  # noqa: PLC0415 - compiled code, for those who use it
 
     written = [table.encode() for table in tables]
     joined = np.frombuffer(b"".join(written) + b"\0", np.uint8)
@@ -120,10 +120,10 @@ def _looked_up(tables: Sequence[str]) -> Names:
     size = _LEAST_SLOTS
     while size < 2 * len(tables):
         size *= 2
-    slots = np.full(size, messagekernel.UNKNOWN, np.int64)
+    slots = np.full(size, message_kernel.UNKNOWN, np.int64)
     for number in range(1, len(tables)):
         start = int(ends[number - 1])
         at = joined.ctypes.data + start
-        place = messagekernel.place_of(joined, ends, slots, at, int(ends[number]) - start)
+        place = message_kernel.place_of(joined, ends, slots, at, int(ends[number]) - start)
         slots[place] = number
     return Names(joined, ends, slots)

@@ -2,8 +2,9 @@
 
 Receives a consumer of the Python binding, gives its messages as columns of addresses. The binding
 makes some objects for every message, which was most of what taking one in cost; librdkafka's own
-functions and relay.messagekernel do the same without one. Partitions, offsets, groups and errors
-stay the binding's: here are only the queues of the partitions' messages (rd_kafka_queue_forward).
+functions and relay.intake.message_kernel do the same without one. Partitions, offsets, groups and
+errors stay the binding's: here are only the queues of the partitions' messages
+(rd_kafka_queue_forward).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import KafkaError
 
-from relay.batches import Batch
+from relay.intake.message_batch import Batch
 from relay.kafka import librdkafka
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
-    from relay.tableheaders import TableHeaders
+    from relay.intake.table_headers import TableHeaders
 
 log = logging.getLogger(__name__)
 
@@ -102,9 +103,9 @@ class Bulk:
     """
 
     def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
-        from relay import messagekernel  # noqa: PLC0415 - compiled code, 0.4 s of imports
+        from relay.intake import message_kernel  # noqa: PLC0415 - compiled code, 0.4 s of imports
 
-        self._kernel = messagekernel
+        self._kernel = message_kernel
         self._consumer, self._topic, self._tables = consumer, topic, tables
         self._library = librdkafka.library()
         self._headers_of = librdkafka.address(self._library.rd_kafka_message_headers)

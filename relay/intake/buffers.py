@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from relay import names
 from relay.blocks.dead_letter import Origin
-from relay.bytecolumn import ByteColumn
+from relay.intake.byte_column import ByteColumn
 
 if TYPE_CHECKING:
     from relay.core.records import Arrival
-    from relay.intake import Poll
+    from relay.intake.sort_poll import Poll
 
 
 class Held:

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from relay import names
-from relay.batches import of_messages
-from relay.bulk import WhenFull
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, Fenced, Refused, RelayError
-from relay.fetching import Fetching
+from relay.intake.bulk import WhenFull
+from relay.intake.fetching import Fetching
+from relay.intake.leader_epochs import LeaderEpochs
+from relay.intake.membership import MemberFenced, concerns_member
+from relay.intake.message_batch import of_messages
+from relay.intake.read_errors import GONE, RECEIVE, RECEIVE_BYTES, Troubles
 from relay.kafka.errors import REFUSED, describe, ends_reading
 from relay.kafka.reconnect import Bootstrap
-from relay.leaderepochs import LeaderEpochs
-from relay.membership import MemberFenced, concerns_member
-from relay.troubles import GONE, RECEIVE, RECEIVE_BYTES, Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from relay.batches import Batch
-    from relay.bulk import Bulk, Failed
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
-    from relay.tableheaders import TableHeaders
+    from relay.intake.bulk import Bulk, Failed
+    from relay.intake.message_batch import Batch
+    from relay.intake.table_headers import TableHeaders
 
 log = logging.getLogger(__name__)
 

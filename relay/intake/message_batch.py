@@ -1,10 +1,10 @@
 """Messages of one poll in columns, whoever fetched them.
 
 Receives messages, gives for each its source partition, offset and table, and where in memory its
-value and key are. `relay.bulk` fills such columns from librdkafka's own memory; here they are
-filled from the messages that its Python binding makes. That takes twice the time, and loads
-nothing compiled: it is for where little comes, and for versions of the binding that relay.bulk
-does not know.
+value and key are. `relay.intake.bulk` fills such columns from librdkafka's own memory; here they
+are filled from the messages that its Python binding makes. That takes twice the time, and loads
+nothing compiled: it is for where little comes, and for versions of the binding that
+relay.intake.bulk does not know.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import Message
 
-from relay.bytecolumn import NULL
+from relay.intake.byte_column import NULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from relay.tableheaders import Headers, TableHeaders
+    from relay.intake.table_headers import Headers, TableHeaders
 
     Integers = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class Batch:
     """Some messages of one poll, none with an error, as arrays of equal length.
 
     Attributes:
-        numbers: of their tables, in relay.tableheaders.
+        numbers: of their tables, in relay.intake.table_headers.
         values: addresses in memory that is as it is until the next poll.
         value_sizes: bytes, or NULL.
         keys: likewise.

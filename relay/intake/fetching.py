@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
-    from relay.leaderepochs import LeaderEpochs
+    from relay.intake.leader_epochs import LeaderEpochs
 
 SEEK_SECONDS = 10.0
 

@@ -30,8 +30,8 @@ _LEAST_BITS, _MOST_BITS = 10, 19
 of the last is in vain; of few sizes, so that who allocates finds one that fits among those freed.
 A larger value has a piece for itself."""
 _LEAST_VALUES = 16
-_KERNEL = "relay.messagekernel"
-"""Its `gather` is used once somebody loaded it (relay.source, when there is much to do)."""
+_KERNEL = "relay.intake.message_kernel"
+"""Its `gather` is used once somebody loaded it (relay.intake.source, when there is much to do)."""
 
 
 class _Piece(NamedTuple):
@@ -101,7 +101,7 @@ class ByteColumn:
     def _gather(
         self, places: Integers, sizes: Integers, at: int, data: npt.NDArray[np.uint8]
     ) -> None:
-        """As relay.messagekernel.gather: many times slower, and nothing to load."""
+        """As relay.intake.message_kernel.gather: many times slower, and nothing to load."""
         first, last = self._values, self._values + len(places)
         self._given[first:last] = sizes != NULL
         sizes = np.maximum(sizes, 0)
