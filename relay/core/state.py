@@ -87,7 +87,7 @@ class Limits:
 class Guards:
     """Each guard can be taken away by a test, to prove that its absence is noticed.
 
-    Production has no way to set these: relay.run builds the default.
+    Production has no way to set these: relay.process.loop builds the default.
     """
 
     epoch_bump_after_unknown: bool = True

@@ -248,7 +248,7 @@ class Reader:
                 for at, future in futures.items()
             }
         except Unavailable:
-            # The next try learns of the leaders of now: see relay.truth.
+            # The next try learns of the leaders of now: see relay.process.truth.
             with contextlib.suppress(KafkaException):
                 admin.list_topics(timeout=SECONDS)
             raise

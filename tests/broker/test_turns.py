@@ -17,7 +17,7 @@ from relay.core import events as ev
 from relay.intake.source import Source
 from relay.intake.table_headers import TableHeaders
 from relay.metrics.observer import Observer
-from relay.run import until_ended
+from relay.process.loop import until_ended
 from tests.broker.pipeline import WAIT_SECONDS, wait_until
 
 if TYPE_CHECKING:

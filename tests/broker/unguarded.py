@@ -9,9 +9,10 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from relay import cli, run
+from relay import cli
 from relay.core import state, step, takeover
 from relay.kafka import transaction_evidence, transactional_producer
+from relay.process import loop
 from tests.broker import unguarded_group, unguarded_input, unguarded_start
 from tests.broker.overriding import overriding
 
@@ -68,9 +69,9 @@ def epoch_bump() -> None:
 
 def abort_on_revoke() -> None:
     """What was polled before the group gave a partition away is committed nevertheless."""
-    original = run.RelayState
+    original = loop.RelayState
     off = state.Guards(abort_on_revoke=False)
-    run.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
+    loop.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
 
 
 def acked() -> None:

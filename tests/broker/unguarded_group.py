@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
 
-from relay import errors, names, performer
+from relay import errors, names
 from relay.config import kafka_clients
 from relay.core import effects
 from relay.kafka import transactional_producer
+from relay.process import perform
 from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ def _polling_in_transactions(*, late: bool) -> None:
     session, else the coordinator would end it first; after it the process ends, as fenced.
     """
     overriding("producer", transaction_timeout_ms=30_000)
-    attempt = performer.Performer._attempt
+    attempt = perform.Performer._attempt
     begun = {"at": 0.0, "anew": False}
 
-    def polling(self: performer.Performer, effect: Any) -> Any:
+    def polling(self: perform.Performer, effect: Any) -> Any:
         if isinstance(effect, effects.Begin):
             begun["at"] = time.monotonic()
         # A session runs from the last heartbeat, which may be a third of it before the Begin.
@@ -93,7 +94,7 @@ def _polling_in_transactions(*, late: bool) -> None:
             os._exit(errors.Fenced.exit_code)
         return answer
 
-    performer.Performer._attempt = polling  # type: ignore[method-assign]
+    perform.Performer._attempt = polling  # type: ignore[method-assign]
 
 
 def _join_anew(source: Source) -> None:

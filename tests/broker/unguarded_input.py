@@ -10,7 +10,7 @@ import pyarrow as pa
 from relay import names
 from relay.intake import table_headers
 from relay.kafka import topics
-from relay.performer import Performer
+from relay.process.perform import Performer
 from relay.rows import envelope, proto_rows, row_codec
 from relay.schema import catalogue
 from relay.schema.types import kind

@@ -7,12 +7,12 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from relay import processes, truth
 from relay.core import events, step, takeover
 from relay.core.offsets import CommittedOffset
 from relay.core.state import Phase
 from relay.intake import source
 from relay.kafka.topics import TopicFacts, Topics
+from relay.process import several, truth
 
 if TYPE_CHECKING:
     from relay.core.effects import StopError
@@ -90,4 +90,4 @@ def end_together() -> None:
         def send_signal(self, sig: int) -> None:
             """Nothing."""
 
-    processes.subprocess.Popen = Deaf  # type: ignore[attr-defined]
+    several.subprocess.Popen = Deaf  # type: ignore[attr-defined]

@@ -190,6 +190,6 @@ def aborts(campaign: Campaign, count: int) -> dict[str, Any]:
 
 
 def _arguments(settings: Any) -> tuple[Any, ...]:
-    """What relay.performer makes its producer of."""
+    """What relay.process.perform makes its producer of."""
     deadline = 2 * settings.relay.transaction_timeout_seconds
     return kafka_clients.producer(settings), deadline, names.group_id(settings.app)

@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner
 
 from relay import log
-from relay.concerning import Concerning
 from relay.config.settings_file import load
 from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused
 from relay.metrics.page import Watch
-from relay.processes import PROGRAM
+from relay.process.log_context import Concerning
+from relay.process.several import PROGRAM
 from relay.program.command import log_format_option, show_error
 from tests.core.build import in_phase
 

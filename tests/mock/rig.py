@@ -22,9 +22,9 @@ from relay.core.offsets import CommittedOffset
 from relay.core.step import step
 from relay.errors import RelayError
 from relay.kafka.errors import TransactionFailed
-from relay.performer import Performer
+from relay.process.loop import ERRORS
+from relay.process.perform import Performer
 from relay.program.waiting import Waiting
-from relay.run import ERRORS
 from tests.core.build import limits, partition, polled, with_limits
 from tests.mock.cluster import Cluster
 

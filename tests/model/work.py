@@ -1,6 +1,7 @@
 """What a model process does with its partitions: reads their truth, forms their blocks.
 
-Receives a seal or partitions, gives what relay.truth and relay.performer give in production.
+Receives a seal or partitions, gives what relay.process.truth and relay.process.perform give in
+production.
 """
 
 from __future__ import annotations

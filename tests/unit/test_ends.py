@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from relay import errors
 from relay.core.effects import StopKind
-from relay.run import ERRORS
+from relay.process.loop import ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-BEGINS = ("relay.run", "loader.load", "loader.job", "loader.several")
+BEGINS = ("relay.process.loop", "loader.load", "loader.job", "loader.several")
 MAKES = {
     *(name for name, one in vars(errors).items() if isinstance(one, type)),
     "StopError",
@@ -46,11 +46,11 @@ WAYS = {
     "relay.kafka.errors.ended Refused": APP,
     "relay.kafka.errors.ended Unavailable": SERVER,
     "relay.intake.fetching.seek Unavailable": SERVER,
-    "relay.journalheads._head ContractBroken": PARTITION,
+    "relay.process.journal_heads._head ContractBroken": PARTITION,
     "relay.config.kafka_clients.secret ConfigError": SETTING,
-    "relay.producers._error Fenced": APP,
-    "relay.producers._error Refused": APP,
-    "relay.producers._error Unavailable": SERVER,
+    "relay.process.producers._error Fenced": APP,
+    "relay.process.producers._error Refused": APP,
+    "relay.process.producers._error Unavailable": SERVER,
     "relay.schema.registry._end ContractBroken": APP,
     "relay.schema.registry._read_on Unavailable": SERVER,
     "relay.schema.registry._take ContractBroken": APP,
@@ -74,12 +74,12 @@ WAYS = {
     "relay.kafka.topics._narrow Refused": ONE_TABLE,
     "relay.kafka.topics._narrow Unavailable": SERVER,
     "relay.kafka.advertised_names.explained Unavailable": SERVER,
-    "relay.transactiontimeout.with_both_numbers Refused": SETTING,
-    "relay.truth._check_beginning ContractBroken": PARTITION,
-    "relay.truth._committed ContractBroken": PARTITION,
-    "relay.truth._committed Unavailable": SERVER,
-    "relay.truth._from Unavailable": SERVER,
-    "relay.truth._journal_id Unavailable": SERVER,
+    "relay.process.transaction_timeout.with_both_numbers Refused": SETTING,
+    "relay.process.truth._check_beginning ContractBroken": PARTITION,
+    "relay.process.truth._committed ContractBroken": PARTITION,
+    "relay.process.truth._committed Unavailable": SERVER,
+    "relay.process.truth._from Unavailable": SERVER,
+    "relay.process.truth._journal_id Unavailable": SERVER,
     "relay.program.command.get_command MissingTool": SETTING,
     "relay.config.settings_file._chosen ConfigError": SETTING,
     "relay.config.settings_file._read ConfigError": SETTING,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relay import processes
 from relay.cli.run import commands
 from relay.config import settings_file
 from relay.errors import ConfigError
-from relay.processes import served, supervise
+from relay.process import several
+from relay.process.several import served, supervise
 from tests.broker.pipeline import wait_until
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -56,7 +56,7 @@ time.sleep(600)
 @pytest.fixture
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of `relay`: notes each start, then ends as its second argument says."""
-    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", FAKE])
+    monkeypatch.setattr(several, "PROGRAM", [sys.executable, "-c", FAKE])
     monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.01)
 
 

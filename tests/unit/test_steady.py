@@ -11,7 +11,7 @@ PACKAGES = (Path("relay"), Path("loader"))
 WALL = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.now\(|utcnow\(")
 FOR_PEOPLE_AND_RECORDS = {
     "relay/program/monotonic.py": "read once",
-    "relay/performer.py": "written_at of a journal record",
+    "relay/process/perform.py": "written_at of a journal record",
     "relay/schema/registry.py": "written_at of a schema",
     "relay/dead/replay.py": "a mark's time",
     "relay/metrics/vitals.py": "compared with messages' own times",

@@ -8,8 +8,8 @@ import pytest
 
 from relay.blocks.form_block import Formed
 from relay.core.state import Seal, SealReason
-from relay.sent import Sent
-from relay.totals import Totals
+from relay.process.sealed import Sent
+from relay.process.totals import Totals
 from tests.core.build import buffer
 
 

@@ -14,12 +14,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from relay import memory
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
-from relay.coverage import Coverage
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.intake import sort_poll
 from relay.intake.join_progress import Joining
@@ -28,10 +26,12 @@ from relay.intake.source import Source
 from relay.intake.table_headers import TableHeaders
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.limits import limits
 from relay.metrics.observer import NOTHING, Observer
-from relay.ownership import Ownership
-from relay.performer import Performer
+from relay.process import memory
+from relay.process.coverage import Coverage
+from relay.process.limits import limits
+from relay.process.perform import Performer
+from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
 from relay.program.waiting import StoppedWaiting, Waiting

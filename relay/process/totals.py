@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.sent import Sent
+    from relay.process.sealed import Sent
 
 log = logging.getLogger(__name__)
 

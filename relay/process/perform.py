@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay import names, producers
+from relay import names
 from relay.blocks import journal, message_rows
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import Place, headers_of, headers_without
 from relay.blocks.form_block import Formed, form
-from relay.concerning import Concerning
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.failpoints import reached
@@ -32,9 +31,11 @@ from relay.kafka import group_offsets, source_group
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
 from relay.metrics.observer import NOTHING, Observer
-from relay.sent import Sent
+from relay.process import producers
+from relay.process.log_context import Concerning
+from relay.process.sealed import Sent
+from relay.process.totals import Totals
 from relay.suitable import Suitability, with_likeness
-from relay.totals import Totals
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -91,7 +92,9 @@ class Performer:
         self._sealing = frozenset[str]()
 
     def start(self) -> None:
-        """Make the first producer, if there is one for all; as relay.producers.OfMember.start."""
+        """Make the first producer, if there is one for all; as
+        relay.process.producers.OfMember.start.
+        """
         self.producers.start()
 
     def close(self) -> None:

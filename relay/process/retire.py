@@ -16,7 +16,7 @@ from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.retirement import Retirement
+    from relay.process.retire_plan import Retirement
 
 
 def end(settings: Settings, retirement: Retirement) -> None:

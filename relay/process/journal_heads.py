@@ -1,7 +1,8 @@
 """The truth where the group is in another cluster than the journal: the journal's own head.
 
 Receives source partitions whose predecessors are fenced, with an offset in each journal partition
-before which nobody can commit any more; gives Found, as relay.truth does from the group's offset.
+before which nobody can commit any more; gives Found, as relay.process.truth does from the group's
+offset.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from relay.blocks import journal
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import Found, JournalEnd, JournalRecord
 from relay.errors import ContractBroken
-from relay.truth import STRETCH, TruthReader
+from relay.process.truth import STRETCH, TruthReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from relay.core import events as ev
 from relay.errors import Refused
 from relay.failpoints import reached
-from relay.journalheads import HeadReader
 from relay.kafka import source_group
-from relay.transactiontimeout import with_both_numbers
-from relay.truth import TruthReader
+from relay.process.journal_heads import HeadReader
+from relay.process.transaction_timeout import with_both_numbers
+from relay.process.truth import TruthReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relay.core.records import Found, JournalEnd
     from relay.intake.source import Source
     from relay.kafka.topics import Topics
-    from relay.producers import OfMember
+    from relay.process.producers import OfMember
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Ownership:
         """Where these partitions stand.
 
         Raises:
-            ContractBroken: as relay.truth.
+            ContractBroken: as relay.process.truth.
         """
         self._follow(partitions)
         found = self._truth.read(partitions, self._source.consumer, ends)
