@@ -34,8 +34,8 @@ from relay.metrics.observer import NOTHING, Observer
 from relay.process import producers
 from relay.process.log_context import Concerning
 from relay.process.sealed import Sent
+from relay.process.suitability.watch import Suitability, with_likeness
 from relay.process.totals import Totals
-from relay.suitable import Suitability, with_likeness
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -92,9 +92,7 @@ class Performer:
         self._sealing = frozenset[str]()
 
     def start(self) -> None:
-        """Make the first producer, if there is one for all; as
-        relay.process.producers.OfMember.start.
-        """
+        """Make the first producer, if one producer serves all partitions (see OfMember.start)."""
         self.producers.start()
 
     def close(self) -> None:

@@ -249,7 +249,10 @@ def test_only_the_dump_of_all_stacks_says_watchdog(status: int, said: str, excus
     assert ended_by_watchdog(status, said) == excused
 
 
-LEFT = "2026-11-22T08:39:55.362Z INFO relay.process.loop left member=m2 transaction=chaos.relay.m2/14\n"
+LEFT = (
+    "2026-11-22T08:39:55.362Z INFO relay.process.loop left member=m2 "
+    "transaction=chaos.relay.m2/14\n"
+)
 
 
 @pytest.mark.parametrize(

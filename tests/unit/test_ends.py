@@ -31,7 +31,9 @@ ONE_TABLE = "one table, and it still ends the program"
 
 WAYS = {
     "relay.kafka.block_topics._learn Refused": CAUGHT,
-    "relay.brake.error ConfigError": "the app's first start, of a source without a good message",
+    "relay.process.suitability.brake.error ConfigError": (
+        "the app's first start, of a source without a good message"
+    ),
     "relay.schema.catalogue.translated Refused": SERVER,
     "relay.schema.catalogue.translated Unavailable": SERVER,
     "relay.core.step._fenced StopError": APP,

@@ -1,7 +1,7 @@
 """What a relay makes of its dead letters while it runs: who hears of them, and whether it stops.
 
-Receives what each transaction's buffers became; the decisions are relay.brake's and
-relay.firstdead's, here the servers are asked.
+Receives what each transaction's buffers became; the decisions are relay.process.suitability.brake's
+and relay.process.suitability.first_dead_letters's, here the servers are asked.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.blocks.dead_letter import Place
-from relay.brake import ENOUGH, Brake
 from relay.dead.selection import kind_of
-from relay.firstdead import FirstDead
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
-from relay.pastrows import ever_good
+from relay.process.suitability.brake import ENOUGH, Brake
+from relay.process.suitability.first_dead_letters import FirstDead
+from relay.process.suitability.past_rows import ever_good
 from relay.rows.decode import decode
 
 if TYPE_CHECKING:
