@@ -26,7 +26,7 @@ from relay.intake.source import Source
 from relay.intake.table_headers import TableHeaders
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.metrics.observer import NOTHING, Observer
+from relay.operate.metrics.observer import NOTHING, Observer
 from relay.process import memory
 from relay.process.coverage import Coverage
 from relay.process.limits import limits
@@ -290,7 +290,7 @@ def run(settings: Settings, listen: str = "") -> None:
     if not listen:
         until_ended(settings, stop)
         return
-    from relay.metrics.page import Watch  # noqa: PLC0415 - 0.1 s, for those who are watched
+    from relay.operate.metrics.endpoint import Watch  # noqa: PLC0415 - 0.1 s, for those who are watched
 
     watch = Watch(settings)
     with Serving(listen, watch.routes()) as serving:

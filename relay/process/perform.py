@@ -30,7 +30,7 @@ from relay.intake.sort_poll import Poll
 from relay.kafka import group_offsets, source_group
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
-from relay.metrics.observer import NOTHING, Observer
+from relay.operate.metrics.observer import NOTHING, Observer
 from relay.process import producers
 from relay.process.log_context import Concerning
 from relay.process.sealed import Sent

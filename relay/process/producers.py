@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.metrics.observer import Observer
+    from relay.operate.metrics.observer import Observer
 
 _NO_GROUP = "no group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""

@@ -17,7 +17,9 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long each may stand still, in seconds; relay.metrics.page says why so long."""
+    """How long each may stand still, in seconds; relay.operate.metrics.endpoint says why so
+    long.
+    """
 
     poll_seconds: float
     transaction_seconds: float

@@ -16,7 +16,7 @@ from relay.config import kafka_clients, settings_file
 from relay.core import events as ev
 from relay.intake.source import Source
 from relay.intake.table_headers import TableHeaders
-from relay.metrics.observer import Observer
+from relay.operate.metrics.observer import Observer
 from relay.process.loop import until_ended
 from tests.broker.pipeline import WAIT_SECONDS, wait_until
 

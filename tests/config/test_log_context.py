@@ -19,7 +19,7 @@ from relay.config.settings_file import load
 from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused
-from relay.metrics.page import Watch
+from relay.operate.metrics.endpoint import Watch
 from relay.process.log_context import Concerning
 from relay.process.several import PROGRAM
 from relay.program.command import log_format_option, show_error

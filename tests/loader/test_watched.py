@@ -13,7 +13,7 @@ from clickhouse_connect.driver.client import Client
 from loader import begin
 from loader.metrics.listed import CURRENT
 from loader.metrics.looking import Look, Looking
-from relay.metrics.listed import PROCESS
+from relay.operate.metrics.definitions import PROCESS
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.test_work import copies, make

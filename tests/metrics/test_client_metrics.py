@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.metrics import clientlisted as listed
-from relay.metrics.statistics import CONSUMER, PRODUCER, Statistics
+from relay.operate.metrics import client_definitions as listed
+from relay.operate.metrics.statistics import CONSUMER, PRODUCER, Statistics
 from relay.program.metric import COUNTER, exposition
 from tests.broker.pipeline import wait_until
 from tests.metrics.rig import TOPIC, Rig, consumer_statistics

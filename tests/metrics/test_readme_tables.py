@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from loader.metrics import listed as of_loader
-from relay.metrics import listed as of_relay
-from relay.metrics.clientlisted import CLIENTS
+from relay.operate.metrics import definitions as of_relay
+from relay.operate.metrics.client_definitions import CLIENTS
 from relay.page.figures import METRICS as OF_VERIFIER
 from relay.program.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.registry import Collector
 
 from relay.core.state import Phase
-from relay.metrics.clientlisted import CLIENTS
-from relay.metrics.listed import CURRENT
+from relay.operate.metrics.client_definitions import CLIENTS
+from relay.operate.metrics.definitions import CURRENT
 from relay.program.metric import Bounded, Samples, families
 
 if TYPE_CHECKING:
     from relay.core.state import Partition, RelayState
-    from relay.metrics.statistics import Statistics
-    from relay.metrics.vitals import Vitals
+    from relay.operate.metrics.statistics import Statistics
+    from relay.operate.metrics.vitals import Vitals
     from relay.program.health import Check
 
 _NONE: tuple[str, ...] = ()

@@ -15,17 +15,17 @@ from relay.core import events as ev
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
 from relay.errors import Fenced
-from relay.metrics.holding import Holding
-from relay.metrics.listed import RECORDED
-from relay.metrics.observer import Observer
+from relay.operate.metrics.definitions import RECORDED
+from relay.operate.metrics.observer import Observer
+from relay.operate.metrics.open_transaction import Holding
 from relay.program.metric import Bounded, Labelled, made
 
 if TYPE_CHECKING:
     from relay.blocks.form_block import Formed
     from relay.core.state import RelayState, Seal
     from relay.errors import RelayError
-    from relay.metrics.statistics import Statistics
-    from relay.metrics.vitals import Vitals
+    from relay.operate.metrics.statistics import Statistics
+    from relay.operate.metrics.vitals import Vitals
 
 _FAILED = {
     ev.Failure.FENCED: "fenced",

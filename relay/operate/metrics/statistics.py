@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relay.metrics import clientlisted as listed
+from relay.operate.metrics import client_definitions as listed
 from relay.program.metric import Samples
 
 INTERVAL_MS = 10_000

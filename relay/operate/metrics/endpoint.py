@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 from prometheus_client import ProcessCollector
 
-from relay.metrics.current import Current
-from relay.metrics.recorder import Recorder
-from relay.metrics.statistics import Statistics
-from relay.metrics.vitals import Vitals
+from relay.operate.metrics.gauges import Current
+from relay.operate.metrics.recorder import Recorder
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
 from relay.program.health import Check, Limits, answer, liveness, readiness
 from relay.program.metric import exposition, registry
 from relay.version import __version__

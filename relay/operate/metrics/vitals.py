@@ -18,7 +18,7 @@ from relay.program.monotonic import steady_ms
 
 if TYPE_CHECKING:
     from relay.core.state import Partition, RelayState
-    from relay.metrics.statistics import Readable, Statistics
+    from relay.operate.metrics.statistics import Readable, Statistics
 
 
 class Vitals:

@@ -1,7 +1,7 @@
 """Which metrics a relay has of its own: name, unit, and the question that each answers.
 
-RECORDED are counted as things happen (relay.metrics.recorder), CURRENT are what stands when
-Prometheus asks (relay.metrics.current).
+RECORDED are counted as things happen (relay.operate.metrics.recorder), CURRENT are what stands when
+Prometheus asks (relay.operate.metrics.gauges).
 """
 
 from __future__ import annotations
