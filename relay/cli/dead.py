@@ -18,11 +18,11 @@ from relay.cli.deadoptions import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
 from relay.cli.parsed import TABLE
 from relay.config.settings import Settings
-from relay.dead import look, plan
-from relay.dead.plan import Mark, Message, Tally
-from relay.dead.reading import DeadReader
-from relay.dead.replay import Replay
-from relay.dead.selection import Selection, summary
+from relay.operate.dead import inspect, replay_plan
+from relay.operate.dead.reader import DeadReader
+from relay.operate.dead.replay import Replay
+from relay.operate.dead.replay_plan import Mark, Message, Tally
+from relay.operate.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
 from relay.rows.row_codec import RowCodec
@@ -149,7 +149,7 @@ def show(
     click.echo("\n".join(deadtext.whole(letter, mark, rows, most)))
 
 
-def _rows(settings: Settings, letter: DeadLetter, table: str) -> look.Rows:
+def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     """The message's rows by the table's current row message, if the registry has one."""
     registry = Registry(settings.kafka, settings.app)
     try:
@@ -158,12 +158,12 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> look.Rows:
         registry.close()
     schema = registry.current(table)
     if schema is None:
-        return look.Rows([], f"not read as rows: the registry has no table {table!r}")
+        return inspect.Rows([], f"not read as rows: the registry has no table {table!r}")
     try:
         codec = RowCodec(schema)
     except (UnsupportedType, ValueError) as problem:
-        return look.Rows([], f"not read as rows: {problem}")
-    return look.rows_of(letter.value, codec, settings.source.framing)
+        return inspect.Rows([], f"not read as rows: {problem}")
+    return inspect.rows_of(letter.value, codec, settings.source.framing)
 
 
 @dead.command()
@@ -198,7 +198,7 @@ def replay(
             stack.callback(sender.close)
             sender.start()
             decided = _decide(chosen, sender.marks, settings, as_table, tally)
-            for batch in plan.batches(decided):
+            for batch in replay_plan.batches(decided):
                 sender.send(batch)
         else:
             for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
@@ -215,7 +215,7 @@ def _decide(
 ) -> Iterator[Message]:
     """The messages to send; each answer is counted."""
     for letter in chosen:
-        answer = plan.decide(letter, marks, settings.source.topic, as_table)
+        answer = replay_plan.decide(letter, marks, settings.source.topic, as_table)
         tally.add(answer)
         if isinstance(answer, Message):
             yield answer

@@ -11,9 +11,9 @@ from typing import Any
 from rich.table import Table
 
 from relay.blocks.dead_letter import DeadLetter, Place
-from relay.dead import look
-from relay.dead.plan import Mark, Tally
-from relay.dead.selection import Group
+from relay.operate.dead import inspect
+from relay.operate.dead.replay_plan import Mark, Tally
+from relay.operate.dead.selection import Group
 from relay.program.text_table import Column, laid_out
 
 _REASON_CHARACTERS = 200
@@ -113,7 +113,7 @@ def as_json(letter: DeadLetter, mark: Mark | None) -> dict[str, Any]:
     }
 
 
-def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: look.Rows) -> dict[str, Any]:
+def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows) -> dict[str, Any]:
     """One dead letter with everything; bytes in base64."""
     origin = letter.origin
     return {
@@ -128,7 +128,7 @@ def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: look.Rows) -> dic
     }
 
 
-def whole(letter: DeadLetter, mark: Mark | None, rows: look.Rows, most: int) -> Iterator[str]:
+def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) -> Iterator[str]:
     """One dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
     yield f"reason       {letter.reason}"
@@ -144,7 +144,7 @@ def whole(letter: DeadLetter, mark: Mark | None, rows: look.Rows, most: int) -> 
             yield f"  {name}: {_shown(raw)}"
     size = "null" if letter.value is None else f"{letter.size:,} bytes"
     yield f"value        {size if letter.whole else 'in the source topic alone'}"
-    for line in look.hexdump(letter.value or b"", most):
+    for line in inspect.hexdump(letter.value or b"", most):
         yield f"  {line}"
     yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"
     for number, row in enumerate(rows.rows, 1):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from relay import names
-from relay.dead.selection import instant_ms
+from relay.operate.dead.selection import instant_ms
 
 
 class Parsed(click.ParamType[Any]):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from relay.dead.selection import kind_of
 from relay.doctor.findings import found
+from relay.operate.dead.selection import kind_of
 
 if TYPE_CHECKING:
     from relay.doctor.findings import Finding

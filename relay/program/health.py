@@ -17,9 +17,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long each may stand still, in seconds; relay.operate.metrics.endpoint says why so
-    long.
-    """
+    """How long each may stand still, in seconds; relay.operate.metrics.endpoint says why."""
 
     poll_seconds: float
     transaction_seconds: float

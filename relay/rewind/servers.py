@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.dead.reading import DeadReader
 from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
 from relay.failpoints import reached
+from relay.operate.dead.reader import DeadReader
 from relay.rewind import targets
 from relay.rewind.group import Fence
 from relay.rewind.plan import Place

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.dead.selection import kind_of
+from relay.operate.dead.selection import kind_of
 from relay.records_pb2 import Block, Commit
 
 WINDOW_SECONDS = 60

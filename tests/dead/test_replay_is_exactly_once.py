@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 
 from relay import names
 from relay.config import settings_file
-from relay.dead.plan import Message, decide
-from relay.dead.reading import DeadReader
-from relay.dead.replay import Replay
+from relay.operate.dead.reader import DeadReader
+from relay.operate.dead.replay import Replay
+from relay.operate.dead.replay_plan import Message, decide
 from tests.broker.pipeline import PARTITIONS, is_stopped, wait_until
 from tests.dead.letters import TABLE, Command, in_source, marked, write
 

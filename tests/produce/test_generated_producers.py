@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from relay.cli import cli
 from relay.config import settings_file
 from relay.config.server_settings import ClickHouse
-from relay.dead.wire import fields
 from relay.dev.clickhouse import toml
+from relay.operate.dead.wire import fields
 from relay.produce.codecs import table_codecs
 from relay.program import java
 from relay.program.command import run_main

@@ -13,7 +13,7 @@ FOR_PEOPLE_AND_RECORDS = {
     "relay/program/monotonic.py": "read once",
     "relay/process/perform.py": "written_at of a journal record",
     "relay/schema/registry.py": "written_at of a schema",
-    "relay/dead/replay.py": "a mark's time",
+    "relay/operate/dead/replay.py": "a mark's time",
     "relay/operate/metrics/vitals.py": "compared with messages' own times",
     "relay/produce/row_producer.py": "an example in its description",
     "relay/cli/parsed.py": "what a person gives as an age",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relay.core import effects as ef
-from relay.dead.selection import kind_of
+from relay.operate.dead.selection import kind_of
 from relay.program.metric import Bounded, Labelled
 
 if TYPE_CHECKING:

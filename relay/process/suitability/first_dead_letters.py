@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from relay.dead.selection import kind_of
+from relay.operate.dead.selection import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.blocks.dead_letter import Place
-from relay.dead.selection import kind_of
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
+from relay.operate.dead.selection import kind_of
 from relay.process.suitability.brake import ENOUGH, Brake
 from relay.process.suitability.first_dead_letters import FirstDead
 from relay.process.suitability.past_rows import ever_good

@@ -20,18 +20,18 @@ from confluent_kafka import TopicPartition
 from relay import names
 from relay.blocks.dead_letter import Place
 from relay.config import kafka_clients
-from relay.dead.plan import Mark, Message, mark_key
 from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.topics import Topics
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.operate.dead.replay_plan import Mark, Message, mark_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relay.config.settings import Settings
-    from relay.dead.reading import DeadReader
+    from relay.operate.dead.reader import DeadReader
 
 _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: a replay sends no offsets."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from google.protobuf import json_format, text_format, unknown_fields
 from google.protobuf.message import DecodeError, Message
 
-from relay.dead.wire import Field, WireError, fields
+from relay.operate.dead.wire import Field, WireError, fields
 from relay.rows.decode import decode
 
 if TYPE_CHECKING:

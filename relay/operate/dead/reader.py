@@ -14,11 +14,11 @@ from relay import names
 from relay.blocks import dead_letter as letters
 from relay.blocks.dead_letter import DeadLetter, Place
 from relay.config import kafka_clients
-from relay.dead.plan import Mark, mark_key
 from relay.errors import ConfigError, ContractBroken
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.topics import READ, Topics
+from relay.operate.dead.replay_plan import Mark, mark_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
