@@ -13,9 +13,9 @@ from relay.cli.options import config_argument, settings_of
 from relay.cli.parsed import INSTANT, TABLE
 from relay.config.settings import Settings
 from relay.errors import NotExactlyOnce, Refused, Unavailable
+from relay.operate.verify.read.journal import from_the_start
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
-from relay.verify.reading import from_the_start
 from relay.view import begin, look, story
 from relay.view.seen import Listed
 

@@ -11,9 +11,9 @@ import click
 from relay.cli.options import config_argument, settings_of
 from relay.cli.statustext import clock
 from relay.errors import Unavailable
+from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.program.command import WholeGroup
 from relay.program.stopping import stopped_by_signal
-from relay.verify.run import ROUND_SECONDS
 from relay.view import record
 from relay.view.tail import Tail
 

@@ -16,11 +16,11 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.cli.verifyfollow import Outlets, follow
 from relay.cli.verifyonce import once
 from relay.errors import ContractBroken, NotExactlyOnce
+from relay.operate.verify.audit import Audit, audit_of
+from relay.operate.verify.judge.beginning import gaps
+from relay.operate.verify.read.journal import Reader
 from relay.program.command import log_format_option
 from relay.program.plural import several
-from relay.verify.audit import Audit, audit_of
-from relay.verify.beginning import gaps
-from relay.verify.reading import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

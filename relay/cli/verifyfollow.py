@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from relay.operate.verify import rounds
+from relay.operate.verify.progress import Standing
+from relay.operate.verify.webhook import Webhook
 from relay.page.figures import Figures
 from relay.page.looking import Looking
 from relay.page.routes import Page, TellStory
@@ -15,20 +18,17 @@ from relay.page.samples import Samples
 from relay.page.trail import Trail
 from relay.program.serving import Serving
 from relay.program.stopping import stopped_by_signal
-from relay.verify import run
-from relay.verify.standing import Standing
-from relay.verify.webhook import Webhook
 from relay.view import look
 
 if TYPE_CHECKING:
     import threading
 
     from relay.config.settings import Settings
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.rounds import Keep
     from relay.records_pb2 import Commit
-    from relay.verify.anomaly import Anomaly
-    from relay.verify.audit import Audit
-    from relay.verify.reading import Reader
-    from relay.verify.run import Keep
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def follow(
             keep(partition, offset, commit)
             trail.add(partition, offset, commit)
 
-        run.follow(reader, audit, told, stop or stopped_by_signal(), standing, kept)
+        rounds.follow(reader, audit, told, stop or stopped_by_signal(), standing, kept)
 
 
 def _story_of(settings: Settings) -> TellStory:

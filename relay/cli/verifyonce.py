@@ -10,20 +10,20 @@ import click
 from relay import names
 from relay.errors import Refused, Unavailable
 from relay.kafka.topics import READ, Topics
-from relay.verify import run
-from relay.verify.beginning import beginnings
-from relay.verify.deep import Deep
+from relay.operate.verify import rounds
+from relay.operate.verify.deep import Deep
+from relay.operate.verify.judge.beginning import beginnings
 from relay.view.landed import LandedBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from relay.config.settings import Settings
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.rounds import Keep
     from relay.records_pb2 import Commit
-    from relay.verify.anomaly import Anomaly
-    from relay.verify.audit import Audit
-    from relay.verify.reading import Reader
-    from relay.verify.run import Keep
 
 
 def once(
@@ -53,7 +53,7 @@ def once(
     reader.grow()
     source = _source(reader)
     if not deep:
-        run.once(reader, audit, say, note)
+        rounds.once(reader, audit, say, note)
         audit.history = beginnings(audit.firsts, reader.starts, source, audit.floors(), None)
         return
     with contextlib.closing(Deep(settings, removed)) as further:
@@ -62,7 +62,7 @@ def once(
             note(partition, offset, commit)
             further.keep(partition, offset, commit)
 
-        run.once(reader, audit, say, keep)
+        rounds.once(reader, audit, say, keep)
         audit.history = beginnings(
             audit.firsts, reader.starts, source, audit.floors(), _settled(settings)
         )

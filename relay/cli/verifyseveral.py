@@ -15,21 +15,21 @@ from relay.cli.verifyfollow import Outlets
 from relay.cli.verifyfollow import follow as follow_one
 from relay.cli.verifyonce import once
 from relay.errors import RelayError
+from relay.operate.verify.audit import Audit, audit_of
+from relay.operate.verify.merged import Clock, Merged, Told
+from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.rounds import ROUND_SECONDS
+from relay.operate.verify.webhook import Webhook
 from relay.program.command import show_error
 from relay.program.serving import behind
 from relay.program.stopping import stopped_by_signal
 from relay.program.supervision import worst
-from relay.verify.audit import Audit, audit_of
-from relay.verify.merged import Clock, Merged, Told
-from relay.verify.reading import Reader
-from relay.verify.run import ROUND_SECONDS
-from relay.verify.webhook import Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from relay.config.pipelines import Pipeline
-    from relay.verify.anomaly import Anomaly
+    from relay.operate.verify.judge.anomaly import Anomaly
 
 AGAIN_SECONDS = 10.0
 """Before the audit of one that ended, as without a journal yet, is begun anew."""

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.cli.statustext import clock
+from relay.operate.verify.judge import beginning
 from relay.program.plural import several
-from relay.verify import beginning
 
 if TYPE_CHECKING:
-    from relay.verify.anomaly import Anomaly
-    from relay.verify.audit import Audit
-    from relay.verify.merged import Told
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.merged import Told
 
 
 _FEW = 10

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
+from relay.operate.verify.progress import SILENT_SECONDS
 from relay.program.health import Check, answer
 from relay.program.metric import Samples, counter, exposition, families, gauge
-from relay.verify.standing import SILENT_SECONDS
 
 if TYPE_CHECKING:
+    from relay.operate.verify.audit import Totals
+    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.webhook import Webhook
     from relay.page.samples import Samples as ScreenSamples
     from relay.program.serving import Answer
-    from relay.verify.audit import Totals
-    from relay.verify.reading import Reader
-    from relay.verify.standing import Standing
-    from relay.verify.webhook import Webhook
 
 METRICS = (
     counter("verifier_anomalies_total", "anomalies", "Was anything found? Page a person.", "kind"),

@@ -22,9 +22,9 @@ from relay.page.trail import STEP_SECONDS, Trail
 from relay.view.story import Story, story_as_json
 
 if TYPE_CHECKING:
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.progress import Standing
     from relay.program.serving import Answer, Route
-    from relay.verify.audit import Audit
-    from relay.verify.standing import Standing
 
 _JSON = "application/json; charset=utf-8"
 _BUSY_SECONDS = 20.0

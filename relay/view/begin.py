@@ -1,7 +1,7 @@
 """Where in the journal to begin, for those who need not read all of it.
 
-Each function gives what relay.verify.reading.Reader asks for every partition: the offset to
-begin at, between log start and last stable offset.
+Each function gives what relay.operate.verify.read.journal.Reader asks for every partition: the
+offset to begin at, between log start and last stable offset.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 
 if TYPE_CHECKING:
     from relay.kafka.partition_reader import PartitionReader
-    from relay.verify.reading import Begin
+    from relay.operate.verify.read.journal import Begin
 
 _SECONDS = 30.0
 

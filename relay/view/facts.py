@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relay.verify.anomaly import Anomaly
+from relay.operate.verify.judge.anomaly import Anomaly
 
 
 @dataclass(frozen=True, slots=True)

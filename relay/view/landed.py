@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
-from relay.verify.tables import STATE, LandedRows
+from relay.operate.verify.read.landed_rows import STATE, LandedRows
 from relay.view.facts import LedgerFacts, Parked
 from relay.view.story import Change, Landed, Part
 

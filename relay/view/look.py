@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.topics import READ, Topics
-from relay.verify.audit import audit_of
-from relay.verify.reading import Begin, Reader, from_the_start
-from relay.verify.topic import TopicReader, header
+from relay.operate.verify.audit import audit_of
+from relay.operate.verify.read.journal import Begin, Reader, from_the_start
+from relay.operate.verify.read.topic import TopicReader, header
 from relay.view import begin, story
 from relay.view.facts import Facts, LedgerFacts
 from relay.view.group import GroupReader

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.json_format import MessageToDict
 
+from relay.operate.verify.judge.acknowledged import parts
 from relay.records_pb2 import Commit
-from relay.verify.acknowledged import parts
 
 
 class Entry(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from relay.verify.contents import BlockTopic
+from relay.operate.verify.judge.contents import BlockTopic
 from relay.view.seen import Listed
 
 STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from relay.verify.reading import Reader
-from relay.verify.run import ENDS_SECONDS
+from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.rounds import ENDS_SECONDS
 from relay.view import begin, record
 from relay.view.record import Entry
 

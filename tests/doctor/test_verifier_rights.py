@@ -18,8 +18,8 @@ from loader import ledger_table
 from relay import names
 from relay.doctor import grants
 from relay.doctor.versions import parsed
+from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block
-from relay.verify.landing import Landing
 from tests.doctor.test_users import NOW, settings, single
 from tests.versions.engines import Engine, running
 from tests.versions.users import STRICT, User

@@ -23,8 +23,8 @@ from loader.tables import Tables
 from relay.clickhouse.reconfigure import Renewing, unknown_setting
 from relay.doctor.tables import Server
 from relay.errors import Unavailable
+from relay.operate.verify.landing import Landing
 from relay.schema.catalogue import Catalogue
-from relay.verify.landing import Landing
 from tests.loader.blocks import batch
 from tests.loader.front import Error, Front, front
 from tests.loader.test_settling import Rig, begin, tables

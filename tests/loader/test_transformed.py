@@ -14,9 +14,9 @@ from loader.resolve import resolve
 from loader.work import Worker
 from relay.config.settings import Settings
 from relay.errors import Refused
+from relay.operate.verify.judge.contents import landed
+from relay.operate.verify.read.landed_rows import LandedRows
 from relay.records_pb2 import Block
-from relay.verify.contents import landed
-from relay.verify.tables import LandedRows
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import ConfigError, Unavailable
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.progress import Standing
 from relay.page.routes import Page
 from relay.page.samples import Samples
 from relay.page.trail import Trail
 from relay.program.serving import Serving
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.audit import Audit
-from relay.verify.standing import Standing
 from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
 from relay.view.screen import as_json, assemble
 from relay.view.seen import Listed, Seen

@@ -21,7 +21,7 @@ from loader.begin import ledger_of
 from loader.work import Worker
 from relay.blocks import chunks
 from relay.config.settings_file import load as load_config
-from relay.verify.topic import TopicReader
+from relay.operate.verify.read.topic import TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until
 

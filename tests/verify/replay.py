@@ -20,9 +20,9 @@ import click
 
 from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, NotExactlyOnce
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
 from relay.program.command import run_main
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.audit import Audit
 from tests.chaos import kept
 from tests.chaos.kept import Committed, Kept, Record
 

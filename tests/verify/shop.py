@@ -10,10 +10,10 @@ from typing import Any
 from loader import ledger_table
 from relay import names
 from relay.config.settings import Settings
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.by_person import Superseded
+from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block, Commit
-from relay.verify.anomaly import Kind
-from relay.verify.decided import Superseded
-from relay.verify.landing import Landing
 from tests.verify.realserver import OFFICE, client
 
 ROWS = 10

@@ -13,7 +13,7 @@ from loader.begin import ledger_of
 from relay import names
 from relay.config.settings_file import load
 from relay.kafka.topics import READ, Topics
-from relay.verify.beginning import Beginning, First, as_json, beginnings, gaps, said
+from relay.operate.verify.judge.beginning import Beginning, First, as_json, beginnings, gaps, said
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.verify.test_live import RELAY, once, ran, spoken
 

@@ -14,10 +14,10 @@ import pytest
 
 from relay.cli import cli, verifyseveral
 from relay.errors import ConfigError, Unavailable
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.merged import Clock, Merged, Told
 from relay.program.command import run_main
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.merged import Clock, Merged, Told
 from tests.broker.pipeline import wait_until
 from tests.config.test_load import GOOD
 from tests.config.test_pipelines import TWO

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from relay.cli import verifytext
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
 from relay.program.plural import several
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.audit import Audit
 
 
 def late(table: str, partition: int = 3) -> Anomaly:

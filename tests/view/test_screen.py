@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from relay.cli import statustext
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
 from relay.program.console import print_parts
-from relay.verify.anomaly import Anomaly, Kind
 from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
 from relay.view.screen import Screen, as_json, assemble, at_rest, of_tables
 from relay.view.seen import Seen

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.names import sealed
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.by_person import replaced
+from relay.operate.verify.judge.contents import given_up, landed, left_out
+from relay.operate.verify.judge.ledger_history import claims, impossible
+from relay.operate.verify.judge.missing_rows import Missing
+from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.unlisted import Known, unlisted
+from relay.operate.verify.judge.writes import Table, Writes
+from relay.operate.verify.read.landed_rows import LandedRows
+from relay.operate.verify.read.server_logs import ServerLogs
+from relay.operate.verify.read.table_facts import TableAsking
 from relay.schema.catalogue import translated
-from relay.verify.anomaly import Anomaly
-from relay.verify.contents import given_up, landed, left_out
-from relay.verify.decided import replaced
-from relay.verify.history import claims, impossible
-from relay.verify.missing import Missing
-from relay.verify.serverlogs import ServerLogs
-from relay.verify.tableasking import TableAsking
-from relay.verify.tables import LandedRows
-from relay.verify.tally import Tally
-from relay.verify.unlisted import Known, unlisted
-from relay.verify.writes import Table, Writes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from relay.config.settings import Settings
+    from relay.operate.verify.judge.by_person import Superseded
+    from relay.operate.verify.judge.record import Finding
     from relay.records_pb2 import Block
-    from relay.verify.decided import Superseded
-    from relay.verify.record import Finding
 
 LATE_SECONDS = 60.0
 """How long a sealed block may take until it is loaded, before it counts as late."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from relay.operate.verify.judge.acknowledged import utc
 from relay.program.plural import several
-from relay.verify.acknowledged import utc
 
 if TYPE_CHECKING:
     from relay.records_pb2 import Commit

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import google_crc32c
 
 from relay.names import LEFT_OUT
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.missing_rows import Missing
+from relay.operate.verify.judge.record import Finding
 from relay.records_pb2 import Block
-from relay.verify.anomaly import Kind
-from relay.verify.history import NOTHING, History
-from relay.verify.missing import Missing
-from relay.verify.record import Finding
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def landed(
 ) -> Iterator[Finding]:
     """Blocks of one table against the ledger, and the rows that carry their ids.
 
-    Rows that carry other ids are relay.verify.unlisted's.
+    Rows that carry other ids are relay.operate.verify.judge.unlisted's.
 
     Args:
         blocks: the journal's.

@@ -1,8 +1,8 @@
 """Judges what the server recorded of each block's INSERTs against the block. Pure.
 
-Receives the journal's blocks, the ledger and relay.verify.recorded's statements of one table;
-gives findings. It needs no block-id column and no row that is still there: the parts that the
-statements wrote are compared with the block, and so is what its views got.
+Receives the journal's blocks, the ledger and relay.operate.verify.judge.server_records's statements
+of one table; gives findings. It needs no block-id column and no row that is still there: the parts
+that the statements wrote are compared with the block, and so is what its views got.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.server_records import Group, Recorded, Written, groups
+from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.operate.verify.judge.tally import Tally
 from relay.records_pb2 import Block
-from relay.verify.acknowledged import utc
-from relay.verify.anomaly import Kind
-from relay.verify.history import NOTHING, History
-from relay.verify.record import Finding
-from relay.verify.recorded import Group, Recorded, Written, groups
-from relay.verify.tablefacts import Removal, TableFacts
-from relay.verify.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)

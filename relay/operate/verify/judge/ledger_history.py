@@ -1,6 +1,7 @@
 """What the ledger tells of a block's way, and what in it cannot be true. Pure.
 
-Receives the ledger's rows of a table as relay.verify.tables sums them up; gives findings.
+Receives the ledger's rows of a table as relay.operate.verify.read.landed_rows sums them up; gives
+findings.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.records_pb2 import Block
-from relay.verify.acknowledged import utc
-from relay.verify.anomaly import Kind
-from relay.verify.record import Finding
-from relay.verify.recorded import SKEW_MS
 
 _MANY = 2
 """So many claims for each block, on average, are worth a sentence."""

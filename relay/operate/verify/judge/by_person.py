@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.names import sealed
+from relay.operate.verify.judge.acknowledged import ACCEPTED
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.record import Finding
 from relay.records_pb2 import Block, Commit
-from relay.verify.acknowledged import ACCEPTED
-from relay.verify.anomaly import Kind
-from relay.verify.history import NOTHING, History
-from relay.verify.record import Finding
 
 if TYPE_CHECKING:
-    from relay.verify.head import Head
+    from relay.operate.verify.judge.head import Head
 
 KINDS = frozenset(ACCEPTED)
 _MOST = 1_000_000

@@ -1,7 +1,8 @@
 """What the server's own logs say of INSERTs: statements, the parts they wrote, their views. Pure.
 
-Receives rows of system.query_log, part_log and query_views_log as relay.verify.serverlogs read
-them; gives statements in groups that share blocks, and whether the logs could have missed one.
+Receives rows of system.query_log, part_log and query_views_log as
+relay.operate.verify.read.server_logs read them; gives statements in groups that share blocks, and
+whether the logs could have missed one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks the server what a table is, and which rows of it were removed: relay.verify.tablefacts.
+"""Ask the server what a table is, and which rows of it were removed.
 
 Receives a table's name. All but the table's own definition is optional, as a user may lack the
 rights and a server the logs. Never writes.
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.replicas import is_shared
-from relay.verify.tablefacts import Removal, TableFacts, removal
+from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
 
 if TYPE_CHECKING:
-    from relay.verify.optional import Optional
+    from relay.operate.verify.read.optional import Optional
 
 _TABLE = """
 SELECT engine, engine_full, create_table_query, toString(uuid),

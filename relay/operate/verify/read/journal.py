@@ -29,8 +29,8 @@ from relay.kafka.connection_errors import Heard
 from relay.kafka.group_queries import Committed, Groups
 from relay.kafka.partition_ends import told
 from relay.kafka.partition_reader import PartitionReader
+from relay.operate.verify.read.question import asked, away
 from relay.records_pb2 import Commit
-from relay.verify.asked import asked, away
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

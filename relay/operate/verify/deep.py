@@ -13,19 +13,19 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.verify.contents import BlockTopic, Sealed, source_counts
-from relay.verify.decided import Superseded, by_person
-from relay.verify.landing import Landing, anomalies
-from relay.verify.topic import TopicReader, header, table_of
-from relay.verify.unlisted import known
+from relay.operate.verify.judge.by_person import Superseded, by_person
+from relay.operate.verify.judge.contents import BlockTopic, Sealed, source_counts
+from relay.operate.verify.judge.unlisted import known
+from relay.operate.verify.landing import Landing, anomalies
+from relay.operate.verify.read.topic import TopicReader, header, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from relay.config.settings import Settings
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.judge.record import Finding
     from relay.records_pb2 import Block, Commit, DeadLetters
-    from relay.verify.anomaly import Anomaly
-    from relay.verify.record import Finding
 
 
 class Deep:

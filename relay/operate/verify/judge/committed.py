@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from relay.verify.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
 
 
 class Record(NamedTuple):

@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError, LocationParseError
 from urllib3.util import make_headers, parse_url
 
 from relay.errors import ConfigError
-from relay.verify.anomaly import Anomaly
+from relay.operate.verify.judge.anomaly import Anomaly
 
 log = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ import time
 from typing import TYPE_CHECKING
 
 from relay.errors import Unavailable
-from relay.verify.audit import GRACE_SECONDS, Audit
+from relay.operate.verify.audit import GRACE_SECONDS, Audit
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.read.journal import Reader
     from relay.records_pb2 import Commit
-    from relay.verify.anomaly import Anomaly
-    from relay.verify.reading import Reader
-    from relay.verify.standing import Standing
 
     Keep = Callable[[int, int, Commit], None]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from relay.operate.verify.judge import by_person
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.head import Head
+from relay.operate.verify.judge.record import Finding, Place, alone, foreign, messages
 from relay.records_pb2 import Commit
-from relay.verify import decided
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.head import Head
-from relay.verify.record import Finding, Place, alone, foreign, messages
 
 
 def check(
@@ -23,17 +23,17 @@ def check(
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = messages(commit)
-    person = decided.by_person(commit)
-    anew = person and decided.counts_anew(commit)
+    person = by_person.by_person(commit)
+    anew = person and by_person.counts_anew(commit)
     findings = [*foreign(place, commit)]
     if before is not None:
         findings += _sequence(before, commit, person=person)
     findings += alone(commit)
     if before is not None:
         if before.rewinding or commit.rewound:
-            findings += decided.in_order(before, commit)
+            findings += by_person.in_order(before, commit)
         if person:
-            findings += decided.judge(before, commit, marks)
+            findings += by_person.judge(before, commit, marks)
         else:
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)

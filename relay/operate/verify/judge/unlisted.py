@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay.names import BlockId
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.operate.verify.judge.tally import Tally
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Kind
-from relay.verify.history import NOTHING, History
-from relay.verify.record import Finding
-from relay.verify.recorded import SKEW_MS
-from relay.verify.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)

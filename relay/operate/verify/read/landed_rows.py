@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.operate.verify.judge.ledger_history import History
+from relay.operate.verify.read.optional import Optional, allowed
 from relay.schema.catalogue import connect, translated
-from relay.verify.history import History
-from relay.verify.optional import Optional, allowed
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

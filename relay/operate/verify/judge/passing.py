@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from relay.verify.anomaly import Anomaly
+from relay.operate.verify.judge.anomaly import Anomaly
 
 
 class Passing:

@@ -1,7 +1,7 @@
 """One audit over all source partitions: the journal's chain, the group's offsets, what moves.
 
 Receives records, committed offsets and topic ends as they were read, with the time; gives
-anomalies, each once. Pure: relay.verify.run reads, and asks again.
+anomalies, each once. Pure: relay.operate.verify.rounds reads, and asks again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from relay.operate.verify.judge import committed as offsets
+from relay.operate.verify.judge.acknowledged import kinds, said
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.beginning import Beginning, First, first_of
+from relay.operate.verify.judge.by_person import Sealed, by_person
+from relay.operate.verify.judge.chain import check
+from relay.operate.verify.judge.committed import NOTHING, Record
+from relay.operate.verify.judge.head import Head
+from relay.operate.verify.judge.passing import Passing
+from relay.operate.verify.judge.record import Place
 from relay.records_pb2 import Commit
-from relay.verify import committed as offsets
-from relay.verify.acknowledged import kinds, said
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.beginning import Beginning, First, first_of
-from relay.verify.chain import check
-from relay.verify.committed import NOTHING, Record
-from relay.verify.decided import Sealed, by_person
-from relay.verify.head import Head
-from relay.verify.passing import Passing
-from relay.verify.record import Place
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -1,7 +1,7 @@
 """What ClickHouse says of a table, and what follows for counting its rows. Pure.
 
-Receives engine, TTL, filters, views and removals as relay.verify.tableasking read them; gives the
-reasons for which a row that is not there proves nothing, in words for people.
+Receives engine, TTL, filters, views and removals as relay.operate.verify.read.table_facts read
+them; gives the reasons for which a row that is not there proves nothing, in words for people.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads what the server's own logs have of a table's blocks: statements, parts, views.
 
-Receives a table and a time, gives relay.verify.recorded's values. Each log is optional.
+Receives a table and a time, gives relay.operate.verify.judge.server_records's values. Each log is
+optional.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from relay import names
-from relay.verify.recorded import Reach, Recorded, Statement, ViewRun, Written
+from relay.operate.verify.judge.server_records import Reach, Recorded, Statement, ViewRun, Written
 
 if TYPE_CHECKING:
-    from relay.verify.optional import Optional
-    from relay.verify.tablefacts import TableFacts
+    from relay.operate.verify.judge.table_facts import TableFacts
+    from relay.operate.verify.read.optional import Optional
 
 _OURS = """
 event_date >= toDate({since:DateTime}) - 1 AND query_kind = 'Insert' AND is_initial_query

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from relay.operate.verify.judge.anomaly import Kind
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Kind
 
 
 @dataclass(frozen=True, slots=True)

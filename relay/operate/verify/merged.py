@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
+from relay.operate.verify.judge.anomaly import Anomaly
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Anomaly
 
 
 class Told(NamedTuple):

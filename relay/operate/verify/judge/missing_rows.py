@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.operate.verify.judge.tally import Tally
 from relay.records_pb2 import Block
-from relay.verify.acknowledged import utc
-from relay.verify.history import NOTHING, History
-from relay.verify.recorded import SKEW_MS
-from relay.verify.tablefacts import Removal, TableFacts
-from relay.verify.tally import Tally
 
 
 class Missing:

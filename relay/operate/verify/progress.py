@@ -10,8 +10,8 @@ import threading
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Anomaly, Kind
 
 SHOWN = 200
 """Anomalies that are kept to be shown; all are counted."""
