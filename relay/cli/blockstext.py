@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from relay.cli.statustext import clock
+from relay.operate.view.block_story import BlockRow, Chunks, Landed, Part, Story
+from relay.operate.view.journal_state import Listed
 from relay.program.text_table import Column, laid_out
-from relay.view.seen import Listed
-from relay.view.story import BlockRow, Chunks, Landed, Part, Story
 
 _CLAIM_CHARACTERS = 8
 _NOT_ASKED = "not known: ClickHouse did not answer"

@@ -10,9 +10,9 @@ import click
 
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.errors import Refused
+from relay.operate.view.group import GroupReader
 from relay.process import retire as ending
 from relay.process.retire_plan import Retirement, plan
-from relay.view.group import GroupReader
 
 
 @click.command()

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from rich.markup import escape
 from rich.table import Table
 
+from relay.operate.view.journal_state import WINDOW_SECONDS
+from relay.operate.view.status import PartitionRow, Screen, TableRow, at_rest
 from relay.program.plural import several
 from relay.program.text_table import Column, laid_out
-from relay.view.screen import PartitionRow, Screen, TableRow, at_rest
-from relay.view.seen import WINDOW_SECONDS
 
 _NOT_KNOWN = "?"
 _REASON_CHARACTERS = 120

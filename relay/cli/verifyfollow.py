@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relay.operate.verify import rounds
 from relay.operate.verify.progress import Standing
 from relay.operate.verify.webhook import Webhook
+from relay.operate.view import ask
 from relay.page.figures import Figures
 from relay.page.looking import Looking
 from relay.page.routes import Page, TellStory
@@ -18,7 +19,6 @@ from relay.page.samples import Samples
 from relay.page.trail import Trail
 from relay.program.serving import Serving
 from relay.program.stopping import stopped_by_signal
-from relay.view import look
 
 if TYPE_CHECKING:
     import threading
@@ -93,7 +93,7 @@ def follow(
 
 
 def _story_of(settings: Settings) -> TellStory:
-    return lambda block, journal_offset: look.story_of(settings, block, journal_offset)
+    return lambda block, journal_offset: ask.story_of(settings, block, journal_offset)
 
 
 @contextlib.contextmanager
@@ -111,5 +111,5 @@ def _served(
     }
     with Serving(listen, routes, page.headers) as serving:
         log.info("serving", extra={"page": f"http://{serving.address}/"})
-        with contextlib.closing(Looking(lambda: look.Look(settings, lasting=True), samples)):
+        with contextlib.closing(Looking(lambda: ask.Look(settings, lasting=True), samples)):
             yield

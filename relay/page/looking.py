@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from relay.errors import RelayError
+from relay.operate.view.status import Screen, as_json
 from relay.page.samples import EVERY_SECONDS, Samples
-from relay.view.screen import Screen, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ END_SECONDS = 2.0
 
 
 class Looks(Protocol):
-    """What relay.view.look.Look is."""
+    """What relay.operate.view.ask.Look is."""
 
     def screen(self) -> Screen:
         """As it is now."""

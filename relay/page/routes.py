@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
+from relay.operate.view.block_story import Story, story_as_json
 from relay.page.samples import Samples
 from relay.page.trail import STEP_SECONDS, Trail
-from relay.view.story import Story, story_as_json
 
 if TYPE_CHECKING:
     from relay.operate.verify.audit import Audit

@@ -9,8 +9,8 @@ import threading
 from collections import Counter, deque
 from typing import Any
 
+from relay.operate.view.journal_state import Listed
 from relay.records_pb2 import Commit
-from relay.view.seen import Listed
 
 WINDOW_SECONDS = 600
 """Of the plots."""

@@ -32,9 +32,9 @@ from relay.doctor.tables import Server
 from relay.doctor.versions import parsed
 from relay.errors import Refused, RelayError
 from relay.operate.verify.read.landed_rows import LandedRows
+from relay.operate.view.landed import LandedBlocks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
-from relay.view.landed import LandedBlocks
 from tests.loader.blocks import batch
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES

@@ -12,14 +12,14 @@ from relay.errors import ConfigError, Unavailable
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, Kind
 from relay.operate.verify.progress import Standing
+from relay.operate.view.block_story import Change, Chunks, Landed, Part, Story
+from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
+from relay.operate.view.journal_state import Listed, Seen
+from relay.operate.view.status import as_json, assemble
 from relay.page.routes import Page
 from relay.page.samples import Samples
 from relay.page.trail import Trail
 from relay.program.serving import Serving
-from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.view.screen import as_json, assemble
-from relay.view.seen import Listed, Seen
-from relay.view.story import Change, Chunks, Landed, Part, Story
 from tests.view.records import APP, block, commit, dead
 
 HOSTILE = '<img src=x onerror="document.title=id"><script>document.title=top</script>'

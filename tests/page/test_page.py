@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from relay.errors import Unavailable
+from relay.operate.view.facts import Facts, Group, LedgerFacts
+from relay.operate.view.journal_state import Seen
+from relay.operate.view.status import Screen, assemble
 from relay.page.looking import Looking
 from relay.page.routes import content_security_policy, html
 from relay.page.samples import Point, Samples, point
 from relay.page.trail import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
-from relay.view.facts import Facts, Group, LedgerFacts
-from relay.view.screen import Screen, assemble
-from relay.view.seen import Seen
 from tests.broker.pipeline import wait_until
 from tests.page.built import ANOMALY, LATEST, Built, built
 from tests.view.records import block, commit

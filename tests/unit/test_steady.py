@@ -26,7 +26,7 @@ FOR_PEOPLE_AND_RECORDS = {
     "relay/operate/verify/rounds.py": "when a round ended, as a gauge shows it",
     "relay/operate/verify/deep.py": "compared with what journal records say",
     "relay/operate/verify/landing.py": "compared with what journal records say",
-    "relay/view/look.py": "compared with what journal records say",
+    "relay/operate/view/ask.py": "compared with what journal records say",
     "relay/page/looking.py": "shown",
     "relay/page/routes.py": "shown",
     "relay/doctor/tables.py": "compared with a server's clock",

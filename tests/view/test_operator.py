@@ -25,9 +25,9 @@ from loader.work import Worker
 from relay.cli import cli
 from relay.config.settings_file import load as load_config
 from relay.errors import Unavailable
+from relay.operate.view import ask
 from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.view import look
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch, wait_until
 
@@ -184,9 +184,9 @@ def away_at_first(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_: Any) -> None:
         raise Unavailable("ClickHouse is away", "start it")
 
-    with contextlib.closing(look.Look(load_config(operator._config), 1)) as looking:
+    with contextlib.closing(ask.Look(load_config(operator._config), 1)) as looking:
         with monkeypatch.context() as patch:
-            patch.setattr(look, "LandedBlocks", away)
+            patch.setattr(ask, "LandedBlocks", away)
             screen = looking.screen()
         assert screen.facts.ledger.problem == "ClickHouse is away"
         assert sum(screen.facts.ends.values()) > 0

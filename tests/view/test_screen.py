@@ -12,11 +12,11 @@ from rich.console import Console
 
 from relay.cli import statustext
 from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
+from relay.operate.view.journal_state import Seen
+from relay.operate.view.status import Screen, as_json, assemble, at_rest, of_tables
+from relay.operate.view.troubles import NO_RELAY
 from relay.program.console import print_parts
-from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.view.screen import Screen, as_json, assemble, at_rest, of_tables
-from relay.view.seen import Seen
-from relay.view.troubles import NO_RELAY
 from tests.view.records import TABLE, block, commit, dead
 
 NOW_MS = 12_000

@@ -11,10 +11,10 @@ import pytest
 from relay.cli import cli, doctor, status
 from relay.doctor.findings import Finding, found
 from relay.errors import Unavailable
+from relay.operate.view.facts import Facts, Group, LedgerFacts
+from relay.operate.view.journal_state import Seen
+from relay.operate.view.status import Screen, assemble
 from relay.program.command import run_main
-from relay.view.facts import Facts, Group, LedgerFacts
-from relay.view.screen import Screen, assemble
-from relay.view.seen import Seen
 from tests.config.test_load import GOOD
 from tests.config.test_pipelines import TWO
 

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from relay.cli import blockstext
+from relay.operate.view import block_story
+from relay.operate.view.block_story import BlockRow, Change, Chunks, Landed, Part, Story
+from relay.operate.view.journal_state import Listed
 from relay.program.console import print_parts
-from relay.view import story
-from relay.view.seen import Listed
-from relay.view.story import BlockRow, Change, Chunks, Landed, Part, Story
 from tests.view.records import block, commit
 
 VALUES = [b"first", b"second"]
@@ -41,14 +41,17 @@ def test_only_those_that_are_meant() -> None:
     """By table, time and state; an unknown ledger leaves states empty."""
     blocks = [*listed(0, 10, 20), Listed(block(30, "d.u"), 0, 30, commit(4))]
     ledger = {blocks[0].block.id: "loaded", blocks[1].block.id: "prepared"}
-    states = [row.state for row in story.rows_of(blocks, ledger)]
+    states = [row.state for row in block_story.rows_of(blocks, ledger)]
     assert states == ["loaded", "claimed", "sealed", "sealed"]
-    assert [r.listed for r in story.rows_of(blocks, ledger, state="claimed")] == [blocks[1]]
-    assert [r.listed for r in story.rows_of(blocks, ledger, table="d.u")] == [blocks[3]]
-    assert [r.listed for r in story.rows_of(blocks, ledger, since_ms=10_000)] == blocks[1:3]
-    assert {row.state for row in story.rows_of(blocks, None)} == {""}
-    assert list(story.rows_of([], {})) == []
-    assert json.loads(json.dumps(story.row_as_json(story.BlockRow(LISTED, ""))))["state"] is None
+    assert [r.listed for r in block_story.rows_of(blocks, ledger, state="claimed")] == [blocks[1]]
+    assert [r.listed for r in block_story.rows_of(blocks, ledger, table="d.u")] == [blocks[3]]
+    assert [r.listed for r in block_story.rows_of(blocks, ledger, since_ms=10_000)] == blocks[1:3]
+    assert {row.state for row in block_story.rows_of(blocks, None)} == {""}
+    assert list(block_story.rows_of([], {})) == []
+    assert (
+        json.loads(json.dumps(block_story.row_as_json(block_story.BlockRow(LISTED, ""))))["state"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,11 +71,11 @@ def test_only_those_that_are_meant() -> None:
     ],
 )
 def test_the_ledgers_state_is_the_loaders(changes: tuple[Change, ...], state: str) -> None:
-    assert story.current(changes) == state
+    assert block_story.current(changes) == state
 
 
 def test_chunks_are_what_the_journal_says() -> None:
-    assert story.chunks_of(LISTED, 0, RECORDS) == Chunks(0, 2, 10)
+    assert block_story.chunks_of(LISTED, 0, RECORDS) == Chunks(0, 2, 10)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_chunks_are_what_the_journal_says() -> None:
 def test_damaged_chunks_are_told(
     start: int, records: list[tuple[int, str, int, bytes]], problem: str
 ) -> None:
-    (found,) = story.chunks_of(LISTED, start, records).problems
+    (found,) = block_story.chunks_of(LISTED, start, records).problems
     assert problem in found
 
 
@@ -107,7 +110,7 @@ def test_a_whole_story() -> None:
         "parts made   not available: no system.part_log",
     ):
         assert line in text
-    found = json.loads(json.dumps(story.story_as_json(told)))
+    found = json.loads(json.dumps(block_story.story_as_json(told)))
     assert found["sealed"]["journal"]["offset"] == 17
     assert found["landed"]["ledger"][1]["reason"] == "there is no table"
 

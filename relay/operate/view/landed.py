@@ -1,7 +1,7 @@
 """What ClickHouse says to operators: the ledger's counts, parked blocks, one block's rows.
 
-Receives block ids and tables, gives values of relay.view.facts and relay.view.story. Never
-writes.
+Receives block ids and tables, gives values of relay.operate.view.facts and
+relay.operate.view.block_story. Never writes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.operate.verify.read.landed_rows import STATE, LandedRows
-from relay.view.facts import LedgerFacts, Parked
-from relay.view.story import Change, Landed, Part
+from relay.operate.view.block_story import Change, Landed, Part
+from relay.operate.view.facts import LedgerFacts, Parked
 
 _NOW = (
     f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant

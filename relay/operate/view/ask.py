@@ -17,14 +17,15 @@ from relay.kafka.topics import READ, Topics
 from relay.operate.verify.audit import audit_of
 from relay.operate.verify.read.journal import Begin, Reader, from_the_start
 from relay.operate.verify.read.topic import TopicReader, header
-from relay.view import begin, story
-from relay.view.facts import Facts, LedgerFacts
-from relay.view.group import GroupReader
-from relay.view.landed import LandedBlocks
-from relay.view.oldest import OldestUnread
-from relay.view.screen import Screen, assemble
-from relay.view.seen import Listed, Seen
-from relay.view.story import Chunks, Landed, Story
+from relay.operate.view import block_story
+from relay.operate.view import start as view_start
+from relay.operate.view.block_story import Chunks, Landed, Story
+from relay.operate.view.facts import Facts, LedgerFacts
+from relay.operate.view.group import GroupReader
+from relay.operate.view.journal_state import Listed, Seen
+from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.oldest_unread import OldestUnread
+from relay.operate.view.status import Screen, assemble
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -103,7 +104,7 @@ class Look:
         if self._reader is None:
             with contextlib.suppress(Unavailable, Refused):  # said by _ask_clickhouse
                 self._needed = self._clickhouse().positions(self._journal_id)
-            where = begin.last(self._offsets, self._needed)
+            where = view_start.last(self._offsets, self._needed)
             self._reader = Reader(self._settings, where, lasting=self._lasting)
         reader = self._reader
         reader.grow()
@@ -189,7 +190,9 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
         raise ConfigError(
             f"{text} is a block of app {name.app}", f"this configuration is of {settings.app}"
         )
-    with contextlib.closing(listed(settings, begin.only(name.partition, journal_offset))) as blocks:
+    with contextlib.closing(
+        listed(settings, view_start.only(name.partition, journal_offset))
+    ) as blocks:
         found = next((one for one in blocks if one.block.id == text), None)
     chunks = None if found is None else _chunks(settings, found)
     landed: Landed | None = None
@@ -212,7 +215,7 @@ def _chunks(settings: Settings, one: Listed) -> Chunks:
         start, _ = reader.bounds(block.topic, block.partition)
         first = max(start, block.first_offset)
         messages = reader.read(block.topic, block.partition, first, block.next_offset)
-        return story.chunks_of(
+        return block_story.chunks_of(
             one,
             start,
             (

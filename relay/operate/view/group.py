@@ -13,8 +13,8 @@ from relay.errors import Unavailable
 from relay.intake.membership import described
 from relay.kafka import group_queries
 from relay.kafka.advertised_names import explained
+from relay.operate.view.facts import Group, Member
 from relay.program.waiting import until_available
-from relay.view.facts import Group, Member
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from relay.operate.verify.judge.contents import BlockTopic
-from relay.view.seen import Listed
+from relay.operate.view.journal_state import Listed
 
 STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded")
 """Of a block: nobody touched it; a loader is at it, or ended in the middle; settled. One that is

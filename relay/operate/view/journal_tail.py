@@ -10,8 +10,8 @@ from confluent_kafka import TopicPartition
 
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ENDS_SECONDS
-from relay.view import begin, record
-from relay.view.record import Entry
+from relay.operate.view import journal_lines, start
+from relay.operate.view.journal_lines import Entry
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -39,8 +39,8 @@ class Tail:
         while True:
             unread: set[int] = set()
             self._reader = self._begun(offsets, unread)
-            found = record.last(self._records(self._reader), most)
-            if record.enough(found, unread, most):
+            found = journal_lines.last(self._records(self._reader), most)
+            if journal_lines.enough(found, unread, most):
                 entries = [entry for of_one in found.values() for entry in of_one]
                 return sorted(entries, key=lambda e: (e.commit.written_at_ms, e[:2]))
             self._reader.close()
@@ -60,7 +60,7 @@ class Tail:
             self._reader.close()
 
     def _begun(self, offsets: int, unread: set[int]) -> Reader:
-        near = begin.last(offsets)
+        near = start.last(offsets)
 
         def noting(consumer: PartitionReader, place: TopicPartition, low: int, high: int) -> int:
             first = near(consumer, place, low, high)

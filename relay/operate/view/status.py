@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from relay.operate.view.facts import Facts
+from relay.operate.view.journal_state import Head, Lately, Listed, Seen
+from relay.operate.view.troubles import Trouble, Waiting, troubles
 from relay.records_pb2 import Block
-from relay.view.facts import Facts
-from relay.view.seen import Head, Lately, Listed, Seen
-from relay.view.troubles import Trouble, Waiting, troubles
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from relay.view.facts import Group
+    from relay.operate.view.facts import Group
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
 LOADER_MS = 60_000
