@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from relay.operate.page.recent import Trail
+from relay.operate.page.refresh import Looking
+from relay.operate.page.routes import Page, TellStory
+from relay.operate.page.samples import Samples
+from relay.operate.page.verifier_metrics import Figures
 from relay.operate.verify import rounds
 from relay.operate.verify.progress import Standing
 from relay.operate.verify.webhook import Webhook
 from relay.operate.view import ask
-from relay.page.figures import Figures
-from relay.page.looking import Looking
-from relay.page.routes import Page, TellStory
-from relay.page.samples import Samples
-from relay.page.trail import Trail
 from relay.program.serving import Serving
 from relay.program.stopping import stopped_by_signal
 

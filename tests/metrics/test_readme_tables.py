@@ -14,7 +14,7 @@ import yaml
 from loader.metrics import listed as of_loader
 from relay.operate.metrics import definitions as of_relay
 from relay.operate.metrics.client_definitions import CLIENTS
-from relay.page.figures import METRICS as OF_VERIFIER
+from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.program.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
 
 ROOT = Path(__file__).resolve().parents[2]

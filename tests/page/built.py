@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import ConfigError, Unavailable
+from relay.operate.page.recent import Trail
+from relay.operate.page.routes import Page
+from relay.operate.page.samples import Samples
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, Kind
 from relay.operate.verify.progress import Standing
@@ -16,9 +19,6 @@ from relay.operate.view.block_story import Change, Chunks, Landed, Part, Story
 from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
 from relay.operate.view.journal_state import Listed, Seen
 from relay.operate.view.status import as_json, assemble
-from relay.page.routes import Page
-from relay.page.samples import Samples
-from relay.page.trail import Trail
 from relay.program.serving import Serving
 from tests.view.records import APP, block, commit, dead
 

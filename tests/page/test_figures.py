@@ -9,10 +9,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from relay.operate.page.verifier_metrics import METRICS, Figures, health
 from relay.operate.verify.judge.anomaly import Kind
 from relay.operate.verify.progress import SILENT_SECONDS
 from relay.operate.verify.webhook import Counts
-from relay.page.figures import METRICS, Figures, health
 from relay.program.metric import rows
 from relay.records_pb2 import Accept, Commit, Rewind
 from tests.page.built import ANOMALY, Built, built

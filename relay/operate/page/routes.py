@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
+from relay.operate.page.recent import STEP_SECONDS, Trail
+from relay.operate.page.samples import Samples
 from relay.operate.view.block_story import Story, story_as_json
-from relay.page.samples import Samples
-from relay.page.trail import STEP_SECONDS, Trail
 
 if TYPE_CHECKING:
     from relay.operate.verify.audit import Audit
@@ -39,7 +39,7 @@ TellStory = Callable[[str, int], Story]
 
 def html() -> str:
     """The page."""
-    return resources.files("relay.page").joinpath("page.html").read_text(encoding="utf-8")
+    return resources.files("relay.operate.page").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def content_security_policy(page: str) -> str:

@@ -16,11 +16,11 @@ from relay.program.health import Check, answer
 from relay.program.metric import Samples, counter, exposition, families, gauge
 
 if TYPE_CHECKING:
+    from relay.operate.page.samples import Samples as ScreenSamples
     from relay.operate.verify.audit import Totals
     from relay.operate.verify.progress import Standing
     from relay.operate.verify.read.journal import Reader
     from relay.operate.verify.webhook import Webhook
-    from relay.page.samples import Samples as ScreenSamples
     from relay.program.serving import Answer
 
 METRICS = (

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from relay.errors import RelayError
+from relay.operate.page.samples import EVERY_SECONDS, Samples
 from relay.operate.view.status import Screen, as_json
-from relay.page.samples import EVERY_SECONDS, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
