@@ -14,7 +14,7 @@ from relay.program.console import console_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relay.doctor.sample import OfTable
+    from relay.operate.doctor.judge.sample import OfTable
 
 _WIDTH = 140  # columns, where there is no terminal to ask
 

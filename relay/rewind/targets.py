@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.doctor.tables import Server
 from relay.errors import Refused
+from relay.operate.doctor.ask.clickhouse import Server
 from relay.rewind.removal import Target
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import Table
+    from relay.operate.doctor.facts import Table
 
 # A block is claimed before it is inserted, and the claim says whether the column was there.
 _UNSTAMPED = """

@@ -17,8 +17,8 @@ from loader.clickhouse import connect
 from relay.cli import cli
 from relay.config import settings_file
 from relay.dev.clickhouse import toml
-from relay.doctor import grants
 from relay.errors import Unavailable
+from relay.operate.doctor import grants
 from relay.program.command import run_main
 from tests import reach
 from tests.broker.authorized import Authorized, rights

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relay.cli import cli
-from relay.doctor import grants, run
-from relay.doctor.findings import EXIT_WARNINGS, found
+from relay.operate.doctor import examine, grants
+from relay.operate.doctor.findings import EXIT_WARNINGS, found
 from tests.config.test_kafka_settings import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -145,7 +145,7 @@ def test_a_job_before_a_roll_out_may_pass_with_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, as_is: int, errors_only: int
 ) -> None:
     """Not with errors."""
-    monkeypatch.setattr(run, "examine", lambda *_: [found(code, "what", "mend")])
+    monkeypatch.setattr(examine, "examine", lambda *_: [found(code, "what", "mend")])
     path = str(write(tmp_path, GOOD))
     for arguments, status in (((), as_is), (("--errors-only",), errors_only)):
         done = CliRunner().invoke(

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from relay.cli.doctor import doctor
 from relay.config.settings import Kafka
-from relay.doctor.asking import Asker, Listener
 from relay.errors import Unavailable
+from relay.operate.doctor.ask.client import Asker, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
 from relay.config.settings import Settings
-from relay.doctor import trying
-from relay.doctor.facts import ClickHouse
-from relay.doctor.findings import Finding
-from relay.doctor.tables import Server
-from relay.doctor.tries import judge_tries
+from relay.operate.doctor.ask import deduplication
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.facts import ClickHouse
+from relay.operate.doctor.findings import Finding
+from relay.operate.doctor.judge.deduplication import judge_tries
 from tests.doctor import healthy
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import RELEASES
@@ -60,7 +60,7 @@ def looked(engine: Engine, user: User = ADMIN) -> ClickHouse:
 
 def found(engine: Engine, user: User = ADMIN) -> list[Finding]:
     facts = looked(engine, user)
-    tries = trying.tries(settings(engine, user), facts)
+    tries = deduplication.tries(settings(engine, user), facts)
     return list(judge_tries(healthy.replace(facts, tries=tries), "relay"))
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_made_that_may_not_be_dropped(engine: Engine) -> None:
 def test_replicated_tables_are_tried_as_such(engine: Engine, admin: Client) -> None:
     """Here is no Keeper: it says so, and leaves nothing."""
     kinds = [("ReplicatedMergeTree('{path}', 'doctor')", "replicated_deduplication_window = 10")]
-    tried = trying._tried(admin, settings(engine), *kinds[0])
+    tried = deduplication._tried(admin, settings(engine), *kinds[0])
     assert tried.engine == "ReplicatedMergeTree"
     assert "zookeeper" in tried.problem.lower() or "keeper" in tried.problem.lower()
 

@@ -26,11 +26,12 @@ from loader.tables import Tables
 from loader.work import Worker
 from relay import names
 from relay.config.settings import Settings
-from relay.doctor import grants, rights, run
-from relay.doctor.grants import ClickHouseRight
-from relay.doctor.tables import Server
-from relay.doctor.versions import parsed
 from relay.errors import Refused, RelayError
+from relay.operate.doctor import examine, grants
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.grants import ClickHouseRight
+from relay.operate.doctor.judge import rights
+from relay.operate.doctor.versions import parsed
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.view.landed import LandedBlocks
 from relay.records_pb2 import Block
@@ -215,7 +216,7 @@ def reading(given: Settings, _: Client) -> None:
         found = catalogue.read([TABLE]).get(TABLE)
     if found is None or [one.name for one in found.columns] != ["id", "name", "_block"]:
         with contextlib.closing(Server(given)) as server:
-            told = run.clickhouse.judge(given, server.look([TABLE]), 3600)
+            told = examine.clickhouse.judge(given, server.look([TABLE]), 3600)
             raise Refused(" ".join(one.mend for one in told if one.code == "table-missing"))
 
 

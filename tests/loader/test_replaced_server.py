@@ -21,8 +21,8 @@ from loader.plan import Entry
 from loader.running import Running
 from loader.tables import Tables
 from relay.clickhouse.reconfigure import Renewing, unknown_setting
-from relay.doctor.tables import Server
 from relay.errors import Unavailable
+from relay.operate.doctor.ask.clickhouse import Server
 from relay.operate.verify.landing import Landing
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch

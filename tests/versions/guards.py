@@ -25,10 +25,10 @@ from loader.tables import Tables
 from loader.work import Worker
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.config.settings import Settings
-from relay.doctor import grants
-from relay.doctor.grants import ClickHouseRight
-from relay.doctor.versions import parsed
 from relay.errors import RelayError
+from relay.operate.doctor import grants
+from relay.operate.doctor.grants import ClickHouseRight
+from relay.operate.doctor.versions import parsed
 from relay.records_pb2 import Block
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, killed, make

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from relay.cli import cli, doctor, status
-from relay.doctor.findings import Finding, found
 from relay.errors import Unavailable
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.view.facts import Facts, Group, LedgerFacts
 from relay.operate.view.journal_state import Seen
 from relay.operate.view.status import Screen, assemble

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.doctor.findings import found
-from relay.doctor.versions import OLDEST, parsed, shown
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.versions import OLDEST, parsed, shown
 
 if TYPE_CHECKING:
-    from relay.doctor.facts import ClickHouse, Tried
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import ClickHouse, Tried
+    from relay.operate.doctor.findings import Finding
 
 
 def judge_version(facts: ClickHouse) -> Iterator[Finding]:

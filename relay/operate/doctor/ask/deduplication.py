@@ -13,17 +13,17 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
 from relay.clickhouse.insert_settings import deduplicated, known
-from relay.doctor.commands import quoted
-from relay.doctor.facts import Tried
-from relay.doctor.window import GOOD_WINDOW, Kept, window
+from relay.operate.doctor.facts import Tried
+from relay.operate.doctor.fixes import quoted
+from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, window
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
     from relay.config.settings import Settings
-    from relay.doctor.facts import ClickHouse, Table
-    from relay.doctor.facts import Settings as Values
+    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.facts import Settings as Values
 
 DECIDING = (
     "insert_deduplicate",

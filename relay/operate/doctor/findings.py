@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from relay.doctor import reasons
 from relay.errors import NotExactlyOnce, Refused, Unavailable
+from relay.operate.doctor import reasons
 
 EXIT_WARNINGS = 8
 """Exit status where there are warnings and no error."""

@@ -15,13 +15,13 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.balancer import servers
-from relay.doctor import dependents
-from relay.doctor.clickhouse import INSERTED_WITH, REQUIRED
-from relay.doctor.commands import quoted
-from relay.doctor.dependents import Row
-from relay.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
-from relay.doctor.grants import INPUT, READ_BY_LOADER
-from relay.doctor.versions import parsed
+from relay.operate.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
+from relay.operate.doctor.fixes import quoted
+from relay.operate.doctor.grants import INPUT, READ_BY_LOADER
+from relay.operate.doctor.judge import dependents
+from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
+from relay.operate.doctor.judge.dependents import Row
+from relay.operate.doctor.versions import parsed
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:

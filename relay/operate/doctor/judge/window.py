@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from relay.doctor.facts import Settings as Values
-    from relay.doctor.facts import Table
+    from relay.operate.doctor.facts import Settings as Values
+    from relay.operate.doctor.facts import Table
 
 GOOD_WINDOW = 10_000
 """Tokens; the default of replicated tables in recent releases."""

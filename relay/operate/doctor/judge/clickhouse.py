@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.insert_settings import deduplicated
-from relay.doctor.commands import alter, quoted, span
-from relay.doctor.decided import judge_countable, judge_decided, uncountable
-from relay.doctor.findings import found
-from relay.doctor.replicas import judge_ledger, judge_quorum
-from relay.doctor.tries import judge_tries, judge_version
-from relay.doctor.versions import OLDEST, shown
-from relay.doctor.views import judge_views
-from relay.doctor.window import GOOD_WINDOW, Kept, merges_rows, window
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import alter, quoted, span
+from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
+from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, uncountable
+from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
+from relay.operate.doctor.judge.views import judge_views
+from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, merges_rows, window
+from relay.operate.doctor.versions import OLDEST, shown
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import ClickHouse, Setting, Table
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import ClickHouse, Setting, Table
+    from relay.operate.doctor.findings import Finding
 
 INSERTED_WITH: Mapping[str, str] = {
     **{name: str(value) for name, value in deduplicated("", 0).items() if value != ""},

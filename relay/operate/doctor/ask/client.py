@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay.config import kafka_clients
-from relay.doctor.facts import Unasked
 from relay.kafka.connection_errors import Heard, Unconnected
 from relay.kafka.errors import PASSING, answered
+from relay.operate.doctor.facts import Unasked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from relay.doctor.findings import found
 from relay.operate.dead.selection import kind_of
+from relay.operate.doctor.findings import found
 
 if TYPE_CHECKING:
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.findings import Finding
 
 MOST = 50
 """Kinds that are kept of one table; further ones count as the last."""

@@ -12,20 +12,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor import clickhouse, kafka, probe, rights, sampled, topics, trying
-from relay.doctor import sample as samples
-from relay.doctor.asking import Asker
-from relay.doctor.findings import found, worst_first
-from relay.doctor.reading import Brokers
-from relay.doctor.tables import Server
 from relay.errors import Refused, Unavailable
 from relay.kafka.advertised_names import explained
+from relay.operate.doctor.ask import broker_clock, deduplication
+from relay.operate.doctor.ask import sample as ask_sample
+from relay.operate.doctor.ask.brokers import Brokers
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.client import Asker
+from relay.operate.doctor.findings import found, worst_first
+from relay.operate.doctor.judge import brokers as judge_brokers
+from relay.operate.doctor.judge import clickhouse, rights, topics
+from relay.operate.doctor.judge import sample as samples
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import Kafka, Unasked
-    from relay.doctor.findings import Finding
-    from relay.doctor.sample import OfTable
+    from relay.operate.doctor.facts import Kafka, Unasked
+    from relay.operate.doctor.findings import Finding
+    from relay.operate.doctor.judge.sample import OfTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Wanted:
 
     outage_seconds: float
     tables: Collection[str] = ()
-    probe: bool = False
+    broker_clock: bool = False
     tries: bool = False
 
 
@@ -62,7 +65,7 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
         with contextlib.closing(Server(settings)) as server:
             seen = server.look(sorted(targets))
         if wanted.tries:
-            seen = replace(seen, tries=trying.tries(settings, seen))
+            seen = replace(seen, tries=deduplication.tries(settings, seen))
     except (Unavailable, Refused) as error:
         findings.append(no_answer("clickhouse", error))
     else:
@@ -75,7 +78,7 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
     """What was seen in that many of the source topic's newest messages, and the findings."""
     try:
-        seen = sampled.look(settings, wanted)
+        seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
         told = f"{wanted:,} messages of {settings.source.topic}"
         return [], [found("unasked", f"{told}: {error.message}", error.next_step)]
@@ -84,7 +87,7 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
 
 def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
     """Every finding about Kafka."""
-    yield from kafka.judge(settings, facts, outage_seconds)
+    yield from judge_brokers.judge(settings, facts, outage_seconds)
     yield from topics.judge(settings, facts, outage_seconds)
     yield from rights.judge_kafka(settings, facts)
     yield from unasked(facts.unasked)
@@ -101,8 +104,8 @@ def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
     brokers = Brokers(settings, asker, Asker(settings.source_kafka) if settings.crosses else None)
     facts = brokers.look()
     if not wanted.probe:
-        return replace(facts, unasked=(*facts.unasked, probe.unprobed(settings.app)))
-    clock = probe.broker_clock(settings, asker)
+        return replace(facts, unasked=(*facts.unasked, broker_clock.unprobed(settings.app)))
+    clock = broker_clock.broker_clock(settings, asker)
     return replace(facts, clock=clock, unasked=brokers.unasked())
 
 

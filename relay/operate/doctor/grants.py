@@ -1,8 +1,9 @@
 """The least rights of each role, in Kafka and in ClickHouse, and the commands that grant them.
 
 Receives the app's settings, the names of its tables and the server's version, gives rights as
-values and as text; pure. `relay doctor --grants` prints them; relay.doctor.rights judges what is
-missing. On a server with users each is taken away in turn, and missed (tests/doctor).
+values and as text; pure. `relay doctor --grants` prints them; relay.operate.doctor.judge.rights
+judges what is missing. On a server with users each is taken away in turn, and missed
+(tests/doctor).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor.commands import grant, principal, quoted
-from relay.doctor.versions import FREE_INPUT, Version, shown
+from relay.operate.doctor.fixes import grant, principal, quoted
+from relay.operate.doctor.versions import FREE_INPUT, Version, shown
 
 if TYPE_CHECKING:
     from relay.config.settings import Brokers, Settings

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor.commands import grant, quoted
-from relay.doctor.findings import found
-from relay.doctor.kafka import DENIED
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import grant, quoted
+from relay.operate.doctor.judge.brokers import DENIED
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import ClickHouse, Kafka
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import ClickHouse, Kafka
+    from relay.operate.doctor.findings import Finding
 
 
 def needed(settings: Settings, topic: str) -> dict[str, str]:

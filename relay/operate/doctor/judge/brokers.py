@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from relay.doctor.commands import set_brokers, span
-from relay.doctor.findings import found
-from relay.doctor.heads import judge_heads
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_brokers, span
+from relay.operate.doctor.judge.group import judge_heads
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import Kafka, Trial
-    from relay.doctor.facts import Settings as Values
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import Kafka, Trial
+    from relay.operate.doctor.facts import Settings as Values
+    from relay.operate.doctor.findings import Finding
 
 NEEDED_APIS = {
     "TxnOffsetCommit": (3, "2.5", "the group's generation with offsets in transactions, KIP-447"),
@@ -176,7 +176,9 @@ def _group(
 
 
 def _trials(settings: Settings, facts: Kafka) -> Iterator[Finding]:
-    """Answers to trial requests that are no missing right; those are for relay.doctor.rights."""
+    """Answers to trial requests that are no missing right; those are for
+    relay.operate.doctor.judge.rights.
+    """
     created = facts.creation
     # Too few brokers are told by their number.
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):

@@ -11,16 +11,16 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in __all__
 
 from relay import names
-from relay.doctor.asking import SECONDS
-from relay.doctor.commands import grant
-from relay.doctor.facts import Kafka, Topic, Unasked
-from relay.doctor.facts import Settings as Values
-from relay.doctor.standing import Standing, operations
 from relay.kafka.errors import answered
+from relay.operate.doctor.ask.client import SECONDS
+from relay.operate.doctor.ask.group import Standing, operations
+from relay.operate.doctor.facts import Kafka, Topic, Unasked
+from relay.operate.doctor.facts import Settings as Values
+from relay.operate.doctor.fixes import grant
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.asking import Asker
+    from relay.operate.doctor.ask.client import Asker
 
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 

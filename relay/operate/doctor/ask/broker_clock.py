@@ -19,12 +19,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from relay.config import kafka_clients
-from relay.doctor.asking import SECONDS
-from relay.doctor.facts import Clock, Unasked
+from relay.operate.doctor.ask.client import SECONDS
+from relay.operate.doctor.facts import Clock, Unasked
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.asking import Asker
+    from relay.operate.doctor.ask.client import Asker
 
 WHAT = "the brokers' clock"
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
-from relay.doctor.sample import OfTable, tallied
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.kafka.topics import READ, Topics
 from relay.names import NO_TABLE
+from relay.operate.doctor.judge.sample import OfTable, tallied
 from relay.rows.codecs_of_tables import NO_HEADER
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue

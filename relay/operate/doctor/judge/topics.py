@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor.commands import set_topic, span
-from relay.doctor.findings import found
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_topic, span
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import Kafka, Topic
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import Kafka, Topic
+    from relay.operate.doctor.findings import Finding
 
 SAFE_COPIES = 3
 SAFE_IN_SYNC = 2

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay import names
 from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
-from relay.doctor.asking import SECONDS, Asker
-from relay.doctor.facts import Head, Topic, Trial
 from relay.kafka.partition_ends import told
 from relay.kafka.topics import MAX_MESSAGE_BYTES
+from relay.operate.doctor.ask.client import SECONDS, Asker
+from relay.operate.doctor.facts import Head, Topic, Trial
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

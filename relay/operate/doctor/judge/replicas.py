@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.doctor.commands import quoted
-from relay.doctor.findings import found
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import quoted
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import ClickHouse, Table
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.findings import Finding
 
 _REPLICATED = ("Replicated", "Shared")
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relay.doctor.facts import Table, View
+from relay.operate.doctor.facts import Table, View
 
 _PART = r"(?:`(?:[^`\\]|\\.)+`|\w+)"
 _TO = re.compile(rf"\sTO\s+({_PART})\.({_PART})")

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.doctor.commands import quoted, span
-from relay.doctor.findings import found
-from relay.doctor.window import merges_rows
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import quoted, span
+from relay.operate.doctor.judge.window import merges_rows
 
 if TYPE_CHECKING:
-    from relay.doctor.facts import ClickHouse, Table
-    from relay.doctor.findings import Finding
-    from relay.doctor.window import Kept
+    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.findings import Finding
+    from relay.operate.doctor.judge.window import Kept
 
 _STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.doctor.commands import set_topic
-from relay.doctor.findings import found
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_topic
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.doctor.facts import Kafka
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import Kafka
+    from relay.operate.doctor.findings import Finding
 
 
 def judge_heads(settings: Settings, facts: Kafka) -> Iterator[Finding]:

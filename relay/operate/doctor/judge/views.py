@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from relay.doctor.commands import alter, quoted
-from relay.doctor.findings import found
-from relay.doctor.window import GOOD_WINDOW, window
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import alter, quoted
+from relay.operate.doctor.judge.window import GOOD_WINDOW, window
 
 if TYPE_CHECKING:
-    from relay.doctor.facts import Settings as Values
-    from relay.doctor.facts import Table
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.facts import Settings as Values
+    from relay.operate.doctor.facts import Table
+    from relay.operate.doctor.findings import Finding
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`|\"(?:[^\"\\]|\\.)*\"")
 _VARIES = re.compile(
