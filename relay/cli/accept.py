@@ -14,10 +14,10 @@ import click
 from relay import log
 from relay.cli import rewindtext
 from relay.cli.options import config_argument, settings_of, within_one_cluster
+from relay.operate.rewind import accepting
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
-from relay.rewind import accepting
-from relay.rewind.record import Author
-from relay.rewind.servers import Servers
 
 
 @click.command()

@@ -16,13 +16,13 @@ from relay import log
 from relay.cli import rewindtext
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.parsed import INSTANT, TABLE, Parsed
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Told
+from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.servers import Servers
 from relay.operate.view.group import GroupReader
 from relay.program.command import chosen_pipeline
-from relay.rewind import run as steps
-from relay.rewind.record import Author
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
-from relay.rewind.servers import Servers
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

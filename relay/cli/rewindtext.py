@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from relay.rewind.accept import Note
-from relay.rewind.plan import Course, Place
-from relay.rewind.run import Done, Ready
+from relay.operate.rewind.accept import Note
+from relay.operate.rewind.plan import Course, Place
+from relay.operate.rewind.rewind import Done, Ready
 
 Line = str | dict[str, Any]
 _SHOWN = 5

@@ -10,12 +10,12 @@ import pytest
 
 from loader.clisupersede import supersede
 from relay.cli import cli, rewindtext
+from relay.operate.rewind import accepting
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.removal import Told
+from relay.operate.rewind.rewind import Wanted
 from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.rewind import accepting
-from relay.rewind import run as steps
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
 from tests.rewind.world import AUTHOR, World
 
 CONFIG = """

@@ -14,11 +14,11 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
+from relay.operate.rewind.plan import Place
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Target
+from relay.operate.rewind.seals import Seals
 from relay.records_pb2 import Block, Commit
-from relay.rewind.plan import Place
-from relay.rewind.record import Author
-from relay.rewind.removal import Target
-from relay.rewind.seals import Seals
 from tests.verify import histories
 from tests.verify.histories import Writer
 

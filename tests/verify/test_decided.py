@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from relay.operate.rewind import accepting
+from relay.operate.rewind.records import Author
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge import ledger_history
 from relay.operate.verify.judge.anomaly import Kind
 from relay.operate.verify.judge.by_person import Superseded, replaced
 from relay.records_pb2 import Block, Commit
-from relay.rewind import accepting
-from relay.rewind.record import Author
 from tests.rewind.world import World
 from tests.verify import histories
 from tests.verify.histories import History

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.operate.rewind.plan import Course
 from relay.records_pb2 import Accept, Commit, Mark, Rewind
-from relay.rewind.plan import Course
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from relay.errors import ConfigError
-from relay.rewind import record
-from relay.rewind.accept import Note, note
-from relay.rewind.hands import Hands
-from relay.rewind.plan import Place, Refusal, as_error
-from relay.rewind.record import Author
+from relay.operate.rewind import records
+from relay.operate.rewind.accept import Note, note
+from relay.operate.rewind.plan import Place, Refusal, as_error
+from relay.operate.rewind.ports import Hands
+from relay.operate.rewind.records import Author
 
 
 def accept(
@@ -41,7 +41,7 @@ def accept(
         places, notes = _notes(hands, begins, only)
         hands.write(
             [
-                record.accepted(
+                records.accepted(
                     places[one.partition].head,
                     one.floor,
                     places[one.partition].topic_id,

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relay.errors import ConfigError
-from relay.rewind import record, removal
-from relay.rewind.hands import Hands
-from relay.rewind.plan import Course, Place, Refusal, as_error, course
-from relay.rewind.record import Author
-from relay.rewind.removal import Target, Told
+from relay.operate.rewind import records, removal
+from relay.operate.rewind.plan import Course, Place, Refusal, as_error, course
+from relay.operate.rewind.ports import Hands
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Target, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _begin(
         courses = ready(hands, places, wanted, column).courses
         hands.write(
             [
-                record.rewinding(places[one.partition].head, one, wanted.told.keep, author())
+                records.rewinding(places[one.partition].head, one, wanted.told.keep, author())
                 for one in courses
             ]
         )
@@ -192,5 +192,7 @@ def _finish(
             if p in begun and place.head.n == begun[p].head.n
         }
         if left:
-            hands.write([record.rewound(place.head, author()) for _, place in sorted(left.items())])
+            hands.write(
+                [records.rewound(place.head, author()) for _, place in sorted(left.items())]
+            )
     return {p: place.head.floor for p, place in sorted(begun.items())}

@@ -13,7 +13,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.errors import Refused
 from relay.operate.doctor.ask.clickhouse import Server
-from relay.rewind.removal import Target
+from relay.operate.rewind.removal import Target
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from relay.rewind.plan import Course
+from relay.operate.rewind.plan import Course
 
 _MERGE_TREE = re.compile(r"(?:Replicated|Shared)?MergeTree")
 """Engines in which a row once inserted is a row for ever; others merge rows of blocks together."""

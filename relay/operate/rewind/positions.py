@@ -17,10 +17,10 @@ from relay.config import kafka_clients
 from relay.errors import ConfigError, Unavailable
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.topics import Topics
+from relay.operate.rewind.plan import Place, at_head
+from relay.operate.rewind.seals import Seals
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import TopicReader
-from relay.rewind.plan import Place, at_head
-from relay.rewind.seals import Seals
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings

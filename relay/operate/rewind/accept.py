@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
+from relay.operate.rewind.plan import NEW_APP, Place, Refusal, at_head
 from relay.records_pb2 import Commit
-from relay.rewind.plan import NEW_APP, Place, Refusal, at_head
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, ContractBroken, RelayError
+from relay.operate.rewind.seals import Seals, Stretch
 from relay.records_pb2 import Block, Commit
-from relay.rewind.seals import Seals, Stretch
 
 ACCEPT = "`relay accept CONFIG` shows how to go on from there, then rewind"
 NEW_APP = "start under a new app name, or restore what was deleted"

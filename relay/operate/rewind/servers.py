@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
 from relay.failpoints import reached
 from relay.operate.dead.reader import DeadReader
-from relay.rewind import targets
-from relay.rewind.group import Fence
-from relay.rewind.plan import Place
-from relay.rewind.removal import Target
-from relay.rewind.standing import Standing
-from relay.rewind.writing import Writer
+from relay.operate.rewind import tables as rewind_tables
+from relay.operate.rewind.group_fence import Fence
+from relay.operate.rewind.journal_writer import Writer
+from relay.operate.rewind.plan import Place
+from relay.operate.rewind.positions import Standing
+from relay.operate.rewind.removal import Target
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -29,7 +29,7 @@ AGAIN = "run it again: what was done stays done"
 
 
 class Servers:
-    """relay.rewind.hands.Hands.
+    """relay.operate.rewind.ports.Hands.
 
     Args:
         settings: of the app.
@@ -80,7 +80,7 @@ class Servers:
 
     def targets(self, tables: Collection[str]) -> Mapping[str, Target]:
         """See Hands."""
-        return targets.look(self._settings, tables)
+        return rewind_tables.look(self._settings, tables)
 
     def replays(self) -> set[tuple[int, int]]:
         """See Hands."""

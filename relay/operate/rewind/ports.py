@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from relay.operate.rewind.plan import Place
+from relay.operate.rewind.removal import Target
 from relay.records_pb2 import Block, Commit
-from relay.rewind.plan import Place
-from relay.rewind.removal import Target
 
 
 class Hands(Protocol):
