@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from relay.demo.run import Options, run
+from relay.dev.demo.run import Options, run
 from relay.program.console import console_of
 
 PIPE_WIDTH = 110  # columns, where there is no terminal to ask

@@ -44,7 +44,7 @@ class Wanted:
 
     outage_seconds: float
     tables: Collection[str] = ()
-    broker_clock: bool = False
+    probe: bool = False
     tries: bool = False
 
 

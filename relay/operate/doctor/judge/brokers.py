@@ -176,9 +176,7 @@ def _group(
 
 
 def _trials(settings: Settings, facts: Kafka) -> Iterator[Finding]:
-    """Answers to trial requests that are no missing right; those are for
-    relay.operate.doctor.judge.rights.
-    """
+    """Answers to trial requests, but for missing rights, which the module `rights` judges."""
     created = facts.creation
     # Too few brokers are told by their number.
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):

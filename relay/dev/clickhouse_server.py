@@ -1,6 +1,6 @@
 """ClickHouse's own server, which chdb's library holds, as a program.
 
-    python -m relay.dev.server --directory DIR --http-port N --tcp-port M
+    python -m relay.dev.clickhouse_server --directory DIR --http-port N --tcp-port M
 
 Receives the directory of a stack with its password file. Gives HTTP and the native
 protocol on 127.0.0.1 until SIGTERM or SIGINT. Statements under way then have 20 s for
@@ -30,8 +30,8 @@ from types import FrameType, ModuleType
 import click
 
 from relay.dev.clickhouse import NAME, USER, password_file
+from relay.dev.clickhouse_config import configure
 from relay.dev.layout import HOST
-from relay.dev.serverconfig import configure
 
 _CLOSE_SECONDS = 20.0
 _ASK_SECONDS = 5.0
@@ -52,7 +52,7 @@ SELECT sum(sleepEachRow(0.2)) FROM numbers(4000000000) SETTINGS max_block_size =
     function_sleep_max_microseconds_per_block = 0, log_comment = '{_KEEPALIVE}' FORMAT Null
 """  # noqa: S608 - a constant
 
-_log = logging.getLogger("relay.dev.server")
+_log = logging.getLogger("relay.dev.clickhouse_server")
 
 
 def _library() -> ModuleType:

@@ -1,6 +1,6 @@
 """The demo's rows on their way: watch, kill in the middle, start again, compare at the end.
 
-Receives the parts that relay.demo.run puts together; every turn of events is decided by how
+Receives the parts that relay.dev.demo.run puts together; every turn of events is decided by how
 far the rows have come, none by time.
 """
 
@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from relay.demo import data
-from relay.demo.contents import Difference, compare, row_hashes
-from relay.demo.show import Bars, Seen
+from relay.dev.demo import data
+from relay.dev.demo.compare import Difference, compare, row_hashes
+from relay.dev.demo.show import Bars, Seen
 from relay.errors import NotExactlyOnce
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from relay.config.settings import Settings
-    from relay.demo.feed import Feed
-    from relay.demo.programs import Program
-    from relay.demo.watch import JournalWatch, Warehouse
+    from relay.dev.demo.feed import Feed
+    from relay.dev.demo.programs import Program
+    from relay.dev.demo.watch import JournalWatch, Warehouse
 
 OPEN_GATE_AT = 0.2  # of all rows in ClickHouse: the loader has loaded before it is killed
 KILL_AFTER_GATE = 0.05  # of all rows sent behind the gate: the relay has rows in its buffers

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from relay.demo.data import DATABASE
+from relay.dev.demo.data import DATABASE
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from relay.demo.contents import Difference
+    from relay.dev.demo.compare import Difference
 
 QUESTION = "Which ten routes had the worst mean arrival delay in 2013? (at least {least} flights)"
 ANSWER = f"""

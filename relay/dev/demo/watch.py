@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
-from relay.demo.data import TABLES
+from relay.dev.demo.data import TABLES
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay.config import kafka_clients, settings_file
-from relay.demo import data, show
-from relay.demo.feed import Feed
-from relay.demo.moving import STOP_SECONDS, Demo, differences
-from relay.demo.programs import Program
-from relay.demo.show import Bars
-from relay.demo.watch import JournalWatch, Warehouse
 from relay.dev import clickhouse
 from relay.dev import stack as servers
+from relay.dev.demo import data, show
+from relay.dev.demo.feed import Feed
+from relay.dev.demo.moving import STOP_SECONDS, Demo, differences
+from relay.dev.demo.programs import Program
+from relay.dev.demo.show import Bars
+from relay.dev.demo.watch import JournalWatch, Warehouse
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
 from relay.produce.row_producer import RowProducer
 
