@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from relay.cli import blockstext
+from relay.cli.arguments import INSTANT, TABLE
 from relay.cli.options import config_argument, settings_of
-from relay.cli.parsed import INSTANT, TABLE
+from relay.cli.output import blocks as output_blocks
 from relay.config.settings import Settings
 from relay.errors import NotExactlyOnce, Refused, Unavailable
 from relay.operate.verify.read.journal import from_the_start
@@ -82,7 +82,7 @@ def list_blocks(
         return
     shown = found[-limit:] if limit else found
     console = console_of(_RECORDS_WIDTH)
-    print_parts(console, blockstext.listed(shown, console.width))
+    print_parts(console, output_blocks.listed(shown, console.width))
     if len(found) > len(shown):
         click.echo(f"the latest {len(shown)} of {len(found):,}; --limit 0 shows all", err=True)
 
@@ -115,7 +115,7 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(block_story.story_as_json(found), ensure_ascii=False))
     else:
-        click.echo("\n".join(blockstext.whole(found)))
+        click.echo("\n".join(output_blocks.whole(found)))
     if found.chunks is not None and found.chunks.problems:
         raise NotExactlyOnce(
             found.chunks.problems[0],

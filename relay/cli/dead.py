@@ -13,10 +13,10 @@ import click
 from rich.table import Table
 
 from relay.blocks.dead_letter import DeadLetter, Place
-from relay.cli import deadtext
-from relay.cli.deadoptions import PLACE, selecting
+from relay.cli.arguments import TABLE
+from relay.cli.dead_options import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
-from relay.cli.parsed import TABLE
+from relay.cli.output import dead as output_dead
 from relay.config.settings import Settings
 from relay.operate.dead import inspect, replay_plan
 from relay.operate.dead.reader import DeadReader
@@ -71,11 +71,11 @@ def list_dead(
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
             if as_json:
-                _lines(map(deadtext.group_as_json, groups))
+                _lines(map(output_dead.group_as_json, groups))
             else:
-                _print(lambda width: deadtext.grouped(list(groups), width))
+                _print(lambda width: output_dead.grouped(list(groups), width))
         elif as_json:
-            _lines(deadtext.as_json(letter, marks.get(letter.place)) for letter in chosen)
+            _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
 
@@ -105,7 +105,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
     if not shown:
         click.echo("no dead letters", err=True)
         return
-    _print(lambda width: deadtext.listed(shown, marks, width))
+    _print(lambda width: output_dead.listed(shown, marks, width))
     if counted > len(shown):
         click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
 
@@ -144,9 +144,9 @@ def show(
     if raw is not None:
         raw.write_bytes(letter.value or b"")
     if as_json:
-        click.echo(json.dumps(deadtext.whole_as_json(letter, mark, rows), ensure_ascii=False))
+        click.echo(json.dumps(output_dead.whole_as_json(letter, mark, rows), ensure_ascii=False))
         return
-    click.echo("\n".join(deadtext.whole(letter, mark, rows, most)))
+    click.echo("\n".join(output_dead.whole(letter, mark, rows, most)))
 
 
 def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
@@ -203,7 +203,7 @@ def replay(
         else:
             for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
                 pass
-    click.echo("\n".join(deadtext.tally(tally, settings.source.topic, done=run)))
+    click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
 
 
 def _decide(

@@ -11,9 +11,9 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli.parsed import TABLE
-from relay.cli.sampletext import print_sample
+from relay.cli.output.sample import print_sample
 from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
 from relay.operate.doctor.examine import Wanted

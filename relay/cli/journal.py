@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from relay.cli.options import config_argument, settings_of
-from relay.cli.statustext import clock
+from relay.cli.output.status import clock
 from relay.errors import Unavailable
 from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.view import journal_lines

@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from relay.cli import statustext
+from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli.parsed import TABLE
+from relay.cli.output import status as output_status
 from relay.errors import Unavailable
 from relay.operate.view import ask
 from relay.operate.view import status as view_status
@@ -116,7 +116,7 @@ class Shown:
             click.echo(json.dumps(view_status.as_json(found), ensure_ascii=False))
             return
         chosen = view_status.of_tables(found, self.tables) if self.tables else found
-        parts = statustext.whole(chosen, self.console.width, every=self.every)
+        parts = output_status.whole(chosen, self.console.width, every=self.every)
         print_parts(self.console, parts)
         for table in sorted(set(self.tables) - {row.table for row in found.tables}):
             click.echo(f"no table {table} in the journal that was read, nor in the ledger")

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay.cli.dev import dev
+from relay.cli.dev.command import dev
 from relay.config import settings_file
 from relay.dev import broker, clickhouse, layout, process
 from relay.dev import stack as dev_stack

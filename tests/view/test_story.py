@@ -9,7 +9,7 @@ import google_crc32c
 import pytest
 from rich.console import Console
 
-from relay.cli import blockstext
+from relay.cli.output import blocks as output_blocks
 from relay.operate.view import block_story
 from relay.operate.view.block_story import BlockRow, Change, Chunks, Landed, Part, Story
 from relay.operate.view.journal_state import Listed
@@ -98,7 +98,7 @@ def test_a_whole_story() -> None:
     """From source offsets to parts, in lines and as an object."""
     landed = Landed(CHANGES, 10, "", (Part("all_1_1_0", 10, "now"),), None, "no system.part_log")
     told = Story(ONE.id, LISTED, Chunks(0, 2, 10), landed)
-    text = "\n".join(blockstext.whole(told))
+    text = "\n".join(output_blocks.whole(told))
     for line in (
         "state        loaded",
         "rows[0], offsets 0 to 5: 5 messages",
@@ -118,14 +118,14 @@ def test_a_whole_story() -> None:
 def test_a_story_with_pieces_missing() -> None:
     """No loader yet, no ClickHouse, no journal record: each said in its place."""
     never = Landed(None, None, "there is no table d.t", None, None, "no log")
-    text = "\n".join(blockstext.whole(Story(ONE.id, LISTED, None, never)))
+    text = "\n".join(output_blocks.whole(Story(ONE.id, LISTED, None, never)))
     assert "state        sealed" in text
     assert "no loader has run" in text
     untouched = Landed((), None, "d.t has no column _block")
     assert "no loader has touched it" in "\n".join(
-        blockstext.whole(Story(ONE.id, LISTED, None, untouched))
+        output_blocks.whole(Story(ONE.id, LISTED, None, untouched))
     )
-    away = "\n".join(blockstext.whole(Story(ONE.id, None, None, None, "it did not answer")))
+    away = "\n".join(output_blocks.whole(Story(ONE.id, None, None, None, "it did not answer")))
     assert "no record that is retained lists it" in away
     assert "ClickHouse   it did not answer" in away
     assert "state        not known" in away
@@ -138,7 +138,7 @@ def test_a_block_id_is_in_one_piece_on_any_terminal(width: int) -> None:
     rows = [BlockRow(Listed(made, 0, 7, commit(1, made)), "loaded")] * 2
     output = io.StringIO()
     console = Console(file=output, width=width, emoji=False)
-    print_parts(console, blockstext.listed(rows, width))
+    print_parts(console, output_blocks.listed(rows, width))
     text = output.getvalue()
     assert text.count(made.id) == 2
     assert "loaded" in text

@@ -11,10 +11,11 @@ import click
 from click.core import ParameterSource
 
 from relay import log
-from relay.cli import verifyseveral, verifytext
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli.verifyfollow import Outlets, follow
-from relay.cli.verifyonce import once
+from relay.cli.output import verify as output_verify
+from relay.cli.verify import several as verify_several
+from relay.cli.verify.follow import Outlets, follow
+from relay.cli.verify.once import once
 from relay.errors import ContractBroken, NotExactlyOnce
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps
@@ -105,14 +106,14 @@ def verify(  # noqa: PLR0913 - one for each option
     if source is ParameterSource.COMMANDLINE and mode != "follow":
         raise click.UsageError("--webhook gets what --follow finds: give both")
     pipelines, outlets = pipelines_of(config_file), Outlets(listen, webhook_url)
-    few = verifytext.Few(every=every or mode == "follow")
+    few = output_verify.Few(every=every or mode == "follow")
     if len(pipelines) == 1:
         settings = pipelines[0].settings
         audits = [_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)]
     elif mode == "follow":
-        audits = verifyseveral.follow(pipelines, outlets, as_json=as_json)
+        audits = verify_several.follow(pipelines, outlets, as_json=as_json)
     else:
-        audits = verifyseveral.once_each(
+        audits = verify_several.once_each(
             pipelines, few, deep=deep, removed=removed, as_json=as_json
         )
     _judge(audits)
@@ -141,7 +142,7 @@ def _one(
     settings: Settings,
     mode: str | None,
     outlets: Outlets,
-    few: verifytext.Few,
+    few: output_verify.Few,
     *,
     deep: bool,
     removed: Collection[str],
@@ -149,11 +150,11 @@ def _one(
 ) -> Audit:
     audit = audit_of(settings)
     began = time.monotonic()
-    say = verifytext.say_json if as_json else few.say
+    say = output_verify.say_json if as_json else few.say
     with contextlib.closing(Reader(settings, lasting=mode == "follow")) as reader:
         if mode == "follow":
             follow(settings, reader, audit, say, outlets)
         else:
             once(settings, reader, audit, say, deep=deep, removed=removed)
-    verifytext.conclude(audit, time.monotonic() - began, as_json=as_json, hidden=few.hidden)
+    output_verify.conclude(audit, time.monotonic() - began, as_json=as_json, hidden=few.hidden)
     return audit

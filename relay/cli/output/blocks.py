@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from relay.cli.statustext import clock
+from relay.cli.output.status import clock
 from relay.operate.view.block_story import BlockRow, Chunks, Landed, Part, Story
 from relay.operate.view.journal_state import Listed
 from relay.program.text_table import Column, laid_out

@@ -10,10 +10,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from relay.cli import verifytext
-from relay.cli.verifyfollow import Outlets
-from relay.cli.verifyfollow import follow as follow_one
-from relay.cli.verifyonce import once
+from relay.cli.output import verify
+from relay.cli.verify.follow import Outlets
+from relay.cli.verify.follow import follow as follow_one
+from relay.cli.verify.once import once
 from relay.errors import RelayError
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.merged import Clock, Merged, Told
@@ -111,13 +111,13 @@ def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) ->
     for one in following:
         if one.bug is not None:
             raise one.bug
-        verifytext.conclude(one.audit, time.monotonic() - began, one.name, as_json=as_json)
+        verify.conclude(one.audit, time.monotonic() - began, one.name, as_json=as_json)
     return [one.audit for one in following]
 
 
 def once_each(
     pipelines: Sequence[Pipeline],
-    few: verifytext.Few,
+    few: verify.Few,
     *,
     deep: bool,
     removed: Collection[str] = (),
@@ -143,12 +143,12 @@ def once_each(
             show_error(f"relay: {name}", error)
             errors.append(error)
         else:
-            verifytext.conclude(audit, time.monotonic() - began, name, as_json=as_json)
+            verify.conclude(audit, time.monotonic() - began, name, as_json=as_json)
     for told in merged.take():
         if as_json or few.shows(told.anomaly):
-            verifytext.tell(told, as_json=as_json)
+            verify.tell(told, as_json=as_json)
     if few.hidden and not as_json:
-        verifytext.say_hidden(few.hidden)
+        verify.say_hidden(few.hidden)
     if errors and not any(audit.anomalies for audit in audits):
         status = worst(error.exit_code for error in errors)
         raise next(error for error in errors if error.exit_code == status)
@@ -161,7 +161,7 @@ def _behind(outlets: Outlets, index: int) -> Outlets:
 
 def _tell(merged: Merged, *, as_json: bool) -> None:
     for told in merged.take():
-        verifytext.tell(told, as_json=as_json)
+        verify.tell(told, as_json=as_json)
 
 
 def _now_ms() -> int:

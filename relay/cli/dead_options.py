@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from relay.blocks.dead_letter import Place
-from relay.cli.parsed import INSTANT, Parsed
+from relay.cli.arguments import INSTANT, Parsed
 
 PLACE = Parsed("partition:offset", Place.parse)
 

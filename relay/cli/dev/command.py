@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from relay.cli.devdirectory import directory_option
-from relay.cli.devsql import sql
+from relay.cli.dev.directory import directory_option
+from relay.cli.dev.sql import sql
 from relay.dev import stack
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack

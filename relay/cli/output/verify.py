@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from relay.cli.statustext import clock
+from relay.cli.output.status import clock
 from relay.operate.verify.judge import beginning
 from relay.program.plural import several
 
