@@ -1,4 +1,4 @@
-"""One attempt at one block on its way through loader.plan, and several of them together.
+"""One attempt at one block on its way through loader.core.plan, and several of them together.
 
 Receives answers, gives the next effect; knows no client.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loader import leftout, plan
 from loader.clickhouse import TableRefused
+from loader.core import left_out as core_left_out
+from loader.core import plan
 from relay.clickhouse.errors import About
 from relay.errors import Unavailable
 
@@ -46,7 +47,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a block: a settled state of loader.plan, or "retry".
+    """What became of a block: a settled state of loader.core.plan, or "retry".
 
     `about`: of relay.clickhouse.errors, where ClickHouse answered its own statement with an error.
     `left_out`: messages of a loaded block that are not in the table, and wait for a person.
@@ -124,6 +125,6 @@ def outcome(attempt: Attempt) -> Outcome:
     attempt.figures.found = int(asked and done.outcome == plan.LOADED)
     block, rows, figures = attempt.block, attempt.run.rows, attempt.figures
     left_out = 0
-    if done.outcome == plan.LOADED and not leftout.is_left_out(block):
+    if done.outcome == plan.LOADED and not core_left_out.is_left_out(block):
         left_out = len(block.left_out)
     return Outcome(block.id, done.outcome, rows, done.reason, figures, done.about, left_out)

@@ -10,12 +10,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from loader import beginning, clickhouse, plan
+from loader import beginning, clickhouse
 from loader.console import say
-from loader.entries import Row
+from loader.core import plan
+from loader.core.entries import Row
+from loader.core.positions import Noted, rows_of
 from loader.journal_polling import JournalPolling
 from loader.ledger import Ledger
-from loader.positions import Noted, rows_of
 from loader.servers import several
 from relay import names
 from relay.clickhouse.replicas import is_shared

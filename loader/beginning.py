@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loader.checkpoint import Found
-from loader.plan import PERHAPS, PREPARED, SURELY, Entry
-from loader.positions import Noted, Unsure, Why
+from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
+from loader.core.positions import Noted, Unsure, Why
 from relay.errors import ContractBroken
 
 GO_ON = (

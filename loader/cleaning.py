@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loader.clickhouse import literal
-from loader.positions import Noted, position
+from loader.core.positions import Noted, position
 from relay.names import FIRST_EPOCHS, BlockId, first_epoch
 
 _REWINDS = 1 << 20

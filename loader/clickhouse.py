@@ -2,7 +2,7 @@
 
 Receives the connection settings, gives a clickhouse-connect client and sorts failures
 by relay.clickhouse.errors. Never retries a statement itself: whether one
-that got no answer may be sent again is decided in loader.plan.
+that got no answer may be sent again is decided in loader.core.plan.
 """
 
 from __future__ import annotations

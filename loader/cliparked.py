@@ -14,12 +14,12 @@ import click
 from loader import standing
 from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
-from loader.plan import DISCARDED, LOADED
+from loader.core.plan import DISCARDED, LOADED
 from relay.errors import Refused
 from relay.program.command import WholeGroup
 
 if TYPE_CHECKING:
-    from loader.plan import Human
+    from loader.core.plan import Human
     from relay.records_pb2 import Block
 
 

@@ -1,6 +1,6 @@
 """What a server recorded of INSERTs, removals and hidden rows, beside the rows that it shows.
 
-Receives tables, blocks and the time of their oldest claim, gives plain values for loader.plan.
+Receives tables, blocks and the time of their oldest claim, gives plain values for loader.core.plan.
 Never writes. ClickHouse keeps query_log and part_log where its configuration has them (that of
 its packages does); a user may be forbidden to read them. What is not kept, or not to be read,
 proves nothing, and stops nothing.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import error_code, failure, is_permanent, quoted_table
+from loader.core.plan import Record
 from loader.filters import shown_only
-from loader.plan import Record
 from relay import names
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
 """Which blocks may be in their tables though the ledger has no entry of them.
 
-Receives the blocks of a micro-batch, gives the ids of those that loader.plan has to ask about
+Receives the blocks of a micro-batch, gives the ids of those that loader.core.plan has to ask about
 before it inserts: those before the journal's end of then, but for blocks of a table that is empty,
-and for those of which no row is there and no INSERT is in the query log. Of the others loader.plan
-asks more. Where nothing is known of a block it is inserted, since it may as well be a first start,
-or a restored ClickHouse whose tables and ledger are of one moment; where a person says that the
-ledger was lost, it is parked.
+and for those of which no row is there and no INSERT is in the query log. Of the others
+loader.core.plan asks more. Where nothing is known of a block it is inserted, since it may as well
+be a first start, or a restored ClickHouse whose tables and ledger are of one moment; where a person
+says that the ledger was lost, it is parked.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import failure, quoted_table
+from loader.core.plan import PERHAPS, SURELY, Entry
+from loader.core.positions import Unsure
 from loader.evidence import earliest
-from loader.plan import PERHAPS, SURELY, Entry
-from loader.positions import Unsure
 from loader.running import Running
 from loader.tables import Tables
 from relay.errors import Refused

@@ -2,7 +2,7 @@
 
 Receives rows and the claim on their blocks, gives them to ClickHouse: one block under its id as
 deduplication token, several of one table (loader.inserting says which) all or none of them.
-Never retries and never decides: loader.plan does.
+Never retries and never decides: loader.core.plan does.
 
 The statement travels in the body, before the rows: servers and proxies bound the length of a
 URL, and a table may have a thousand columns. Its values are literals, since parameters would be
@@ -19,8 +19,8 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.summary import QuerySummary
 
-from loader import plan
 from loader.clickhouse import error_code, failure, literal, one_line, quoted
+from loader.core import plan
 from loader.fitting import recorded_type
 from loader.tables import counter_sql, shape_sql
 from relay import names
@@ -229,7 +229,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     limit: int | None,
     alone: bool,
 ) -> plan.Answer:
-    """Insert the blocks once; return loader.plan's answer, for each of them.
+    """Insert the blocks once; return loader.core.plan's answer, for each of them.
 
     Where the server took the statement, that is a plan.Wrote of all of them.
 

@@ -4,12 +4,12 @@ Receives attempts whose next effect is an INSERT, answers each. What a statement
 rows is most of a small block's cost, and every statement leaves a part to be merged.
 
 Blocks go together only where that loses no evidence: first attempts, on a table whose rows are
-counted by the block-id column, stay as they are, and land in one step (loader.window.Nature).
-Elsewhere a block's own token is the first repair after an unknown outcome, and a block goes alone.
-Of blocks that go together the ledger has this claim and nothing else, which is what an INSERT of
-several asks of it. No other attempt ever repeats such a statement, so its token is its own;
-whether it still runs is seen in system.processes, and whether it ran, in the rows of each block.
-After a failure each block is tried again by itself.
+counted by the block-id column, stay as they are, and land in one step
+(loader.core.table_rules.Nature). Elsewhere a block's own token is the first repair after an unknown
+outcome, and a block goes alone. Of blocks that go together the ledger has this claim and nothing
+else, which is what an INSERT of several asks of it. No other attempt ever repeats such a statement,
+so its token is its own; whether it still runs is seen in system.processes, and whether it ran, in
+the rows of each block. After a failure each block is tried again by itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from loader import plan
 from loader.attempt import guarded
+from loader.core import plan
+from loader.core.left_out import is_divisible
 from loader.fetch import Damaged
 from loader.fitting import CLICKHOUSE
 from loader.insert import insert
-from loader.leftout import is_divisible
 from relay.clickhouse.errors import About
 from relay.failpoints import reached
 

@@ -1,7 +1,8 @@
 """Finds the messages of a claimed block that its table refuses, and has the block leave them out.
 
-Receives an attempt whose INSERT was refused for its rows, gives loader.plan's answer; the attempt's
-block names the messages then. loader.isolating decides where to look, loader.scratch tries.
+Receives an attempt whose INSERT was refused for its rows, gives loader.core.plan's answer; the
+attempt's block names the messages then. loader.core.bad_messages decides where to look,
+loader.scratch tries.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from loader import leftout, plan
+from loader.core import left_out, plan
+from loader.core.bad_messages import MOST, Refusal, TooMany, refused
 from loader.fetch import Damaged
-from loader.isolating import MOST, Refusal, TooMany, refused
 from loader.scratch import NoScratch, like
 from loader.transform import CannotTransform
 from relay.blocks.message_rows import MessageRows
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.attempt import Attempt
-    from loader.isolating import Indexes
+    from loader.core.bad_messages import Indexes
     from loader.making import Maker
 
 
@@ -56,9 +57,9 @@ class Isolator:
             rows, listed = self._maker.read(attempt)
             if listed is None or not attempt.divisible:
                 return plan.Impossible(reason)
-            kept = leftout.inserted(block, listed)
+            kept = left_out.inserted(block, listed)
             left = MessageRows(listed.offsets[kept], listed.rows[kept])
-            rows = rows.filter(pa.array(leftout.kept(block, listed)))
+            rows = rows.filter(pa.array(left_out.kept(block, listed)))
             found = self._refused(attempt, rows, left)
         except TooMany:
             return plan.Impossible(f"{reason}; so are more than {MOST:,} of its messages alone")
@@ -70,8 +71,8 @@ class Isolator:
             return plan.Impossible(f"{reason}; the table itself takes each of its messages")
         if len(found) == len(left.offsets):
             return plan.Impossible(f"{reason}; so is each of its messages alone")
-        named = [*block.left_out, *leftout.messages(left, found)]
-        attempt.block = leftout.without(block, sorted(named, key=lambda one: one.offset))
+        named = [*block.left_out, *left_out.messages(left, found)]
+        attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))
         reached("messages_isolated")
         return plan.Ok()
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from loader.journal_polling import JournalPolling
-from loader.sparkchild import end_with_spark
+from loader.spark_child import end_with_spark
 from relay import log, names
 from relay.errors import ContractBroken, Unavailable
 from relay.records_pb2 import Commit
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from loader.core.positions import Unsure
     from loader.journal_polling import Row
-    from loader.positions import Unsure
     from relay.config.settings import Settings
 
 SCHEMA = "partition int, offset bigint, block binary"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loader.entries import Row
+from loader.core.entries import Row
+from loader.core.plan import doubt, settled
+from loader.core.positions import Noted
 from loader.forgotten import Forgotten
-from loader.plan import doubt, settled
-from loader.positions import Noted
 from loader.running import Running
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
@@ -20,10 +20,10 @@ from relay.records_pb2 import Block
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from loader.core.plan import Entry
     from loader.forgotten import Place
     from loader.journal_source import Start
     from loader.ledger import Ledger
-    from loader.plan import Entry
 
 CLAIM_SECONDS = 86_400
 """After the ledger was read, a block is claimed no later than this. A loader that was paused for

@@ -1,6 +1,6 @@
 """The ledger: a table in ClickHouse with one row per change of a block's state.
 
-Receives and gives loader.plan's entries; also keeps positions in the journal. Never
+Receives and gives loader.core.plan's entries; also keeps positions in the journal. Never
 decides anything, never updates or deletes a row.
 """
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import ledger_table, leftout
+from loader import ledger_table
 from loader.clickhouse import failure, quoted
-from loader.entries import Parked, Row
+from loader.core import left_out
+from loader.core.entries import Parked, Row
+from loader.core.plan import Entry
+from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from loader.filters import shown_only
-from loader.plan import Entry
-from loader.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.names import LEFT_OUT
@@ -36,7 +37,7 @@ HOLDS = (
     f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
     f"AND block = {{block:String}}) = {_HELD}"
 )
-"""loader.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
+"""loader.core.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
 HOLDING = (
     "(SELECT min(claim = {claim:String} AND state = 'prepared') * uniqExact(block) "
     "FROM LEDGER WHERE app = {app:String} AND table = {table:String} "
@@ -160,7 +161,7 @@ class Ledger:
                 "transform": row.entry.transform,
                 "sent": row.entry.sent,
                 "record": row.entry.record
-                or (leftout.record(row.block) if row.entry.state in {"parked", "aside"} else ""),
+                or (left_out.record(row.block) if row.entry.state in {"parked", "aside"} else ""),
                 "state": row.entry.state,
                 "attempt": row.entry.attempt,
                 "claim": row.entry.claim,
@@ -239,7 +240,7 @@ class Ledger:
         self._tell(SAVE.replace("LEDGER", self.name), **saved(journal, positions, known or {}))
 
     def note(self, rows: Iterable[Mapping[str, object]]) -> None:
-        """Appends rows that loader.positions made."""
+        """Appends rows that loader.core.positions made."""
         self._append(iter(rows))
 
     def ask(self, sql: str) -> list[Sequence[Any]]:
@@ -263,7 +264,7 @@ class Ledger:
             "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
-        found = [Parked(leftout.read(row[0]), *row[1:]) for row in rows]
+        found = [Parked(left_out.read(row[0]), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:

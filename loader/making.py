@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from loader import leftout, plan
+from loader.core import left_out, plan
 from loader.fetch import Damaged
 from loader.fitting import fitted
 from loader.transform import CannotTransform, Transforms
@@ -52,14 +52,14 @@ class Maker:
         """
         block, run, target = attempt.block, attempt.run, attempt.target
         if run.human in {"loaded", "discard"}:
-            return plan.Made(leftout.rows(block), plan.NOTHING_MADE)
+            return plan.Made(left_out.rows(block), plan.NOTHING_MADE)
         transform = self._transforms.of(block.table)
         if target is None or (transform is None and not block.left_out):
-            return plan.Made(leftout.rows(block), "")
+            return plan.Made(left_out.rows(block), "")
         try:
             rows, listed = self.read(attempt)
             if block.left_out:
-                rows = rows.filter(pa.array(leftout.kept(block, listed)))
+                rows = rows.filter(pa.array(left_out.kept(block, listed)))
             attempt.made = self.of(block, rows, target)
         except CannotTransform as error:
             return (plan.Rejected if attempt.divisible else plan.Impossible)(str(error))
@@ -68,7 +68,7 @@ class Maker:
         except Unavailable as error:
             return plan.Failed(error.message)
         version = "" if transform is None else transform.version
-        return plan.Made(attempt.made.num_rows, leftout.version(version, block))
+        return plan.Made(attempt.made.num_rows, left_out.version(version, block))
 
     def read(self, attempt: Attempt) -> tuple[pa.RecordBatch, MessageRows | None]:
         """The block's rows as they were sealed, and whose they are; None where it does not say.
@@ -77,8 +77,8 @@ class Maker:
             Damaged, Unavailable, Refused: as Fetcher.fetch.
             ValueError: what it says is damaged.
         """
-        rows = self._fetcher.fetch(leftout.source(attempt.block), attempt.ahead)
-        attempt.divisible = leftout.is_divisible(attempt.block, self._fetcher.messages)
+        rows = self._fetcher.fetch(left_out.source(attempt.block), attempt.ahead)
+        attempt.divisible = left_out.is_divisible(attempt.block, self._fetcher.messages)
         listed = self._fetcher.messages
         return rows, message_rows.decode(listed) if listed else None
 

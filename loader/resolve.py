@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from loader.asides import Aside, stands_aside
-from loader.entries import Row
-from loader.plan import ASIDE, doubt, settled
+from loader.core.entries import Row
+from loader.core.plan import ASIDE, doubt, settled
+from loader.core.set_aside_plan import Aside, stands_aside
 from loader.setaside import set_aside
 from loader.work import Worker
 from relay.clickhouse.errors import About
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loader.attempt import Outcome
+    from loader.core.plan import Human
     from loader.ledger import Ledger
-    from loader.plan import Human
     from relay.config.settings import Settings
 
 PATIENCE_SECONDS = 30.0
@@ -36,7 +36,7 @@ _PAUSE_SECONDS = 0.5
 def resolve(
     settings: Settings, ledger: Ledger, wanted: Sequence[str], human: Human, why: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (block id, outcome, reason) of each block; the outcome is loader.plan's.
+    """Yield (block id, outcome, reason) of each block; the outcome is loader.core.plan's.
 
     Args:
         settings: of the app.

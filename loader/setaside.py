@@ -2,7 +2,7 @@
 
 Receives blocks that hold up others, gives them a row in the ledger and a try from time to time, in
 a thread of the driver with a worker of its own: no micro-batch waits for it, and none of Spark's
-slots is taken. loader.asides decides which and when.
+slots is taken. loader.core.set_aside_plan decides which and when.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from loader.asides import Aside, Asides, entry
-from loader.entries import Row
+from loader.core.entries import Row
+from loader.core.plan import ASIDE, settled
+from loader.core.set_aside_plan import Aside, Asides, entry
 from loader.metrics.observer import NOTHING, Observer
-from loader.plan import ASIDE, settled
 from loader.work import Worker
 from relay.clickhouse.errors import About
 from relay.errors import RelayError, Unavailable

@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from loader.asides import Aside, stands_aside
+from loader.core.plan import ASIDE, LOADED, PARKED
+from loader.core.set_aside_plan import Aside, stands_aside
 from loader.known import Known, Seen
-from loader.plan import ASIDE, LOADED, PARKED
 from loader.task import REFUSED, attempt
 from relay.errors import Refused, Unavailable
 

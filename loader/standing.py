@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from loader.entries import Parked
-from loader.plan import DISCARDED, LOADED, PREPARED, Entry, settled
+from loader.core.entries import Parked
+from loader.core.plan import DISCARDED, LOADED, PREPARED, Entry, settled
 from relay.records_pb2 import Block
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import leftout
 from loader.clickhouse import failure, literal, quoted, quoted_table
+from loader.core import left_out
 from loader.tables import Tables
 from loader.work import Worker
 from relay.errors import Refused, Unavailable
@@ -60,7 +60,7 @@ def supersede(
     try:
         _settle(worker, blocks, why, seconds)
         # What was left out of them has a row in the ledger by then, or never gets one.
-        known = ledger.entries(rest := [leftout.made_of(block) for block in blocks])
+        known = ledger.entries(rest := [left_out.made_of(block) for block in blocks])
         rest = [block for block in rest if block.id in known]
         _settle(worker, rest, why, seconds)
         blocks = [*blocks, *rest]

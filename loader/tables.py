@@ -1,6 +1,6 @@
 """What the target tables say: columns, insert counters, rows of a block, running INSERTs.
 
-Receives table names and blocks, gives plain values for loader.plan. Never writes.
+Receives table names and blocks, gives plain values for loader.core.plan. Never writes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from loader.clickhouse import (
     quoted_table,
     table_failure,
 )
+from loader.core.plan import Facts
+from loader.core.table_rules import Nature, nature
 from loader.evidence import Evidence, Parts, why_fewer
-from loader.plan import Facts
 from loader.running import Running
-from loader.window import Nature, nature
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.config.allowed_tables import is_ledger
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from loader.core.plan import Run
+    from loader.core.table_rules import Counter
     from loader.ledger import Claimed
-    from loader.plan import Run
-    from loader.window import Counter
     from relay.records_pb2 import Block
 
 _COUNTERS = {
@@ -169,7 +169,7 @@ class Tables:
         }
 
     def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> Facts:
-        """Return what loader.plan asks about a block that an earlier claim may have inserted.
+        """Return what loader.core.plan asks about a block that an earlier claim may have inserted.
 
         Args:
             block: asked about.

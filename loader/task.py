@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import daemon
 
-from loader.sparkchild import Traceback
+from loader.spark_child import Traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Carries out loader.plan's effects for a few blocks; runs in Spark's worker processes.
+"""Carries out loader.core.plan's effects for a few blocks; runs in Spark's worker processes.
 
 Receives blocks, gives one outcome per block. A task that Spark runs twice is two loaders
 at once, which the plan is made for: claims are written here, not by the driver.
@@ -13,10 +13,12 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from loader import clickhouse, leftout, plan
+from loader import clickhouse
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
 from loader.clickhouse import TableRefused
-from loader.entries import Row
+from loader.core import left_out as core_left_out
+from loader.core import plan
+from loader.core.entries import Row
 from loader.evidence import earliest
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
@@ -208,8 +210,8 @@ class Worker:
         for attempt in attempts:
             of_block = entries.get(attempt.block.id, ())
             # Before the claim, which says what it leaves out.
-            if attempt.run.at == "look" and (left_out := leftout.known(of_block)):
-                attempt.block = leftout.without(attempt.block, left_out)
+            if attempt.run.at == "look" and (left_out := core_left_out.known(of_block)):
+                attempt.block = core_left_out.without(attempt.block, left_out)
             attempt.answer(of_block)
 
     def _claim(self, attempts: Sequence[Attempt]) -> None:
@@ -304,4 +306,4 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         transform=made.transform,
         sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )
-    return leftout.on_claim(entry, attempt.block)
+    return core_left_out.on_claim(entry, attempt.block)

@@ -199,7 +199,8 @@ def first_epoch(journal_topic_id: str) -> int:
 
 
 LEFT_OUT = ":left-out"
-"""Behind a block's id: the block that messages make which the table refused (loader.leftout)."""
+"""Behind a block's id: the block that messages make which the table refused
+(loader.core.left_out)."""
 
 
 @dataclass(frozen=True, slots=True)

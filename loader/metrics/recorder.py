@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
+from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
 from loader.metrics.listed import RECORDED
 from loader.metrics.observer import Observer
-from loader.plan import ASIDE, DISCARDED, LOADED, PARKED
 from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:

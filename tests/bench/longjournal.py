@@ -15,9 +15,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from loader import begin
-from loader.entries import Row
+from loader.core.entries import Row
+from loader.core.plan import Entry
 from loader.ledger import Ledger
-from loader.plan import Entry
 from relay import names
 from relay.config import settings_file
 from relay.config.settings import Settings

@@ -92,7 +92,7 @@ def acked() -> None:
 def ledger() -> None:
     """The loader asks no ledger: it inserts whatever the journal names, under its token."""
     from loader import ledger as asked  # noqa: PLC0415 - relays do without the loader
-    from loader import plan  # noqa: PLC0415
+    from loader.core import plan  # noqa: PLC0415
 
     asked.HOLDS, asked.HOLDING = "1", "length({blocks:Array(String)})"
     asked.Ledger.entries = lambda *_: {}  # type: ignore[assignment,method-assign]
@@ -102,7 +102,8 @@ def ledger() -> None:
 
 def row_count() -> None:
     """An interrupted block is inserted again without looking how much of it is there."""
-    from loader import plan, work  # noqa: PLC0415 - relays do without the loader
+    from loader import work
+    from loader.core import plan  # noqa: PLC0415 - relays do without the loader
 
     facts = work.Tables.facts
 

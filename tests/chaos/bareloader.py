@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, TopicPartition
 
 from loader import clickhouse
+from loader.core.plan import settled
 from loader.ledger import Ledger
-from loader.plan import settled
 from loader.work import Worker
 from relay import names
 from relay.config import kafka_clients, settings_file

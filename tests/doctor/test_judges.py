@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loader import insert
-from loader.window import nature
-from loader.window import window as loaders_window
+from loader.core.table_rules import nature
+from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import plan, tables
+from loader import tables
+from loader.core import plan
 from loader.work import Worker
 from tests.loader.blocks import batch
 from tests.loader.test_work import killed, others_insert, outcomes

@@ -12,10 +12,10 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from loader.core.plan import PREPARED, Entry, doubt
+from loader.core.positions import Unsure
 from loader.forgotten import Forgotten
 from loader.ledger import Ledger
-from loader.plan import PREPARED, Entry, doubt
-from loader.positions import Unsure
 from loader.running import Running, Runs
 from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from loader import begin, fetch, insert
+from loader.core.positions import Noted
 from loader.journal_source import JOURNAL, JournalReader
 from loader.ledger import Ledger
-from loader.positions import Noted
 from loader.tables import Tables
 from relay.blocks import chunks
 from relay.clickhouse.errors import About
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from clickhouse_connect.driver.client import Client
 
-    from loader.plan import Facts
+    from loader.core.plan import Facts
     from relay.records_pb2 import Block
 
 Patch = pytest.MonkeyPatch

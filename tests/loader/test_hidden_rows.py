@@ -18,11 +18,11 @@ import pytest
 
 from loader import clickhouse, evidence
 from loader.begin import ledger_of, topic_id
+from loader.core.positions import Unsure
 from loader.forgotten import Forgotten
 from loader.journal_source import Start
 from loader.known import Known, Seen
 from loader.ledger import Ledger
-from loader.positions import Unsure
 from loader.tables import Tables
 from loader.work import Worker
 from relay import names

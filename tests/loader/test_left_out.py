@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loader import scratch
-from loader.plan import LOADED, PARKED
+from loader.core.plan import LOADED, PARKED
 from loader.resolve import resolve
 from loader.supersede import supersede
 from loader.work import Worker

@@ -14,10 +14,10 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader import clickhouse as loaders
-from loader.entries import Row
+from loader.core.entries import Row
+from loader.core.plan import Entry
 from loader.evidence import Evidence
 from loader.ledger import Ledger
-from loader.plan import Entry
 from loader.running import Running
 from loader.tables import Tables
 from relay.clickhouse.reconfigure import Renewing, unknown_setting

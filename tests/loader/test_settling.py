@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader import asides, plan, settling
-from loader.asides import Aside
+from loader import settling
 from loader.begin import topic_id
-from loader.entries import Row
+from loader.core import plan, set_aside_plan
+from loader.core.entries import Row
+from loader.core.plan import ASIDE
+from loader.core.set_aside_plan import Aside
 from loader.journal_source import Start
 from loader.metrics.observer import NOTHING
-from loader.plan import ASIDE
 from loader.resolve import resolve
 from loader.setaside import SetAside, set_aside
 from loader.settling import Settling
@@ -93,8 +94,8 @@ def begin(
     journal: Journal, ledger: Ledger, before: Front, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Rig]:
     """Makes rigs; the time that a block is waited for is short."""
-    monkeypatch.setattr(asides, "TRIES", 3)
-    monkeypatch.setattr(asides, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(set_aside_plan, "TRIES", 3)
+    monkeypatch.setattr(set_aside_plan, "FIRST_SECONDS", 0.05)
 
     def attempt(
         _: Any, settings: Settings, blocks: Collection[Block], new: Collection[str], *rest: int
@@ -406,7 +407,7 @@ def test_without_another_try_a_block_is_never_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It stands aside for ever, though its table is well."""
-    monkeypatch.setattr(asides.Asides, "due", lambda *_: [])
+    monkeypatch.setattr(set_aside_plan.Asides, "due", lambda *_: [])
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(497), times=1)
     rig = begin()

@@ -8,9 +8,10 @@ import json
 import pytest
 from rich.console import Console
 
-from loader import clistatus, plan, standing
-from loader.entries import Parked
-from loader.plan import Entry
+from loader import clistatus, standing
+from loader.core import plan
+from loader.core.entries import Parked
+from loader.core.plan import Entry
 from loader.standing import Facts, PositionRow
 from relay.program.console import print_parts
 from relay.records_pb2 import Block

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import inserting, plan, work
+from loader import inserting, work
+from loader.core import plan
 from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.work import Outcome, Worker

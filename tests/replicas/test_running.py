@@ -11,8 +11,8 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader import running, work
 from loader.begin import ledger_of
+from loader.core.positions import Unsure
 from loader.forgotten import Forgotten
-from loader.positions import Unsure
 from loader.supersede import supersede
 from loader.work import Worker
 from relay.errors import Unavailable

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loader import insert as loader_insert
+from loader.core.table_rules import Nature, Window
 from loader.tables import Target
-from loader.window import Nature, Window
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.blocks.form_block import form

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.isolating import MOST, Refusal, TooMany, refused
+from loader.core.bad_messages import MOST, Refusal, TooMany, refused
 from relay.blocks.message_rows import MessageRows
 
 

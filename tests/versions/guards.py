@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import clickhouse, insert, inserting, plan, trial
+from loader import clickhouse, insert, inserting, trial
 from loader.attempt import Outcome
 from loader.begin import ledger_of
-from loader.entries import Row
+from loader.core import plan
+from loader.core.entries import Row
 from loader.ledger import Ledger
 from loader.tables import Tables
 from loader.work import Worker

@@ -1,7 +1,7 @@
 """By what the fate of a block is decided, table by table, where its INSERT got no answer; pure.
 
 Receives facts of a table, gives a sentence, and findings about what makes a count mean nothing.
-loader.plan decides in this order; where it counts, the loader judges countability by itself.
+loader.core.plan decides in this order; where it counts, the loader judges countability by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far back a table remembers deduplication tokens; pure.
 
-The loader judges the same in loader.window, where it decides about blocks; here it is judged
-apart, so that one mistake is not made twice.
+The loader judges the same in loader.core.table_rules, where it decides about blocks; here it is
+judged apart, so that one mistake is not made twice.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
     argMax(state, (attempt, state != 'prepared', claim)))"""
-"""A block's state, of its rows in the ledger; their rank is the loader's (loader.plan)."""
+"""A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
 _HISTORY = (
     f"SELECT block, {STATE}"  # noqa: S608 - a constant
     """,

@@ -50,8 +50,8 @@ PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
 ASIDE = "aside"
-"""The block waits for its table, and holds up no other: loader.asides tries it again from time to
-time, as a person's "retry" would. What the INSERTs before it did is found out then."""
+"""The block waits for its table, and holds up no other: loader.core.set_aside_plan tries it again
+from time to time, as a person's "retry" would. What the INSERTs before it did is found out then."""
 PERHAPS, SURELY = "?", "!"
 """In place of a claim: the ledger may have lost what it knew of the block; a person says so."""
 NOTHING_MADE = "-"
@@ -83,7 +83,7 @@ class Entry:
             or maybe "together" with other blocks, under another token; "" in ledgers of
             earlier versions of the program, which did not say.
         left_out: rows of messages that an INSERT under this claim leaves out.
-        record: of such a claim, the block that they make (loader.leftout).
+        record: of such a claim, the block that they make (loader.core.left_out).
     """
 
     state: str
@@ -534,7 +534,7 @@ def _remembered(run: Run) -> int | None:
     unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
     if unlike or facts.inserted > facts.margin:
         return None
-    # What others insert until the statement runs counts, too (see loader.window).
+    # What others insert until the statement runs counts, too (see loader.core.table_rules).
     return facts.newest + facts.margin - facts.inserted
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loader.plan import Entry
+from loader.core.plan import Entry
 from relay.records_pb2 import Block
 
 

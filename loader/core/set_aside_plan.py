@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loader.plan import ASIDE, LOADED, Entry, settled
+from loader.core.plan import ASIDE, LOADED, Entry, settled
 from relay.clickhouse.errors import About
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from relay.records_pb2 import Block, LeftOut
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from loader.plan import Entry
+    from loader.core.plan import Entry
     from relay.blocks.message_rows import MessageRows
 
 REASON_CHARACTERS = 300
