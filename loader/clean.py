@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loader import cleaning
-from loader.begin import topic_id
 from loader.cleaning import Conditions, Retained
 from loader.core.positions import gone_row
-from loader.journal_polling import JournalPolling
+from loader.journal.reader import JournalPolling
+from loader.journal.startup import topic_id
 from relay import names
 from relay.errors import ConfigError
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from loader.core.positions import Noted
-    from loader.journal_polling import Row
+    from loader.journal.reader import Row
     from loader.ledger import Ledger
     from relay.config.settings import Settings
 

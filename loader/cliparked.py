@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from loader import standing
-from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
 from loader.core.plan import DISCARDED, LOADED
+from loader.journal.startup import ledger_of
 from relay.errors import Refused
 from relay.program.command import WholeGroup
 

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from loader import standing
-from loader.begin import ledger_of
 from loader.clioptions import config_argument, settings_of
+from loader.journal.startup import ledger_of
 from loader.standing import Facts, PositionRow, Standing, TableRow
 from relay import names
 from relay.kafka.topics import READ, Topics
@@ -70,7 +70,7 @@ def _facts(settings: Settings) -> Facts:
 def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
     """With what stands in the journal behind the ledger's position."""
     # Spark's Python, which `loader parked` mostly does without.
-    from loader.sealed import sealed  # noqa: PLC0415
+    from loader.journal.sealed_blocks import sealed  # noqa: PLC0415
 
     found = sealed(settings, ledger if facts.ledger else None)
     return replace(

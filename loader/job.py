@@ -1,6 +1,6 @@
 """The Spark job: a query whose micro-batches are sealed blocks.
 
-Receives rows of loader.journal_source, has loader.settling settle the blocks of each micro-batch,
+Receives rows of loader.journal.source, has loader.settling settle the blocks of each micro-batch,
 and loader.setaside those that stood aside. Starts and ends the query, and decides nothing.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
-from loader import journal_source
+from loader.journal import source
 from loader.metrics.listener import Listener
 from loader.metrics.observer import NOTHING, Observer
 from loader.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
@@ -81,9 +81,7 @@ class Job:
         """Asks the run to end; may be called from a signal handler."""
         self._stopping.set()
 
-    def run(
-        self, spark: SparkSession, start: journal_source.Start, checkpoint: str, *, once: bool
-    ) -> None:
+    def run(self, spark: SparkSession, start: source.Start, checkpoint: str, *, once: bool) -> None:
         """Loads until stopped; with `once`, until what is sealed now is settled.
 
         Raises:
@@ -93,7 +91,7 @@ class Job:
         unmute(spark)
         hush(spark, STREAMING, level="WARN")
         logging.getLogger("py4j.clientserver").addFilter(_unforeseen)
-        journal = journal_source.source(start)
+        journal = source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
             spark.streams.addListener(Listener(self._observer, self._settings.app))

@@ -1,6 +1,6 @@
 """What the ledger knows of a micro-batch's blocks, and whether it still knows what it knew.
 
-Receives rows of loader.journal_source, gives the blocks that are to be attempted. A person may
+Receives rows of loader.journal.source, gives the blocks that are to be attempted. A person may
 restore, empty or replace the ledger under a running loader; then nothing is written that would
 hide what is missing, and the run ends, so that the next one begins where the ledger stands.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from loader.core.plan import Entry
     from loader.forgotten import Place
-    from loader.journal_source import Start
+    from loader.journal.source import Start
     from loader.ledger import Ledger
 
 CLAIM_SECONDS = 86_400

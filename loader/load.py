@@ -12,11 +12,12 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from loader import begin, trial
-from loader.alone import alone, used
-from loader.begin import ledger_of, waited
-from loader.checkpoint import Checkpoint
+from loader import trial
 from loader.job import Job
+from loader.journal import startup
+from loader.journal.checkpoint import Checkpoint
+from loader.journal.checkpoint_lock import alone, used
+from loader.journal.startup import ledger_of, waited
 from loader.making import transforms
 from loader.metrics.observer import NOTHING, Observer
 from loader.settling import Stopped
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from loader.console import Say
-    from loader.journal_source import Start
+    from loader.journal.source import Start
     from loader.ledger import Ledger
     from relay.config.settings import Settings
 
@@ -103,7 +104,7 @@ class Load:
                 self._say,
             )
             self._try(ledger)
-            start = begin.begin(
+            start = startup.begin(
                 self._settings,
                 ledger,
                 Checkpoint(checkpoint, engine),

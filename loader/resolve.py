@@ -112,7 +112,7 @@ def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[s
         raise ConfigError(
             f"nothing to settle: {'; '.join(said)}", "`loader parked ls` shows which blocks wait."
         )
-    from loader.sealed import sealed  # noqa: PLC0415 - Spark's Python
+    from loader.journal.sealed_blocks import sealed  # noqa: PLC0415 - Spark's Python
 
     found = {block.id: block for block in sealed(settings, ledger).blocks if block.id in wanted}
     if missing := [name for name in wanted if name not in found]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from loader.attempt import Outcome
     from loader.console import Say
-    from loader.journal_source import Start
+    from loader.journal.source import Start
     from loader.ledger import Ledger
     from loader.metrics.observer import Observer
     from loader.setaside import SetAside

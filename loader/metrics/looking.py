@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from loader.begin import ledger_of
-from loader.journal_source import JOURNAL, JournalReader
+from loader.journal.source import JOURNAL, JournalReader
+from loader.journal.startup import ledger_of
 from relay.errors import RelayError
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from loader.journal_source import Start
+    from loader.journal.source import Start
     from loader.ledger import Ledger
 
 EVERY_SECONDS = 30.0

@@ -22,7 +22,7 @@ from relay.program.serving import Serving
 from relay.version import __version__
 
 if TYPE_CHECKING:
-    from loader.journal_source import Start
+    from loader.journal.source import Start
     from relay.config.settings import Settings
     from relay.program.serving import Route
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from loader import begin
 from loader.core.entries import Row
 from loader.core.plan import Entry
+from loader.journal import startup
 from loader.ledger import Ledger
 from relay import names
 from relay.config import settings_file
@@ -54,8 +54,8 @@ def write(file: Path, blocks: int) -> Past:
     settings = settings_file.load(file)
     bootstrap, topic = settings.kafka.bootstrap, names.journal_topic(settings.app)
     sources.create_topics(bootstrap, [settings.source.topic, topic])
-    source_id = begin.topic_id(settings, settings.source.topic)
-    ledger = begin.ledger_of(settings, make=True)
+    source_id = startup.topic_id(settings, settings.source.topic)
+    ledger = startup.ledger_of(settings, make=True)
     lost: list[str] = []
     producer = sources.make_producer(bootstrap, lost)
     past, heads, ends = Past(), [], {}
@@ -78,7 +78,7 @@ def write(file: Path, blocks: int) -> Past:
         past.records += records
         past.messages += commit.floor
     sources.flush(producer, topic, lost)
-    ledger.save_positions(begin.topic_id(settings, topic), ends)
+    ledger.save_positions(startup.topic_id(settings, topic), ends)
     _commit(settings, heads)
     return past
 

@@ -17,9 +17,9 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from loader import ledger_table, trial, work
-from loader.begin import ledger_of
 from loader.core.entries import Row
 from loader.core.plan import PARKED, PREPARED, Entry
+from loader.journal.startup import ledger_of
 from loader.resolve import resolve
 from loader.supersede import supersede
 from loader.tables import Tables

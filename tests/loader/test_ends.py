@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from loader import alone as alones
-from loader.alone import LOCK, alone, used
-from loader.checkpoint import Checkpoint
 from loader.cli import loader as command
 from loader.cli import main
+from loader.journal import checkpoint_lock as alones
+from loader.journal.checkpoint import Checkpoint
+from loader.journal.checkpoint_lock import LOCK, alone, used
 from loader.load import _from_spark
 from relay.errors import ConfigError, Fenced, MissingTool
 from tests.broker.pipeline import wait_until

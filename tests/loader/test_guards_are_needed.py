@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from loader import begin, fetch, insert
+from loader import fetch, insert
 from loader.core.positions import Noted
-from loader.journal_source import JOURNAL, JournalReader
+from loader.journal import startup
+from loader.journal.source import JOURNAL, JournalReader
 from loader.ledger import Ledger
 from loader.tables import Tables
 from relay.blocks import chunks
@@ -173,7 +174,7 @@ def test_positions_of_another_journal_skip_blocks(
     journal: Journal, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     """Believed, they hide the blocks before them."""
-    here = begin.topic_id(journal.settings(), f"{journal.app}.journal")
+    here = startup.topic_id(journal.settings(), f"{journal.app}.journal")
     noted = Ledger.noted
 
     def believing(self: Ledger) -> Noted:
@@ -186,6 +187,6 @@ def test_positions_of_another_journal_skip_blocks(
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_journal_source.test_positions_of_another_journal_are_a_broken_contract(journal, ledger)
 
-    source = JournalReader(begin.start(journal.settings(), ledger))
+    source = JournalReader(startup.start(journal.settings(), ledger))
     batches, _ = test_journal_source.drain(source, source.initialOffset())
     assert batches == [[2]], "of the blocks 0, 1 and 2"

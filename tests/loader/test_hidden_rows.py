@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader import clickhouse, evidence
-from loader.begin import ledger_of, topic_id
 from loader.core.positions import Unsure
 from loader.forgotten import Forgotten
-from loader.journal_source import Start
+from loader.journal.source import Start
+from loader.journal.startup import ledger_of, topic_id
 from loader.known import Known, Seen
 from loader.ledger import Ledger
 from loader.tables import Tables

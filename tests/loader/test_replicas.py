@@ -13,7 +13,8 @@ import urllib3
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import begin, clickhouse
+from loader import clickhouse
+from loader.journal import startup
 from loader.tables import Tables
 from relay.config.server_settings import ClickHouse
 from relay.errors import ConfigError, Refused
@@ -135,9 +136,9 @@ def test_what_is_on_one_replica_alone_is_refused(
     with pytest.raises(Refused, match="is not replicated: it is a MergeTree"):
         Tables(connected, "_block", several=True).look({table})
     with pytest.raises(ConfigError, match="ledger is not replicated"):
-        begin.ledger_of(several, make=True)
+        startup.ledger_of(several, make=True)
     assert not client.command(f"EXISTS DATABASE {several.loader.database}")
-    begin.ledger_of(alone, make=True)
+    startup.ledger_of(alone, make=True)
     with pytest.raises(ConfigError, match="ledger is not replicated"):
-        begin.ledger_of(several)
+        startup.ledger_of(several)
     client.command(f"DROP DATABASE {several.loader.database}")

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader import settling
-from loader.begin import topic_id
 from loader.core import plan, set_aside_plan
 from loader.core.entries import Row
 from loader.core.plan import ASIDE
 from loader.core.set_aside_plan import Aside
-from loader.journal_source import Start
+from loader.journal.source import Start
+from loader.journal.startup import topic_id
 from loader.metrics.observer import NOTHING
 from loader.resolve import resolve
 from loader.setaside import SetAside, set_aside

@@ -15,7 +15,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.begin import ledger_of
+from loader.journal.startup import ledger_of
 from loader.work import Worker
 from relay.clickhouse.errors import About
 from relay.config.server_settings import ClickHouse

@@ -10,7 +10,7 @@ import threading
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import begin
+from loader.journal import startup
 from loader.metrics.listed import CURRENT
 from loader.metrics.looking import Look, Looking
 from relay.operate.metrics.definitions import PROCESS
@@ -79,7 +79,7 @@ def test_a_loader_serves_metrics_and_health_and_logs_json(
 def looked(journal: Journal) -> Look:
     """The first look of another one."""
     settings = journal.settings()
-    looking = Looking(begin.start(settings, begin.ledger_of(settings)))
+    looking = Looking(startup.start(settings, startup.ledger_of(settings)))
     try:
         wait_until(lambda: looking.latest is not None, "a look")
     finally:

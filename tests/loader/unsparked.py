@@ -15,10 +15,10 @@ from unittest import mock
 
 from confluent_kafka import TopicPartition
 
-from loader import begin
 from loader.attempt import Outcome
-from loader.checkpoint import Checkpoint
-from loader.journal_source import JOURNAL, JournalReader
+from loader.journal import startup
+from loader.journal.checkpoint import Checkpoint
+from loader.journal.source import JOURNAL, JournalReader
 from loader.known import Known, Seen
 from loader.metrics.observer import NOTHING
 from loader.setaside import SetAside
@@ -70,8 +70,8 @@ class Run:
     def __init__(self, settings: Settings, *, lost: bool = False) -> None:
         self.said: list[str] = []
         self._directory = Path(settings.loader.checkpoint)
-        ledger = begin.ledger_of(settings, make=True)
-        start = begin.begin(
+        ledger = startup.ledger_of(settings, make=True)
+        start = startup.begin(
             settings,
             ledger,
             Checkpoint(str(self._directory)),

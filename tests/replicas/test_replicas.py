@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from loader.begin import ledger_of
+from loader.journal.startup import ledger_of
 from loader.work import Worker
 from relay.errors import Refused
 from tests.loader.blocks import DEADLINE, batch

@@ -10,9 +10,9 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader import running, work
-from loader.begin import ledger_of
 from loader.core.positions import Unsure
 from loader.forgotten import Forgotten
+from loader.journal.startup import ledger_of
 from loader.supersede import supersede
 from loader.work import Worker
 from relay.errors import Unavailable

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from loader.begin import ledger_of
+from loader.journal.startup import ledger_of
 from loader.work import Worker
 from relay.blocks import chunks
 from relay.config.settings_file import load as load_config

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from loader.begin import ledger_of
+from loader.journal.startup import ledger_of
 from relay import names
 from relay.config.settings_file import load
 from relay.kafka.topics import READ, Topics

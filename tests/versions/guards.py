@@ -18,9 +18,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader import clickhouse, insert, inserting, trial
 from loader.attempt import Outcome
-from loader.begin import ledger_of
 from loader.core import plan
 from loader.core.entries import Row
+from loader.journal.startup import ledger_of
 from loader.ledger import Ledger
 from loader.tables import Tables
 from loader.work import Worker

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from loader.begin import ledger_of, start
 from loader.cli import main as loader_main
 from loader.core.set_aside_plan import Aside
-from loader.journal_source import JournalReader
+from loader.journal.source import JournalReader
+from loader.journal.startup import ledger_of, start
 from loader.setaside import set_aside
 from loader.work import Worker
 from relay.cli import cli

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loader.checkpoint import Found
 from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
 from loader.core.positions import Noted, Unsure, Why
+from loader.journal.checkpoint import Found
 from relay.errors import ContractBroken
 
 GO_ON = (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loader.begin import start, waited
-from loader.journal_source import JOURNAL, JournalReader, Start
+from loader.journal.source import JOURNAL, JournalReader, Start
+from loader.journal.startup import start, waited
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sealed(settings: Settings, ledger: Ledger | None) -> Sealed:
         ledger: of the app; None where there is none yet.
 
     Raises:
-        Unavailable, ContractBroken: as loader.begin.start.
+        Unavailable, ContractBroken: as loader.journal.startup.start.
     """
     begun = waited(settings, lambda: start(settings, ledger))
     reader = JournalReader(begun)

@@ -1,6 +1,6 @@
 """The journal's records, by one consumer that is kept between micro-batches.
 
-Receives positions, gives rows (partition, offset, block) as loader.journal_source shows them to
+Receives positions, gives rows (partition, offset, block) as loader.journal.source shows them to
 Spark. It reads committed records only, and never beyond the last stable offset.
 """
 

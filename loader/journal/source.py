@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from loader.journal_polling import JournalPolling
+from loader.journal.reader import JournalPolling
 from loader.spark_child import end_with_spark
 from relay import log, names
 from relay.errors import ContractBroken, Unavailable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from loader.core.positions import Unsure
-    from loader.journal_polling import Row
+    from loader.journal.reader import Row
     from relay.config.settings import Settings
 
 SCHEMA = "partition int, offset bigint, block binary"
@@ -113,8 +113,8 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     def _positions(self, start: Offsets) -> dict[int, int]:
         """Spark's offsets, with partitions that are new; the later of them and the ledger's.
 
-        When the query began, no offset of Spark's was beyond the ledger's (loader.beginning); later
-        ones are, by what this query has settled since.
+        When the query began, no offset of Spark's was beyond the ledger's
+        (loader.journal.begin_plan); later ones are, by what this query has settled since.
         """
         if start[JOURNAL] != self._start.journal:
             raise ContractBroken(

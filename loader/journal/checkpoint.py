@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loader.alone import ELSEWHERE, LOCK
+from loader.journal.checkpoint_lock import ELSEWHERE, LOCK
 from relay.errors import Refused
 
 if TYPE_CHECKING:

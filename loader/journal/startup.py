@@ -10,12 +10,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from loader import beginning, clickhouse
+from loader import clickhouse
 from loader.console import say
 from loader.core import plan
 from loader.core.entries import Row
 from loader.core.positions import Noted, rows_of
-from loader.journal_polling import JournalPolling
+from loader.journal import begin_plan
+from loader.journal.reader import JournalPolling
 from loader.ledger import Ledger
 from loader.servers import several
 from relay import names
@@ -27,9 +28,9 @@ from relay.kafka.topics import READ, Topics
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from loader.checkpoint import Checkpoint
     from loader.console import Say
-    from loader.journal_source import Start
+    from loader.journal.checkpoint import Checkpoint
+    from loader.journal.source import Start
     from relay.config.settings import Settings
 
 T = TypeVar("T")
@@ -101,11 +102,11 @@ def start(settings: Settings, ledger: Ledger | None) -> Start:
     Raises:
         ContractBroken: the ledger's positions belong to another journal.
     """
-    from loader.journal_source import Start  # noqa: PLC0415 - Spark
+    from loader.journal.source import Start  # noqa: PLC0415 - Spark
 
     journal = topic_id(settings, names.journal_topic(settings.app))
     noted = Noted() if ledger is None else ledger.noted()
-    beginning.check_journal(settings.app, journal, noted)
+    begin_plan.check_journal(settings.app, journal, noted)
     return Start(settings, journal, noted.of(journal), noted.unsure_of(journal))
 
 
@@ -131,11 +132,11 @@ def begin(
     Raises:
         ContractBroken: ledger, journal and checkpoint disagree, and only a person knows why.
     """
-    from loader.journal_source import Start  # noqa: PLC0415 - Spark
+    from loader.journal.source import Start  # noqa: PLC0415 - Spark
 
     topic = names.journal_topic(settings.app)
     journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
-    facts = beginning.Facts(
+    facts = begin_plan.Facts(
         settings.app,
         ledger.name,
         journal,
@@ -145,7 +146,7 @@ def begin(
         checkpoint.where,
         lost,
     )
-    found = beginning.decide(facts)
+    found = begin_plan.decide(facts)
     for warning in found.warnings:
         tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
@@ -161,7 +162,7 @@ def begin(
     return Start(settings, journal, found.positions, found.unsure)
 
 
-def _doubt_waiting(ledger: Ledger, found: beginning.Beginning) -> None:
+def _doubt_waiting(ledger: Ledger, found: begin_plan.Beginning) -> None:
     """Write down of which waiting blocks the ledger may have forgotten what came of them."""
     if not found.ends:
         return
@@ -172,7 +173,7 @@ def _doubt_waiting(ledger: Ledger, found: beginning.Beginning) -> None:
         [
             Row(block, plan.doubt(block.rows, lost=lost))
             for name, block in waiting.items()
-            if beginning.forgot(known.get(name, ()), found.why)
+            if begin_plan.forgot(known.get(name, ()), found.why)
         ]
     )
 
