@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loader.clickhouse import TableRefused
+from loader.clickhouse.client import TableRefused
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from relay.clickhouse.errors import About
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from loader.tables import Target
+    from loader.clickhouse.tables import Target
     from relay.records_pb2 import Block
 
 

@@ -20,9 +20,9 @@ from relay.errors import ConfigError
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
     from loader.core.positions import Noted
     from loader.journal.reader import Row
-    from loader.ledger import Ledger
     from relay.config.settings import Settings
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loader.clickhouse import literal
+from loader.clickhouse.client import literal
 from loader.core.positions import Noted, position
 from relay.names import FIRST_EPOCHS, BlockId, first_epoch
 

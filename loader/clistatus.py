@@ -24,7 +24,7 @@ from relay.program.text_table import Column, laid_out
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from relay.config.settings import Settings
 
 WIDTH = 140  # columns, where there is no terminal to ask

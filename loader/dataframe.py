@@ -22,7 +22,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from loader.clickhouse import one_line
+from loader.clickhouse.client import one_line
 from loader.dataoptions import Asked, asked
 from loader.fetch import AT_ONCE, Damaged, Fetcher
 from loader.fitting import recorded_type

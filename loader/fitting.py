@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loader.clickhouse import one_line
+from loader.clickhouse.client import one_line
 from loader.transform import CannotTransform
 from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
 

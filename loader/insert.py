@@ -19,10 +19,10 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.summary import QuerySummary
 
-from loader.clickhouse import error_code, failure, literal, one_line, quoted
+from loader.clickhouse.client import error_code, failure, literal, one_line, quoted
+from loader.clickhouse.tables import counter_sql, shape_sql
 from loader.core import plan
 from loader.fitting import recorded_type
-from loader.tables import counter_sql, shape_sql
 from relay import names
 from relay.clickhouse.error_text import told
 from relay.clickhouse.errors import About, about
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
-    from loader.ledger import Ledger
-    from loader.tables import Target
+    from loader.clickhouse.ledger import Ledger
+    from loader.clickhouse.tables import Target
     from relay.records_pb2 import Block
     from relay.schema.types.column_type import ColumnType
 
@@ -73,7 +73,7 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
         "cast_string_to_variant_use_inference": 0,
         "cast_string_to_dynamic_use_inference": 0,
-        # What the server records of the statement is evidence (loader.evidence).
+        # What the server records of the statement is evidence (loader.clickhouse.server_records).
         "log_queries": 1,
         "log_queries_probability": 1,
         "log_queries_min_type": "QUERY_START",

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.attempt import Attempt
+    from loader.clickhouse.ledger import Ledger
+    from loader.clickhouse.tables import Tables, Target
     from loader.fetch import Fetcher
-    from loader.ledger import Ledger
-    from loader.tables import Tables, Target
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from loader.clickhouse.ledger import Ledger
     from loader.console import Say
-    from loader.ledger import Ledger
     from relay.config.settings import Settings
 
 _IDLE_SECONDS = 5.0

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.running_statements import Running
 from loader.core.entries import Row
 from loader.core.plan import doubt, settled
 from loader.core.positions import Noted
-from loader.forgotten import Forgotten
-from loader.running import Running
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from loader.clickhouse.forgotten_blocks import Place
+    from loader.clickhouse.ledger import Ledger
     from loader.core.plan import Entry
-    from loader.forgotten import Place
     from loader.journal.source import Start
-    from loader.ledger import Ledger
 
 CLAIM_SECONDS = 86_400
 """After the ledger was read, a block is claimed no later than this. A loader that was paused for

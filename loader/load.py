@@ -12,7 +12,7 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from loader import trial
+from loader.clickhouse import dedup_trial
 from loader.job import Job
 from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from loader.clickhouse.ledger import Ledger
     from loader.console import Say
     from loader.journal.source import Start
-    from loader.ledger import Ledger
     from relay.config.settings import Settings
 
 _TWO_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
@@ -134,7 +134,7 @@ class Load:
         database = self._settings.loader.database
         untried = waited(
             self._settings,
-            lambda: trial.check(ledger.client, database),
+            lambda: dedup_trial.check(ledger.client, database),
             self._rest,
             self._say,
         )

@@ -20,8 +20,8 @@ from relay.errors import Unavailable
 
 if TYPE_CHECKING:
     from loader.attempt import Attempt
+    from loader.clickhouse.tables import Target
     from loader.fetch import Fetcher
-    from loader.tables import Target
     from relay.blocks.message_rows import MessageRows
     from relay.config.settings import Loader
     from relay.records_pb2 import Block

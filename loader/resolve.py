@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loader.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
     from loader.core.plan import Human
-    from loader.ledger import Ledger
     from relay.config.settings import Settings
 
 PATIENCE_SECONDS = 30.0

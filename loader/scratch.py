@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import TableRefused, one_line, quoted, quoted_table, table_failure
+from loader.clickhouse.client import TableRefused, one_line, quoted, quoted_table, table_failure
 from loader.core.bad_messages import Refusal
 from loader.insert import body, settings, trial_statement
 from relay import names
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from clickhouse_connect.driver.httpclient import HttpClient
 
-    from loader.tables import Target
+    from loader.clickhouse.tables import Target
     from relay.records_pb2 import Block
 
 PREFIX = "scratch_"

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loader.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
     from loader.console import Say
-    from loader.ledger import Ledger
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from loader.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
     from loader.console import Say
     from loader.journal.source import Start
-    from loader.ledger import Ledger
     from loader.metrics.observer import Observer
     from loader.setaside import SetAside
     from relay.config.settings import Settings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from loader.clickhouse import one_line
+from loader.clickhouse.client import one_line
 from loader.console import say
 from loader.load import Load
 from loader.session import session, widened

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, literal, quoted, quoted_table
+from loader.clickhouse.client import failure, literal, quoted, quoted_table
+from loader.clickhouse.tables import Tables
 from loader.core import left_out
-from loader.tables import Tables
 from loader.work import Worker
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 

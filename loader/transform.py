@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from loader.clickhouse import one_line
+from loader.clickhouse.client import one_line
 from relay.errors import ConfigError, Refused
 
 TABLE_KEY = b"table"

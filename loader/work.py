@@ -13,23 +13,23 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from loader import clickhouse
 from loader.attempt import Attempt, Outcome, alike, guarded, outcome
-from loader.clickhouse import TableRefused
+from loader.clickhouse import client
+from loader.clickhouse.client import TableRefused
+from loader.clickhouse.ledger import Claimed, Ledger
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import earliest
+from loader.clickhouse.servers import several
+from loader.clickhouse.table_cache import Looks
+from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import Row
-from loader.evidence import earliest
 from loader.fetch import Fetcher
 from loader.inserting import Inserter
 from loader.isolator import Isolator
-from loader.ledger import Claimed, Ledger
-from loader.looks import Looks
 from loader.making import Maker
-from loader.running import Running
 from loader.selection import near
-from loader.servers import several
-from loader.tables import Tables, Target
 from relay.clickhouse.errors import About
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
@@ -69,7 +69,7 @@ class Worker:
         self._isolates, self._database = isolates, settings.loader.database
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
-        self._client = clickhouse.connect(settings.clickhouse, timeout)
+        self._client = client.connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._running = Running(self._client, settings.clickhouse)
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))

@@ -125,7 +125,7 @@ def settled(entries: Sequence[Entry]) -> Entry | None:
 def holds(entries: Sequence[Entry], claim: str) -> bool:
     """Whether the claim is the current one: the condition of INSERT and Mark.
 
-    loader.ledger has the same in SQL (`HOLDS`); a test compares the two.
+    loader.clickhouse.ledger has the same in SQL (`HOLDS`); a test compares the two.
     """
     return settled(entries) is None and bool(entries) and max(entries, key=_rank).claim == claim
 

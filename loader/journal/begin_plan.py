@@ -10,7 +10,8 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
     none         none                first start: begin with the journal's first record
     none         there               begin at the ledger's, which may have been set back, or not
 
-Where entries may be missing, a block without one may have been inserted: loader.forgotten asks.
+Where entries may be missing, a block without one may have been inserted:
+loader.clickhouse.forgotten_blocks asks.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from relay.records_pb2 import Block
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from relay.config.settings import Settings
 
 

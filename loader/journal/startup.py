@@ -10,15 +10,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from loader import clickhouse
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.servers import several
 from loader.console import say
 from loader.core import plan
 from loader.core.entries import Row
 from loader.core.positions import Noted, rows_of
 from loader.journal import begin_plan
 from loader.journal.reader import JournalPolling
-from loader.ledger import Ledger
-from loader.servers import several
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.errors import ConfigError, Unavailable
@@ -44,19 +44,19 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
         make: the table, where it is not there.
 
     Raises:
-        Unavailable, Refused, ContractBroken: as loader.ledger.
+        Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger.
         ConfigError: several replicas are named, and the ledger is not replicated.
         Refused: one address is several servers, and there is no quorum; or rows of the ledger are
             hidden from this user.
     """
-    client = clickhouse.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
+    client = clickhouse_client.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
     engine = ledger.engine(settings.loader.database)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
         raise ConfigError(
             f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
-            "Make it on all of them as ReplicatedMergeTree (loader/ledger_table.py has the "
+            "Make it on all of them as ReplicatedMergeTree (loader/clickhouse/ledger_table.py has the "
             "columns), or name one replica.",
         )
     if make:

@@ -22,8 +22,8 @@ from relay.errors import RelayError
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
     from loader.journal.source import Start
-    from loader.ledger import Ledger
 
 EVERY_SECONDS = 30.0
 """The ledger's counts go over all of its rows."""

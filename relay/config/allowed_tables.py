@@ -22,8 +22,8 @@ LEDGER = "ledger"
 LEDGER_COLUMNS = frozenset(
     {"app", "table", "block", "state", "attempt", "claim", "seen", "stamped", "record"}
 )
-"""That every version's ledger has (loader.ledger_table). A table that has them all is one,
-wherever it is: another app's, or one of before `loader.database` was changed."""
+"""That every version's ledger has (loader.clickhouse.ledger_table). A table that has them all is
+one, wherever it is: another app's, or one of before `loader.database` was changed."""
 DESCRIPTION = (
     "tables that rows may go into, as database.table with * for any part of a name; of others, "
     "messages are dead letters and blocks are parked. Empty: every table but ClickHouse's own "

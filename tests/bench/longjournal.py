@@ -14,10 +14,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
+from loader.clickhouse.ledger import Ledger
 from loader.core.entries import Row
 from loader.core.plan import Entry
 from loader.journal import startup
-from loader.ledger import Ledger
 from relay import names
 from relay.config import settings_file
 from relay.config.settings import Settings

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from loader.clickhouse import connect
+from loader.clickhouse.client import connect
 from relay.cli import cli
 from relay.config import settings_file
 from relay.dev.clickhouse import toml

@@ -91,7 +91,7 @@ def acked() -> None:
 
 def ledger() -> None:
     """The loader asks no ledger: it inserts whatever the journal names, under its token."""
-    from loader import ledger as asked  # noqa: PLC0415 - relays do without the loader
+    from loader.clickhouse import ledger as asked  # noqa: PLC0415 - relays do without the loader
     from loader.core import plan  # noqa: PLC0415
 
     asked.HOLDS, asked.HOLDING = "1", "length({blocks:Array(String)})"

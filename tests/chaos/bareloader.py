@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, TopicPartition
 
-from loader import clickhouse
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.ledger import Ledger
 from loader.core.plan import settled
-from loader.ledger import Ledger
 from loader.work import Worker
 from relay import names
 from relay.config import kafka_clients, settings_file
@@ -51,7 +51,7 @@ class Journal:
 
 def run(settings: Settings) -> None:
     """Until SIGTERM."""
-    client = clickhouse.connect(settings.clickhouse, 60)
+    client = clickhouse_client.connect(settings.clickhouse, 60)
     ledger = Ledger(client, settings.loader.database, settings.app)
     ledger.ensure(settings.loader.database)
     journal, worker = Journal(settings), Worker(settings, isolates=True)

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import ledger_table, trial, work
+from loader import work
+from loader.clickhouse import dedup_trial, ledger_table
+from loader.clickhouse.tables import Tables
 from loader.core.entries import Row
 from loader.core.plan import PARKED, PREPARED, Entry
 from loader.journal.startup import ledger_of
 from loader.resolve import resolve
 from loader.supersede import supersede
-from loader.tables import Tables
 from loader.work import Worker
 from relay import names
 from relay.config.settings import Settings
@@ -159,7 +160,7 @@ def loading(given: Settings, admin: Client) -> None:
     ledger = ledger_of(given, make=True)
     admin.command(f"ALTER TABLE {ledger.name} DROP COLUMN transform")  # an earlier version's
     ledger_of(given, make=True)
-    if untried := trial.check(ledger.client, given.loader.database):
+    if untried := dedup_trial.check(ledger.client, given.loader.database):
         raise Refused(untried)
     Tables(ledger.client, "_block")._window_defaults("ReplicatedMergeTree")
     worker = Worker(given)

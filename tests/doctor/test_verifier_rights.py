@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from relay import names
 from relay.operate.doctor import grants
 from relay.operate.doctor.versions import parsed

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
 from loader.work import Worker
 from relay.schema.types.column_type import parse_type
 from tests.loader.blocks import Journal, batch

@@ -8,7 +8,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader import task
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
 from loader.work import Worker
 from relay.clickhouse.errors import About
 from tests.loader.test_work import batch, copies, make, outcomes

@@ -12,7 +12,7 @@ from tests.loader.test_work import copies, make, outcomes
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from loader.work import Worker
     from tests.loader.blocks import Journal
 

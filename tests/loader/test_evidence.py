@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import tables
+from loader.clickhouse import tables
 from loader.core import plan
 from loader.work import Worker
 from tests.loader.blocks import batch
@@ -24,7 +24,7 @@ from tests.reach import elsewhere
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from relay.config.settings import ClickHouse
     from relay.records_pb2 import Block
     from tests.loader.blocks import Journal

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from loader import fetch, insert
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
 from loader.core.positions import Noted
 from loader.journal import startup
 from loader.journal.source import JOURNAL, JournalReader
-from loader.ledger import Ledger
-from loader.tables import Tables
 from relay.blocks import chunks
 from relay.clickhouse.errors import About
 from tests.loader import test_journal_source, test_work

@@ -10,12 +10,12 @@ import pytest
 
 from loader import inserting, work
 from loader.attempt import Attempt
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Target
 from loader.core import plan
 from loader.core.table_rules import Nature, Window
 from loader.inserting import Ready, joins, open_for_more
-from loader.ledger import Ledger
 from loader.resolve import resolve
-from loader.tables import Target
 from loader.work import Worker
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from loader.clickhouse.ledger import Ledger
 from loader.journal import startup
 from loader.journal.reader import Row
 from loader.journal.source import JournalReader, Start
-from loader.ledger import Ledger
 from relay import names
 from relay.errors import ContractBroken
 from relay.records_pb2 import Block

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from loader.clean import Cleaned, clean
 from loader.cli import loader as command
+from loader.clickhouse.ledger import Ledger
 from loader.journal import startup
-from loader.ledger import Ledger
 from loader.work import Worker
 from relay import names
 from relay.errors import ConfigError

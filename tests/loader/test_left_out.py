@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from tests.loader.blocks import Journal
 
 WAYS = {

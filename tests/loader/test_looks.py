@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loader.clickhouse.table_cache import SECONDS, Looks
+from loader.clickhouse.tables import Target
 from loader.core.table_rules import Nature, Window
-from loader.looks import SECONDS, Looks
-from loader.tables import Target
 from loader.work import Worker
 from relay.records_pb2 import Block
 from tests.loader.blocks import batch

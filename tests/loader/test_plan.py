@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from loader.clickhouse.server_records import Parts
+from loader.clickhouse.tables import inserted_since
 from loader.core import plan, set_aside_plan
 from loader.core.table_rules import Nature, Window, nature
-from loader.evidence import Parts
-from loader.tables import inserted_since
 from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, search
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader import clickhouse as loaders
+from loader.clickhouse import client as loaders
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import Evidence
+from loader.clickhouse.tables import Tables
 from loader.core.entries import Row
 from loader.core.plan import Entry
-from loader.evidence import Evidence
-from loader.ledger import Ledger
-from loader.running import Running
-from loader.tables import Tables
 from relay.clickhouse.reconfigure import Renewing, unknown_setting
 from relay.errors import Unavailable
 from relay.operate.doctor.ask.clickhouse import Server

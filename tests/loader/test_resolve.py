@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loader.clickhouse.ledger import Row
 from loader.core import plan
-from loader.ledger import Row
 from loader.resolve import resolve
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make
@@ -15,8 +15,8 @@ from tests.loader.test_work import copies, make
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+    from loader.clickhouse.ledger import Ledger
     from loader.core.plan import Human
-    from loader.ledger import Ledger
     from loader.work import Worker
     from relay.records_pb2 import Block
     from tests.loader.blocks import Journal

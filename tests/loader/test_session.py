@@ -7,7 +7,7 @@ import sys
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader.clickhouse import is_permanent
+from loader.clickhouse.client import is_permanent
 from loader.session import python, with_retries
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
     from loader.attempt import Outcome
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from relay.config.server_settings import ClickHouse
     from relay.config.settings import Settings
     from relay.records_pb2 import Block

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
 from loader.resolve import resolve
 from loader.work import Worker
 from relay.config.settings import Settings

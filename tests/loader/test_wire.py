@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
 from loader.work import Worker
 from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block

@@ -17,8 +17,8 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from loader import inserting, work
+from loader.clickhouse.ledger import Ledger, Row
 from loader.core import plan
-from loader.ledger import Ledger, Row
 from loader.resolve import resolve
 from loader.work import Outcome, Worker
 from relay.clickhouse.errors import About

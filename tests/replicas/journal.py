@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from relay.config.server_settings import ClickHouse
 from relay.config.settings import Settings
 from relay.dev.clickhouse import toml

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loader import insert as loader_insert
+from loader.clickhouse.tables import Target
 from loader.core.table_rules import Nature, Window
-from loader.tables import Target
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.blocks.form_block import form
@@ -32,7 +32,7 @@ from tests.schema.values import fill
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from tests.schema.engine import Engine
 
 LONG = settings.default is not None and settings.default.max_examples >= 1_000

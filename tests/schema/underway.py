@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from loader.clickhouse.ledger import Ledger
 from loader.core.plan import ASIDE, settled
-from loader.ledger import Ledger
 from relay.blocks import chunks
 from relay.config import settings_file
 from relay.produce.gathering import Batching

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader.clickhouse import failure, is_permanent, table_failure
+from loader.clickhouse.client import failure, is_permanent, table_failure
 from relay.clickhouse import errors
 from relay.clickhouse.errors import CODES, About, about, number
 from relay.config.settings import ClickHouse

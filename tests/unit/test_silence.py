@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import clickhouse
+from loader.clickhouse import client
 from relay.clickhouse.error_text import plain, silence, told
 from relay.clickhouse.errors import number
 from relay.config.server_settings import ClickHouse
@@ -137,7 +137,7 @@ def test_loader_and_relay_say_it_first(capfd: pytest.CaptureFixture[str]) -> Non
     settings = ClickHouse(url=url)
 
     with pytest.raises(Unavailable) as caught:
-        clickhouse.connect(settings, 5)
+        client.connect(settings, 5)
     relay = catalogue.translated(error(url), settings, "read the tables' columns")
 
     begins = f"ClickHouse {url}: connection refused ("

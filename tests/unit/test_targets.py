@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from relay.config.allowed_tables import LEDGER_COLUMNS, Targets, is_ledger
 from relay.config.settings import Source
 

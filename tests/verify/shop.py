@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from relay import names
 from relay.config.settings import Settings
 from relay.operate.verify.judge.anomaly import Kind

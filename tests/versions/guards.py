@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import clickhouse, insert, inserting, trial
+from loader import insert, inserting
 from loader.attempt import Outcome
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import dedup_trial
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
 from loader.core import plan
 from loader.core.entries import Row
 from loader.journal.startup import ledger_of
-from loader.ledger import Ledger
-from loader.tables import Tables
 from loader.work import Worker
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.config.settings import Settings
@@ -128,7 +130,7 @@ def guard(what: str) -> Callable[[Guard], Guard]:
 
 @guard("a repeated INSERT is dropped")
 def trial_at_start(bench: Bench) -> None:
-    if untried := trial.check(bench.ledger.client, bench.settings.loader.database):
+    if untried := dedup_trial.check(bench.ledger.client, bench.settings.loader.database):
         raise Red(untried)
 
 
@@ -295,8 +297,8 @@ def codes(bench: Bench) -> None:
         try:
             client.command(sql, data=b"x\n" if " FORMAT " in sql else None)
         except ClickHouseError as error:
-            expect("code", clickhouse.error_code(error), code)
-            expect(f"{code} passes by itself", clickhouse.is_permanent(error), right=True)
+            expect("code", clickhouse_client.error_code(error), code)
+            expect(f"{code} passes by itself", clickhouse_client.is_permanent(error), right=True)
         else:
             raise Red(f"no error: {sql}")
     (gone,) = bench.worker.load([bench.block(f"{DATABASE}.nowhere")])

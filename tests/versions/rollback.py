@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loader import task
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.versions.engines import Engine

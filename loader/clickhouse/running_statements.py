@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, one_line
+from loader.clickhouse.client import failure, one_line
 from relay import names
 from relay.clickhouse.replicas import connected, own_pool
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, is_permanent, one_line
+from loader.clickhouse.client import failure, is_permanent, one_line
 from relay.clickhouse import dedup_trial
 from relay.errors import ContractBroken
 

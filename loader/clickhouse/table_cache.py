@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from loader.tables import Tables, Target
+    from loader.clickhouse.tables import Tables, Target
     from relay.records_pb2 import Block
 
 SECONDS = 5.0

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import failure, quoted_table
+from loader.clickhouse.client import failure, quoted_table
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import earliest
+from loader.clickhouse.tables import Tables
 from loader.core.plan import PERHAPS, SURELY, Entry
 from loader.core.positions import Unsure
-from loader.evidence import earliest
-from loader.running import Running
-from loader.tables import Tables
 from relay.errors import Refused
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
 
 Place = tuple[int, int, Block]
 """Journal partition, offset, and a block that is there."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import ledger_table
-from loader.clickhouse import failure, quoted
+from loader.clickhouse import ledger_table
+from loader.clickhouse.client import failure, quoted
+from loader.clickhouse.hidden_rows import shown_only
 from loader.core import left_out
 from loader.core.entries import Parked, Row
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
-from loader.filters import shown_only
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.names import LEFT_OUT

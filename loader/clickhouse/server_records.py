@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import error_code, failure, is_permanent, quoted_table
+from loader.clickhouse.client import error_code, failure, is_permanent, quoted_table
+from loader.clickhouse.hidden_rows import shown_only
 from loader.core.plan import Record
-from loader.filters import shown_only
 from relay import names
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse import (
+from loader.clickhouse.client import (
     TableRefused,
     failure,
     is_permanent,
@@ -18,10 +18,10 @@ from loader.clickhouse import (
     quoted_table,
     table_failure,
 )
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import Evidence, Parts, why_fewer
 from loader.core.plan import Facts
 from loader.core.table_rules import Nature, nature
-from loader.evidence import Evidence, Parts, why_fewer
-from loader.running import Running
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.config.allowed_tables import is_ledger
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from loader.clickhouse.ledger import Claimed
     from loader.core.plan import Run
     from loader.core.table_rules import Counter
-    from loader.ledger import Claimed
     from relay.records_pb2 import Block
 
 _COUNTERS = {
