@@ -22,13 +22,13 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
+from loader.blocks.fit_columns import recorded_type
+from loader.blocks.selection import concerns, groups, live, newest
 from loader.clickhouse.client import one_line
 from loader.dataoptions import Asked, asked
-from loader.fetch import AT_ONCE, Damaged, Fetcher
-from loader.fitting import recorded_type
 from loader.journal.reader import JournalPolling, Row
 from loader.journal.startup import topic_id
-from loader.selection import concerns, groups, live, newest
 from loader.sparktypes import converted, kind_of, spark_type
 from relay import names
 from relay.errors import ConfigError, Refused

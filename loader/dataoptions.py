@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loader.selection import Wanted
+from loader.blocks.selection import Wanted
 from relay import names
 from relay.config import settings_file
 from relay.config.settings import Settings

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from loader.blocks.worker import Worker
 from loader.core.entries import Row
 from loader.core.plan import ASIDE, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.setaside import set_aside
-from loader.work import Worker
 from relay.clickhouse.errors import About
 from relay.errors import ConfigError
 from relay.names import BlockId
@@ -23,7 +23,7 @@ from relay.records_pb2 import Block
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from loader.clickhouse.ledger import Ledger
     from loader.core.plan import Human
     from relay.config.settings import Settings

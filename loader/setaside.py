@@ -14,18 +14,18 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from loader.blocks.worker import Worker
 from loader.core.entries import Row
 from loader.core.plan import ASIDE, settled
 from loader.core.set_aside_plan import Aside, Asides, entry
 from loader.metrics.observer import NOTHING, Observer
-from loader.work import Worker
 from relay.clickhouse.errors import About
 from relay.errors import RelayError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from loader.clickhouse.ledger import Ledger
     from loader.console import Say
     from relay.config.settings import Settings

@@ -1,8 +1,8 @@
 """Micro-batches of sealed blocks: each is settled before the next, and no block holds it up.
 
-Receives blocks, hands them to loader.work in Spark's worker processes, tries again what a server's
-absence left open, has the blocks stand aside that fail alone, and writes the position behind the
-batch into the ledger. Decides about no block itself.
+Receives blocks, hands them to loader.blocks.worker in Spark's worker processes, tries again what a
+server's absence left open, has the blocks stand aside that fail alone, and writes the position
+behind the batch into the ledger. Decides about no block itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from loader.clickhouse.ledger import Ledger
     from loader.console import Say
     from loader.journal.source import Start

@@ -1,7 +1,7 @@
 """A micro-batch's blocks spread over Spark's worker processes, and what runs there.
 
 Receives blocks, gives one outcome per block. Rows of tables never pass through Spark:
-loader.work fetches and inserts them. `load` is pickled by name, so that the worker kept
+loader.blocks.worker fetches and inserts them. `load` is pickled by name, so that the worker kept
 below is one per process and lives over tasks.
 
     python -m loader.task WORKER-MODULE
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from loader.attempt import Outcome
-    from loader.work import Worker
+    from loader.blocks.attempt import Outcome
+    from loader.blocks.worker import Worker
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 
@@ -59,7 +59,7 @@ def attempt(
             whose server is away would hold up the others.
         until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
-    from loader.selection import near  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.selection import near  # noqa: PLC0415 - heavy, see above
 
     values = [block.SerializeToString() for block in near(blocks)]
     slots = spark.sparkContext.defaultParallelism
@@ -85,7 +85,7 @@ def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
         workers: that take tasks side by side.
         row_bytes: of all blocks, as producers sent the rows.
     """
-    from loader.work import TOGETHER  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
 
     rounds = max(-(-blocks // (workers * TOGETHER)), -(-row_bytes // (workers * TASK_BYTES)))
     return min(blocks, rounds * workers)
@@ -108,8 +108,8 @@ def load(
 def _attempt(
     settings: Settings, blocks: list[Block], new: Collection[str], until: int = 0
 ) -> list[Outcome]:
-    from loader.attempt import Outcome  # noqa: PLC0415 - heavy, see above
-    from loader.work import Worker  # noqa: PLC0415
+    from loader.blocks.attempt import Outcome  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.worker import Worker  # noqa: PLC0415
     from relay.clickhouse.errors import About  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """Decides what becomes of one block, from what the ledger and the servers say; pure.
 
 `step(run, answer) -> (run, effect)`: no clock, no client. The same steps run in
-production (loader.work carries the effects out) and under the exhaustive search of
+production (loader.blocks.worker carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
     Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
@@ -530,7 +530,7 @@ def _remembered(run: Run) -> int | None:
     if facts.inserted == 0:
         return facts.newest  # not even an earlier claim's INSERT can have come
     # Under one token, rows of another version would be taken for the same ones; and blocks that
-    # were sent together had another token (loader.inserting).
+    # were sent together had another token (loader.blocks.insert_groups).
     unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
     if unlike or facts.inserted > facts.margin:
         return None

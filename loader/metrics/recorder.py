@@ -20,7 +20,7 @@ from loader.metrics.observer import Observer
 from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from relay.records_pb2 import Block
 
 REFUSED = "refused"

@@ -1,8 +1,8 @@
 """Settings of every INSERT that must deduplicate by its token, each with its reason; pure.
 
-The loader sends these with each block (loader.insert), and `relay doctor --try` and the loader's
-trial at start send the same: what they find holds for blocks. A setting that a server does not know
-is left out; one that is sent with the statement wins over the user's profile.
+The loader sends these with each block (loader.blocks.insert_statement), and `relay doctor --try`
+and the loader's trial at start send the same: what they find holds for blocks. A setting that a
+server does not know is left out; one that is sent with the statement wins over the user's profile.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from loader.fetch import Fetcher
+from loader.blocks.fetch import Fetcher
 from relay import names
 from relay.config import settings_file
 from relay.config.server_settings import ClickHouse

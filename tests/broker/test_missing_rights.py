@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from loader.fetch import Fetcher
+from loader.blocks.fetch import Fetcher
 from loader.journal import startup
 from loader.journal.reader import Row
 from loader.journal.source import JournalReader, Start

@@ -102,15 +102,15 @@ def ledger() -> None:
 
 def row_count() -> None:
     """An interrupted block is inserted again without looking how much of it is there."""
-    from loader import work
+    from loader.blocks import worker
     from loader.core import plan  # noqa: PLC0415 - relays do without the loader
 
-    facts = work.Tables.facts
+    facts = worker.Tables.facts
 
     def blind(*arguments: Any) -> plan.Facts:
         return dataclasses.replace(facts(*arguments), counted=0)
 
-    work.Tables.facts = blind  # type: ignore[method-assign]
+    worker.Tables.facts = blind  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

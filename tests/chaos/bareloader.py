@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, TopicPartition
 
+from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse.ledger import Ledger
 from loader.core.plan import settled
-from loader.work import Worker
 from relay import names
 from relay.config import kafka_clients, settings_file
 from relay.errors import RelayError, Unavailable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loader import insert
+from loader.blocks import insert_statement
 from loader.core.table_rules import nature
 from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
@@ -140,7 +140,7 @@ def test_windows_as_the_loader_sees_them(
 
 
 def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
-    used = insert.settings([Block(id="b")], "claim", 1, alone=True)
+    used = insert_statement.settings([Block(id="b")], "claim", 1, alone=True)
     assert {name: str(used[name]) for name in INSERTED_WITH} == INSERTED_WITH
 
 

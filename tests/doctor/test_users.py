@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import work
+from loader.blocks import worker as blocks_worker
+from loader.blocks.worker import Worker
 from loader.clickhouse import dedup_trial, ledger_table
 from loader.clickhouse.tables import Tables
 from loader.core.entries import Row
@@ -24,7 +25,6 @@ from loader.core.plan import PARKED, PREPARED, Entry
 from loader.journal.startup import ledger_of
 from loader.resolve import resolve
 from loader.supersede import supersede
-from loader.work import Worker
 from relay import names
 from relay.config.settings import Settings
 from relay.errors import Refused, RelayError
@@ -232,7 +232,7 @@ WORK: dict[str, Callable[[Settings, Client], None]] = {
 
 def worked(engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
     """What was said against it; empty: nothing."""
-    monkeypatch.setattr(work, "Fetcher", Fetched)
+    monkeypatch.setattr(blocks_worker, "Fetcher", Fetched)
     given = settings(case.name)
     given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
     admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
@@ -277,7 +277,7 @@ def test_what_removes_rows_names_its_right(
     engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`loader ledger clean --run` and `loader supersede`: named where it is missing, else done."""
-    monkeypatch.setattr(work, "Fetcher", Fetched)
+    monkeypatch.setattr(blocks_worker, "Fetcher", Fetched)
     given = settings(case.name).model_copy(update={"clickhouse": engine.reached_as(case.user)})
     admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
     ledger, one = ledger_of(given, make=True), block(given.app)

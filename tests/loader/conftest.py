@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import server_records
 from loader.clickhouse.ledger import Ledger
-from loader.work import Worker
 from relay.config.server_settings import ClickHouse
 from tests.loader.blocks import Journal
 

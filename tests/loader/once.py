@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from loader.work import Worker
+from loader.blocks.worker import Worker
 from relay.config.settings import Settings
 from relay.records_pb2 import Block
 

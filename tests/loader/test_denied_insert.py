@@ -8,8 +8,8 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader import task
+from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
-from loader.work import Worker
 from relay.clickhouse.errors import About
 from tests.loader.test_work import batch, copies, make, outcomes
 

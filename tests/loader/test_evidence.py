@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loader.blocks.worker import Worker
 from loader.clickhouse import tables
 from loader.core import plan
-from loader.work import Worker
 from tests.loader.blocks import batch
 from tests.loader.test_work import killed, others_insert, outcomes
 from tests.reach import elsewhere

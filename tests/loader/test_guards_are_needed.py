@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from loader import fetch, insert
+from loader.blocks import fetch, insert_statement
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Tables
 from loader.core.positions import Noted
@@ -46,28 +46,28 @@ def chunks_are_checked(patch: Patch) -> None:
 
 def accurate_cast(patch: Patch) -> None:
     """A column that has another type by now takes what ClickHouse makes of the values."""
-    patch.setattr(insert, "_strictly", lambda value, _, __: value)
+    patch.setattr(insert_statement, "_strictly", lambda value, _, __: value)
 
 
 def permanent_errors(patch: Patch) -> None:
     """Every error of an INSERT may pass by itself."""
-    patch.setattr(insert, "about", lambda _: About.SERVER)
+    patch.setattr(insert_statement, "about", lambda _: About.SERVER)
 
 
 def transient_errors(patch: Patch) -> None:
     """No error of an INSERT passes by itself."""
-    patch.setattr(insert, "about", lambda _: About.BLOCK)
+    patch.setattr(insert_statement, "about", lambda _: About.BLOCK)
 
 
 def token(patch: Patch) -> None:
     """INSERTs carry no deduplication token."""
-    settings = insert.settings
+    settings = insert_statement.settings
 
     def without(*arguments: Any, **named: Any) -> dict[str, object]:
         given = settings(*arguments, **named)
         return {key: given[key] for key in given if key != "insert_deduplication_token"}
 
-    patch.setattr(insert, "settings", without)
+    patch.setattr(insert_statement, "settings", without)
 
 
 def window(patch: Patch) -> None:

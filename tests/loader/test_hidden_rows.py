@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import server_records
 from loader.clickhouse.forgotten_blocks import Forgotten
@@ -25,7 +26,6 @@ from loader.core.positions import Unsure
 from loader.journal.source import Start
 from loader.journal.startup import ledger_of, topic_id
 from loader.known import Known, Seen
-from loader.work import Worker
 from relay import names
 from relay.clickhouse.errors import About
 from relay.errors import Refused

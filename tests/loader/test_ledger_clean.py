@@ -11,11 +11,11 @@ from clickhouse_connect.driver.client import Client
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from loader.blocks.worker import Worker
 from loader.clean import Cleaned, clean
 from loader.cli import loader as command
 from loader.clickhouse.ledger import Ledger
 from loader.journal import startup
-from loader.work import Worker
 from relay import names
 from relay.errors import ConfigError
 from relay.records_pb2 import Block

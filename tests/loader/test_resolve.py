@@ -15,9 +15,9 @@ from tests.loader.test_work import copies, make
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+    from loader.blocks.worker import Worker
     from loader.clickhouse.ledger import Ledger
     from loader.core.plan import Human
-    from loader.work import Worker
     from relay.records_pb2 import Block
     from tests.loader.blocks import Journal
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader import settling
+from loader.blocks.worker import Worker
 from loader.core import plan, set_aside_plan
 from loader.core.entries import Row
 from loader.core.plan import ASIDE
@@ -25,7 +26,6 @@ from loader.resolve import resolve
 from loader.setaside import SetAside, set_aside
 from loader.settling import Settling
 from loader.task import _attempt
-from loader.work import Worker
 from relay import names
 from relay.clickhouse import errors
 from relay.clickhouse.errors import About
@@ -38,7 +38,7 @@ from tests.loader.test_work import copies, make, others_insert
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from loader.clickhouse.ledger import Ledger
     from relay.config.server_settings import ClickHouse
     from relay.config.settings import Settings
@@ -390,7 +390,7 @@ def test_without_the_text_a_block_over_too_many_partitions_never_parks(
 ) -> None:
     """252 by its number alone is taken for a table that is behind with merges."""
     real = errors.CODES[252].about
-    monkeypatch.setattr("loader.insert.about", lambda _: real)
+    monkeypatch.setattr("loader.blocks.insert_statement.about", lambda _: real)
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(252, PARTITIONS))
     rig = begin()

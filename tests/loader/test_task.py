@@ -8,8 +8,8 @@ import gc
 import pytest
 from pyspark import daemon
 
+from loader.blocks.worker import TOGETHER
 from loader.task import TASK_BYTES, Traceback, keep, shares
-from loader.work import TOGETHER
 
 
 @pytest.mark.parametrize(

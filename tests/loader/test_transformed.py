@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.resolve import resolve
-from loader.work import Worker
 from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.operate.verify.judge.contents import landed

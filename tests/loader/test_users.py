@@ -15,8 +15,8 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
-from loader.work import Worker
 from relay.clickhouse.errors import About
 from relay.config.server_settings import ClickHouse
 from relay.errors import Refused

@@ -13,7 +13,7 @@ from tests.loader.test_work import copies, killed
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.work import Worker
+    from loader.blocks.worker import Worker
     from tests.loader.blocks import Journal
 
 COLUMNS = [

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
-from loader.work import Worker
 from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
 from tests.chaos.proxy import Proxy

@@ -15,7 +15,8 @@ from unittest import mock
 
 from confluent_kafka import TopicPartition
 
-from loader.attempt import Outcome
+from loader.blocks.attempt import Outcome
+from loader.blocks.worker import Worker
 from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.source import JOURNAL, JournalReader
@@ -23,7 +24,6 @@ from loader.known import Known, Seen
 from loader.metrics.observer import NOTHING
 from loader.setaside import SetAside
 from loader.settling import Settling
-from loader.work import Worker
 from relay import names
 from relay.config import kafka_clients
 from relay.config.settings import Settings

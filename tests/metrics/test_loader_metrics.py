@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loader.attempt import Figures, Outcome
+from loader.blocks.attempt import Figures, Outcome
 from loader.health import Limits, liveness, readiness
 from loader.metrics.current import Current
 from loader.metrics.listed import CURRENT, RECORDED

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader import work
+from loader.blocks import worker as blocks_worker
+from loader.blocks.worker import Worker
 from loader.clickhouse import running_statements
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.core.positions import Unsure
 from loader.journal.startup import ledger_of
 from loader.supersede import supersede
-from loader.work import Worker
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
@@ -99,7 +99,9 @@ def test_asked_of_one_replica_alone_the_rows_appear_afterwards(
     rig: Rig, journal: Replicated, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control of the test above."""
-    monkeypatch.setattr(work, "Running", lambda client, _: running_statements.Running(client))
+    monkeypatch.setattr(
+        blocks_worker, "Running", lambda client, _: running_statements.Running(client)
+    )
     (block,) = journal.seal(table, batch(0, ROWS))
     settings = journal.settings(url=others_first(rig), insert_timeout_seconds=2)
     with hanging(rig, journal, block) as held:

@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
-from loader.work import Worker
 from relay.blocks import chunks
 from relay.config.settings_file import load as load_config
 from relay.operate.verify.read.topic import TopicReader

@@ -15,7 +15,7 @@ from grpc_tools import protoc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loader import insert as loader_insert
+from loader.blocks import insert_statement as loader_insert
 from loader.clickhouse.tables import Target
 from loader.core.table_rules import Nature, Window
 from relay.blocks import chunks

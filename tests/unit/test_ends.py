@@ -98,7 +98,7 @@ WAYS = {
     "loader.clickhouse.client.connect ConfigError": SETTING,
     "loader.clickhouse.client.failure Refused": SERVER,
     "loader.clickhouse.client.failure Unavailable": SERVER,
-    "loader.fetch._explain Unavailable": SERVER,
+    "loader.blocks.fetch._explain Unavailable": SERVER,
     "loader.journal.reader._refuse ContractBroken": PARTITION,
     "loader.journal.reader.up_to Unavailable": SERVER,
     "loader.journal.source._first ContractBroken": PARTITION,

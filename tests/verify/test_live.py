@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse.ledger import Ledger
-from loader.work import Worker
 from relay.config.settings_file import load
 from relay.records_pb2 import Commit
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import insert, inserting
-from loader.attempt import Outcome
+from loader.blocks import insert_groups, insert_statement
+from loader.blocks.attempt import Outcome
+from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import dedup_trial
 from loader.clickhouse.ledger import Ledger
@@ -25,7 +26,6 @@ from loader.clickhouse.tables import Tables
 from loader.core import plan
 from loader.core.entries import Row
 from loader.journal.startup import ledger_of
-from loader.work import Worker
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.config.settings import Settings
 from relay.errors import RelayError
@@ -167,7 +167,7 @@ def conditional(bench: Bench) -> None:
     table = bench.table()
     block = bench.block(table)
     target = Tables(bench.ledger.client, "_block").look({table})[table]
-    answer = insert.insert(
+    answer = insert_statement.insert(
         bench.ledger.client,
         bench.ledger,
         [block],
@@ -187,17 +187,17 @@ def written(bench: Bench) -> None:
     table = bench.table()
     block = bench.block(table)
     answers: list[object] = []
-    real = inserting.insert
+    real = insert_groups.insert
 
     def heard(*arguments: object, **named: object) -> plan.Answer:
         answers.append(real(*arguments, **named))  # type: ignore[arg-type]
         return answers[-1]  # type: ignore[return-value]
 
-    inserting.insert = heard  # type: ignore[assignment]
+    insert_groups.insert = heard  # type: ignore[assignment]
     try:
         bench.loaded(block)
     finally:
-        inserting.insert = real
+        insert_groups.insert = real
     expect("answers", answers, [plan.Wrote(ROWS)])
 
 
@@ -308,14 +308,14 @@ def codes(bench: Bench) -> None:
 
 @guard("settings that the server does not know are left out")
 def unknown_settings(bench: Bench) -> None:
-    real = insert.settings
-    insert.settings = lambda *a, **k: real(*a, **k) | {"a_setting_of_tomorrow": 1}
+    real = insert_statement.settings
+    insert_statement.settings = lambda *a, **k: real(*a, **k) | {"a_setting_of_tomorrow": 1}
     try:
         table = bench.table()
         bench.loaded(bench.block(table))
         bench.holds(table)
     finally:
-        insert.settings = real
+        insert_statement.settings = real
 
 
 @guard("types: dates, decimals, enums, arrays and maps arrive as they were sent")

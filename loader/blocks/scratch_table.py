@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from loader.blocks.insert_statement import body, settings, trial_statement
 from loader.clickhouse.client import TableRefused, one_line, quoted, quoted_table, table_failure
 from loader.core.bad_messages import Refusal
-from loader.insert import body, settings, trial_statement
 from relay import names
 from relay.clickhouse.errors import About, about
 from relay.errors import Unavailable

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loader.blocks.transform import CannotTransform
 from loader.clickhouse.client import one_line
-from loader.transform import CannotTransform
 from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
 
 CLICKHOUSE = b"clickhouse"

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from loader.attempt import guarded
+from loader.blocks.attempt import guarded
+from loader.blocks.fetch import Damaged
+from loader.blocks.fit_columns import CLICKHOUSE
+from loader.blocks.insert_statement import insert
 from loader.core import plan
 from loader.core.left_out import is_divisible
-from loader.fetch import Damaged
-from loader.fitting import CLICKHOUSE
-from loader.insert import insert
 from relay.clickhouse.errors import About
 from relay.failpoints import reached
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
-    from loader.attempt import Attempt
+    from loader.blocks.attempt import Attempt
+    from loader.blocks.fetch import Fetcher
     from loader.clickhouse.ledger import Ledger
     from loader.clickhouse.tables import Tables, Target
-    from loader.fetch import Fetcher
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""

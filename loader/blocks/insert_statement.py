@@ -1,8 +1,8 @@
 """Blocks as one conditional INSERT, that ClickHouse takes as one server block.
 
 Receives rows and the claim on their blocks, gives them to ClickHouse: one block under its id as
-deduplication token, several of one table (loader.inserting says which) all or none of them.
-Never retries and never decides: loader.core.plan does.
+deduplication token, several of one table (loader.blocks.insert_groups says which) all or none of
+them. Never retries and never decides: loader.core.plan does.
 
 The statement travels in the body, before the rows: servers and proxies bound the length of a
 URL, and a table may have a thousand columns. Its values are literals, since parameters would be
@@ -19,10 +19,10 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.summary import QuerySummary
 
+from loader.blocks.fit_columns import recorded_type
 from loader.clickhouse.client import error_code, failure, literal, one_line, quoted
 from loader.clickhouse.tables import counter_sql, shape_sql
 from loader.core import plan
-from loader.fitting import recorded_type
 from relay import names
 from relay.clickhouse.error_text import told
 from relay.clickhouse.errors import About, about

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from loader.blocks.fetch import Damaged
+from loader.blocks.fit_columns import fitted
+from loader.blocks.transform import CannotTransform, Transforms
 from loader.core import left_out, plan
-from loader.fetch import Damaged
-from loader.fitting import fitted
-from loader.transform import CannotTransform, Transforms
 from relay.blocks import message_rows
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
-    from loader.attempt import Attempt
+    from loader.blocks.attempt import Attempt
+    from loader.blocks.fetch import Fetcher
     from loader.clickhouse.tables import Target
-    from loader.fetch import Fetcher
     from relay.blocks.message_rows import MessageRows
     from relay.config.settings import Loader
     from relay.records_pb2 import Block

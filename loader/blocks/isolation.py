@@ -2,7 +2,7 @@
 
 Receives an attempt whose INSERT was refused for its rows, gives loader.core.plan's answer; the
 attempt's block names the messages then. loader.core.bad_messages decides where to look,
-loader.scratch tries.
+loader.blocks.scratch_table tries.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from loader.blocks.fetch import Damaged
+from loader.blocks.scratch_table import NoScratch, like
+from loader.blocks.transform import CannotTransform
 from loader.core import left_out, plan
 from loader.core.bad_messages import MOST, Refusal, TooMany, refused
-from loader.fetch import Damaged
-from loader.scratch import NoScratch, like
-from loader.transform import CannotTransform
 from relay.blocks.message_rows import MessageRows
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
-    from loader.attempt import Attempt
+    from loader.blocks.attempt import Attempt
+    from loader.blocks.made_rows import Maker
     from loader.core.bad_messages import Indexes
-    from loader.making import Maker
 
 
 class Isolator:

@@ -13,7 +13,12 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from loader.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.fetch import Fetcher
+from loader.blocks.insert_groups import Inserter
+from loader.blocks.isolation import Isolator
+from loader.blocks.made_rows import Maker
+from loader.blocks.selection import near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger
@@ -25,11 +30,6 @@ from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import Row
-from loader.fetch import Fetcher
-from loader.inserting import Inserter
-from loader.isolator import Isolator
-from loader.making import Maker
-from loader.selection import near
 from relay.clickhouse.errors import About
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
