@@ -4,7 +4,8 @@ Receives what ledger and journal say, gives conditions in SQL about the ledger's
 
 * entries of blocks that are loaded or discarded, that lie before the ledger's position, whose
   journal records retention has deleted, and that nothing has been said of for a while: no loader
-  meets such a block again, but one that was paused since (loader.known says why it does nothing);
+  meets such a block again, but one that was paused since (loader.spark.known_blocks says why it
+  does nothing);
 * positions, but for the newest of each journal partition;
 * everything of a journal that was deleted, once a person has named it.
 
@@ -183,8 +184,8 @@ def removal(app: str, found: Conditions, but: Sequence[str], cutoff: int) -> str
     """Return the condition of the mutation that removes the rows; empty: there is nothing.
 
     A claim is written at most a day after the look at the ledger that it is based on
-    (loader.known). So of a block that was settled before the cutoff, which is two days ago at
-    least, no claim comes any more.
+    (loader.spark.known_blocks). So of a block that was settled before the cutoff, which is two days
+    ago at least, no claim comes any more.
     """
     parts = []
     if found.before:

@@ -38,7 +38,7 @@ from relay.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from loader.load import Load
+    from loader.spark.one_app import Load
     from relay.config.settings import Settings
 
 
@@ -100,10 +100,10 @@ def run(
         if checkpoint is not None or lost:
             option = "--checkpoint" if checkpoint is not None else "--ledger-lost"
             raise click.UsageError(f"{option} is one pipeline's: name it with --pipeline")
-        from loader.several import load  # noqa: PLC0415 - Spark
+        from loader.spark.several_apps import load  # noqa: PLC0415 - Spark
 
         sys.exit(load(every, master, listen, once=once, json_log=log_format == "json"))
-    from loader.load import Load  # noqa: PLC0415 - Spark, which the other commands do without
+    from loader.spark.one_app import Load  # noqa: PLC0415 - Spark, which the other commands do without
 
     settings = every[0].settings
     work = Load(settings, say, listen, lost=lost)
@@ -124,7 +124,7 @@ def _alone(
     """One app; a signal before its query runs ends the process at once."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415 - Spark
 
-    from loader.session import session  # noqa: PLC0415
+    from loader.spark.session import session  # noqa: PLC0415
 
     engines: list[SparkSession] = []
 

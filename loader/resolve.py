@@ -14,7 +14,7 @@ from loader.blocks.worker import Worker
 from loader.core.entries import Row
 from loader.core.plan import ASIDE, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
-from loader.setaside import set_aside
+from loader.spark.set_aside import set_aside
 from relay.clickhouse.errors import About
 from relay.errors import ConfigError
 from relay.names import BlockId

@@ -2,7 +2,7 @@
 
 Receives the checkpoint's directory, holds a lock in it for as long as a loader runs. The system
 lets go of it with the process, however that ends. Where the checkpoint is elsewhere there is no
-lock: then Spark finds that two write to it, and loader.load says so.
+lock: then Spark finds that two write to it, and loader.spark.one_app says so.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 REFUSED = "refused"
-"""loader.task.REFUSED, which imports Spark."""
+"""loader.spark.workers.REFUSED, which imports Spark."""
 _CODE = re.compile(r"\b[Cc]ode:? (\d+)")
 _WHY = {
     "another loader works": "another loader",

@@ -72,7 +72,7 @@ def run(settings: Settings) -> None:
             open_ = [b for b in open_ if outcomes[b.id] == "retry"]
         except Unavailable as error:
             print(error.message, file=sys.stderr, flush=True)
-        # As loader.job: two loaders that keep step overtake each other's claims for ever.
+        # As loader.spark.job: two loaders that keep step overtake each other's claims for ever.
         pause = _PAUSE_SECONDS if len(open_) < before else min(2 * pause, _LONGEST_SECONDS)
         if open_:
             time.sleep(pause * random.uniform(0.5, 1.5))

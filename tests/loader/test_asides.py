@@ -17,7 +17,7 @@ from loader.core.set_aside_plan import (
     Asides,
     stands_aside,
 )
-from loader.settling import listed, named
+from loader.spark.micro_batch import listed, named
 from relay.clickhouse.errors import About
 from relay.records_pb2 import Block
 

@@ -21,7 +21,7 @@ from loader.cli import main
 from loader.journal import checkpoint_lock as alones
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.checkpoint_lock import LOCK, alone, used
-from loader.load import _from_spark
+from loader.spark.one_app import _from_spark
 from relay.errors import ConfigError, Fenced, MissingTool
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch

@@ -25,7 +25,7 @@ from loader.clickhouse.tables import Tables
 from loader.core.positions import Unsure
 from loader.journal.source import Start
 from loader.journal.startup import ledger_of, topic_id
-from loader.known import Known, Seen
+from loader.spark.known_blocks import Known, Seen
 from relay import names
 from relay.clickhouse.errors import About
 from relay.errors import Refused

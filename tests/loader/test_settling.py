@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader import settling
 from loader.blocks.worker import Worker
 from loader.core import plan, set_aside_plan
 from loader.core.entries import Row
@@ -23,9 +22,10 @@ from loader.journal.source import Start
 from loader.journal.startup import topic_id
 from loader.metrics.observer import NOTHING
 from loader.resolve import resolve
-from loader.setaside import SetAside, set_aside
-from loader.settling import Settling
-from loader.task import _attempt
+from loader.spark import micro_batch
+from loader.spark.micro_batch import Settling
+from loader.spark.set_aside import SetAside, set_aside
+from loader.spark.workers import _attempt
 from relay import names
 from relay.clickhouse import errors
 from relay.clickhouse.errors import About
@@ -103,7 +103,7 @@ def begin(
         _beside, until = rest
         return _attempt(settings, list(blocks), new, until)
 
-    monkeypatch.setattr(settling, "attempt", attempt)
+    monkeypatch.setattr(micro_batch, "attempt", attempt)
 
     def make_one(**loader: Any) -> Rig:
         settings = journal.settings(**{"wait_for_servers_seconds": 20.0, **loader})
@@ -374,7 +374,7 @@ def test_without_standing_aside_every_table_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The micro-batch does not end, so the next one's blocks of other tables wait too."""
-    monkeypatch.setattr(settling, "stands_aside", lambda *_, **__: False)
+    monkeypatch.setattr(micro_batch, "stands_aside", lambda *_, **__: False)
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(252, PARTS))
     with pytest.raises(Unavailable, match="waited"):

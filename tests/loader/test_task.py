@@ -9,7 +9,7 @@ import pytest
 from pyspark import daemon
 
 from loader.blocks.worker import TOGETHER
-from loader.task import TASK_BYTES, Traceback, keep, shares
+from loader.spark.workers import TASK_BYTES, Traceback, keep, shares
 
 
 @pytest.mark.parametrize(

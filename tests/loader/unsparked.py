@@ -20,10 +20,10 @@ from loader.blocks.worker import Worker
 from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.source import JOURNAL, JournalReader
-from loader.known import Known, Seen
 from loader.metrics.observer import NOTHING
-from loader.setaside import SetAside
-from loader.settling import Settling
+from loader.spark.known_blocks import Known, Seen
+from loader.spark.micro_batch import Settling
+from loader.spark.set_aside import SetAside
 from relay import names
 from relay.config import kafka_clients
 from relay.config.settings import Settings
@@ -134,7 +134,7 @@ class Run:
             return False
         rows = [SealedRow(*row) for row in found]
         self._write("offsets", "v1\n{}\n" + json.dumps(end))
-        with mock.patch("loader.settling.attempt", self._attempt):
+        with mock.patch("loader.spark.micro_batch.attempt", self._attempt):
             self._settling.settle(None, rows)  # type: ignore[arg-type] # Spark's part is ours
         self._write("commits", 'v1\n{"nextBatchWatermarkMs":0}')
         self._number, self._offsets = self._number + 1, end

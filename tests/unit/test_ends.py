@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-BEGINS = ("relay.process.loop", "loader.load", "loader.job", "loader.several")
+BEGINS = (
+    "relay.process.loop",
+    "loader.spark.one_app",
+    "loader.spark.job",
+    "loader.spark.several_apps",
+)
 MAKES = {
     *(name for name, one in vars(errors).items() if isinstance(one, type)),
     "StopError",
@@ -103,14 +108,14 @@ WAYS = {
     "loader.journal.reader.up_to Unavailable": SERVER,
     "loader.journal.source._first ContractBroken": PARTITION,
     "loader.journal.source._positions ContractBroken": APP,
-    "loader.known.check Unavailable": APP,
+    "loader.spark.known_blocks.check Unavailable": APP,
     "loader.clickhouse.ledger.check_seen Refused": APP,
     "loader.clickhouse.ledger_table.add ContractBroken": APP,
-    "loader.load._from_spark Unavailable": SERVER,
+    "loader.spark.one_app._from_spark Unavailable": SERVER,
     "loader.clickhouse.servers.several Refused": SETTING,
-    "loader.session.session MissingTool": SETTING,
-    "loader.settling._is_done Refused": "what is refused in a task: as its places here say",
-    "loader.settling._wait Unavailable": SERVER,
+    "loader.spark.session.session MissingTool": SETTING,
+    "loader.spark.micro_batch._is_done Refused": "what is refused in a task: as its places here say",
+    "loader.spark.micro_batch._wait Unavailable": SERVER,
     "loader.transform._source Refused": SETTING,
     "loader.transform.check ConfigError": SETTING,
     "loader.transform.load Refused": SETTING,

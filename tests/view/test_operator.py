@@ -21,7 +21,7 @@ from loader.cli import main as loader_main
 from loader.core.set_aside_plan import Aside
 from loader.journal.source import JournalReader
 from loader.journal.startup import ledger_of, start
-from loader.setaside import set_aside
+from loader.spark.set_aside import set_aside
 from relay.cli import cli
 from relay.config.settings_file import load as load_config
 from relay.errors import Unavailable

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from loader.blocks.made_rows import transforms
 from loader.clickhouse import dedup_trial
-from loader.job import Job
 from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.checkpoint_lock import alone, used
 from loader.journal.startup import ledger_of, waited
 from loader.metrics.observer import NOTHING, Observer
-from loader.settling import Stopped
-from loader.starting import AT_ONCE, AtOnce
+from loader.spark.job import Job
+from loader.spark.micro_batch import Stopped
+from loader.spark.query_start import AT_ONCE, AtOnce
 from relay import errors, names
 from relay.errors import RelayError, Unavailable
 

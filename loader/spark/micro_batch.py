@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loader.core.plan import ASIDE, LOADED, PARKED
 from loader.core.set_aside_plan import Aside, stands_aside
-from loader.known import Known, Seen
-from loader.task import REFUSED, attempt
+from loader.spark.known_blocks import Known, Seen
+from loader.spark.workers import REFUSED, attempt
 from relay.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from loader.console import Say
     from loader.journal.source import Start
     from loader.metrics.observer import Observer
-    from loader.setaside import SetAside
+    from loader.spark.set_aside import SetAside
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 

@@ -18,10 +18,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from loader.clickhouse.client import one_line
 from loader.console import say
-from loader.load import Load
-from loader.session import session, widened
-from loader.settling import Stopped
-from loader.starting import InTurn
+from loader.spark.micro_batch import Stopped
+from loader.spark.one_app import Load
+from loader.spark.query_start import InTurn
+from loader.spark.session import session, widened
 from relay.errors import EXIT_BUG, RelayError, Unavailable
 from relay.program.command import show_error
 from relay.program.serving import behind

@@ -48,7 +48,7 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
         # Tasks may run twice (each makes its own claim), but not for nothing.
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",  # keeps consumer and HTTP client
-        "spark.python.daemon.module": "loader.task",  # whose workers end without a word
+        "spark.python.daemon.module": "loader.spark.workers",  # whose workers end without a word
         "spark.sql.shuffle.partitions": "1",  # nothing is shuffled
         "spark.sql.adaptive.enabled": "false",  # else every start warns that streams cannot
         "spark.sql.streaming.numRecentProgressUpdates": "1",

@@ -1,7 +1,8 @@
 """The Spark job: a query whose micro-batches are sealed blocks.
 
-Receives rows of loader.journal.source, has loader.settling settle the blocks of each micro-batch,
-and loader.setaside those that stood aside. Starts and ends the query, and decides nothing.
+Receives rows of loader.journal.source, has loader.spark.micro_batch settle the blocks of each
+micro-batch, and loader.spark.set_aside those that stood aside. Starts and ends the query, and
+decides nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from pyspark.errors import StreamingQueryException
 from loader.journal import source
 from loader.metrics.listener import Listener
 from loader.metrics.observer import NOTHING, Observer
-from loader.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
-from loader.setaside import SetAside
-from loader.settling import Settling, Stopped
-from loader.starting import AT_ONCE, AtOnce
+from loader.spark.micro_batch import Settling, Stopped
+from loader.spark.query_start import AT_ONCE, AtOnce
+from loader.spark.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
+from loader.spark.set_aside import SetAside
 from relay.errors import RelayError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Receives blocks, gives one outcome per block. Rows of tables never pass through 
 loader.blocks.worker fetches and inserts them. `load` is pickled by name, so that the worker kept
 below is one per process and lives over tasks.
 
-    python -m loader.task WORKER-MODULE
+    python -m loader.spark.workers WORKER-MODULE
 
 is the daemon that Spark starts, and that forks those processes: pyspark's own, but for
 their end. It must have no threads, so nothing heavy is imported before the fork.
