@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from loader.dataframe import shaped, table_schema
-from loader.sparktypes import arrow_type, converted, kind_of, spark_type
+from loader.dataframe.source import shaped, table_schema
+from loader.dataframe.spark_types import arrow_type, converted, kind_of, spark_type
 from relay.errors import Refused
 from relay.records_pb2 import Block
 from relay.schema.types.column_type import COMPOSED

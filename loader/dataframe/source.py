@@ -26,10 +26,10 @@ from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
 from loader.blocks.fit_columns import recorded_type
 from loader.blocks.selection import concerns, groups, live, newest
 from loader.clickhouse.client import one_line
-from loader.dataoptions import Asked, asked
+from loader.dataframe.options import Asked, asked
+from loader.dataframe.spark_types import converted, kind_of, spark_type
 from loader.journal.reader import JournalPolling, Row
 from loader.journal.startup import topic_id
-from loader.sparktypes import converted, kind_of, spark_type
 from relay import names
 from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
