@@ -1,8 +1,8 @@
 """Counts what a loader does: the observer behind `loader run --http`.
 
 Receives outcomes with the workers' figures, and Spark's progress; gives counters and
-histograms, and the facts that loader.health judges. Called by the query's thread and by that of
-Spark's listener; each attribute is replaced whole.
+histograms, and the facts that loader.metrics.health judges. Called by the query's thread and by
+that of Spark's listener; each attribute is replaced whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry
 
 from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
-from loader.metrics.listed import RECORDED
+from loader.metrics.definitions import RECORDED
 from loader.metrics.observer import Observer
 from relay.program.metric import Bounded, made
 

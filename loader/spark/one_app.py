@@ -151,7 +151,7 @@ class Load:
         if self._listen is None:
             yield NOTHING
             return
-        from loader.metrics.page import Watch  # noqa: PLC0415 - heavy, and seldom wanted
+        from loader.metrics.endpoint import Watch  # noqa: PLC0415 - heavy, and seldom wanted
 
         with Watch(self._listen, start) as watch:
             self._say(f"serving metrics and health at {watch.address}", address=watch.address)

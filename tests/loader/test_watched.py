@@ -11,8 +11,8 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from loader.journal import startup
-from loader.metrics.listed import CURRENT
-from loader.metrics.looking import Look, Looking
+from loader.metrics.definitions import CURRENT
+from loader.metrics.ledger_watch import Look, Looking
 from relay.operate.metrics.definitions import PROCESS
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loader.metrics import listed as of_loader
+from loader.metrics import definitions as of_loader
 from relay.operate.metrics import definitions as of_relay
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER

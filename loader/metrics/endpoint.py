@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 import pyspark
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from loader.health import Facts, Limits, liveness, readiness
-from loader.metrics.current import Current
-from loader.metrics.looking import Look, Looking
+from loader.metrics.gauges import Current
+from loader.metrics.health import Facts, Limits, liveness, readiness
+from loader.metrics.ledger_watch import Look, Looking
 from loader.metrics.recorder import Recorder
 from relay.program.health import Check, answer
 from relay.program.metric import exposition, registry

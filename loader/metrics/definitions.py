@@ -1,7 +1,7 @@
 """Which metrics a loader has: name, unit, and the question that each answers.
 
 RECORDED are counted as things happen (loader.metrics.recorder), CURRENT are what stands when
-Prometheus asks (loader.metrics.current).
+Prometheus asks (loader.metrics.gauges).
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
 
-from loader.health import Facts
-from loader.metrics.listed import CURRENT
+from loader.metrics.definitions import CURRENT
+from loader.metrics.health import Facts
 from relay.program.metric import Bounded, Samples, families
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loader.metrics.looking import Look
+    from loader.metrics.ledger_watch import Look
     from loader.metrics.recorder import Recorder
     from relay.program.health import Check
 
