@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from loader.clean import Cleaned, clean
 from loader.clioptions import config_argument, settings_of
 from loader.journal.startup import ledger_of
+from loader.operate.clean import Cleaned, clean
 from relay.errors import ConfigError
 from relay.program.command import WholeGroup
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader import standing
 from loader.clioptions import config_argument, settings_of
 from loader.core.plan import DISCARDED, LOADED
 from loader.journal.startup import ledger_of
+from loader.operate import status
 from relay.errors import Refused
 from relay.program.command import WholeGroup
 
@@ -53,11 +53,11 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     waiting = ledger.waiting() if ledger.exists() else []
     for one in waiting:
         if as_json:
-            click.echo(json.dumps(standing.parked_as_json(one), ensure_ascii=False))
+            click.echo(json.dumps(status.parked_as_json(one), ensure_ascii=False))
             continue
         since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         claimed = "  (claimed)" if one.claimed and not one.aside else ""
-        aside = f"set aside, {standing.tried(one)}: " if one.aside else ""
+        aside = f"set aside, {status.tried(one)}: " if one.aside else ""
         said = f"{since} UTC  {aside}{one.reason}{claimed}"
         click.echo(f"{one.block.id}  {one.block.rows:,} rows  {said}")
     if not waiting:
@@ -114,8 +114,8 @@ def resolve(
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows' --run
     """
     human = _checked(human, why, for_real=for_real)
-    from loader.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
-    from loader.resolve import resolve as settle  # noqa: PLC0415 - likewise
+    from loader.operate.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
+    from loader.operate.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
     settings = settings_of(path)
     if human == "discard" and not for_real:

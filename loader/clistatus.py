@@ -12,10 +12,10 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from loader import standing
 from loader.clioptions import config_argument, settings_of
 from loader.journal.startup import ledger_of
-from loader.standing import Facts, PositionRow, Standing, TableRow
+from loader.operate import status as operate_status
+from loader.operate.status import Facts, PositionRow, Standing, TableRow
 from relay import names
 from relay.kafka.topics import READ, Topics
 from relay.program.console import console_of, print_parts
@@ -45,9 +45,9 @@ def status(path: Path, *, as_json: bool) -> None:
     loader status relay.toml
     loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
     """
-    found = standing.assemble(_facts(settings_of(path)))
+    found = operate_status.assemble(_facts(settings_of(path)))
     if as_json:
-        click.echo(json.dumps(standing.as_json(found), ensure_ascii=False))
+        click.echo(json.dumps(operate_status.as_json(found), ensure_ascii=False))
         return
     console = console_of(WIDTH)
     print_parts(console, _shown(found, console.width))
@@ -90,7 +90,7 @@ def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
         text = (directory / "offsets" / str(max(batches, default=-1))).read_text(encoding="utf-8")
     except OSError:
         return None
-    return standing.checkpointed(text, journal)
+    return operate_status.checkpointed(text, journal)
 
 
 def _shown(found: Standing, width: int) -> Iterator[Table | str]:
@@ -104,7 +104,7 @@ def _shown(found: Standing, width: int) -> Iterator[Table | str]:
         yield _positions(found.positions)
     waiting = [*found.facts.parked, *found.facts.aside]
     for one in waiting[:10]:
-        state = f"set aside, {standing.tried(one)}," if one.aside else "parked"
+        state = f"set aside, {operate_status.tried(one)}," if one.aside else "parked"
         yield f"{state} {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason[:120])}"
     if len(waiting) > 10:
         yield f"and {len(waiting) - 10:,} more: loader parked ls"

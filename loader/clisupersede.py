@@ -32,7 +32,7 @@ def supersede(path: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
     \b
     loader supersede relay.toml --blocks - < superseded.txt
     """
-    from loader.supersede import supersede as settle  # noqa: PLC0415 - Kafka and Arrow
+    from loader.operate.supersede import supersede as settle  # noqa: PLC0415 - Kafka and Arrow
 
     settings = settings_of(path)
     listed = [_block(settings.app, line) for line in blocks if line.strip()]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 CLAIM_SECONDS = 86_400
 """After the ledger was read, a block is claimed no later than this. A loader that was paused for
 longer, in the midst of a micro-batch, reads the ledger again: entries of blocks that others have
-settled since may have been removed as old ones (loader.cleaning, which waits for longer)."""
+settled since may have been removed as old ones (loader.operate.clean_plan, which waits for
+longer)."""
 
 
 class Seen(NamedTuple):

@@ -23,8 +23,8 @@ from loader.clickhouse.tables import Tables
 from loader.core.entries import Row
 from loader.core.plan import PARKED, PREPARED, Entry
 from loader.journal.startup import ledger_of
-from loader.resolve import resolve
-from loader.supersede import supersede
+from loader.operate.resolve import resolve
+from loader.operate.supersede import supersede
 from relay import names
 from relay.config.settings import Settings
 from relay.errors import Refused, RelayError

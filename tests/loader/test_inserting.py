@@ -17,7 +17,7 @@ from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Target
 from loader.core import plan
 from loader.core.table_rules import Nature, Window
-from loader.resolve import resolve
+from loader.operate.resolve import resolve
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch

@@ -12,10 +12,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from loader.blocks.worker import Worker
-from loader.clean import Cleaned, clean
 from loader.cli import loader as command
 from loader.clickhouse.ledger import Ledger
 from loader.journal import startup
+from loader.operate.clean import Cleaned, clean
 from relay import names
 from relay.errors import ConfigError
 from relay.records_pb2 import Block

@@ -10,8 +10,8 @@ import pytest
 from loader.blocks import scratch_table
 from loader.blocks.worker import Worker
 from loader.core.plan import LOADED, PARKED
-from loader.resolve import resolve
-from loader.supersede import supersede
+from loader.operate.resolve import resolve
+from loader.operate.supersede import supersede
 from relay.names import LEFT_OUT
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch

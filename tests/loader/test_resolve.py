@@ -8,7 +8,7 @@ import pytest
 
 from loader.clickhouse.ledger import Row
 from loader.core import plan
-from loader.resolve import resolve
+from loader.operate.resolve import resolve
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make
 

@@ -21,7 +21,7 @@ from loader.core.set_aside_plan import Aside
 from loader.journal.source import Start
 from loader.journal.startup import topic_id
 from loader.metrics.observer import NOTHING
-from loader.resolve import resolve
+from loader.operate.resolve import resolve
 from loader.spark import micro_batch
 from loader.spark.micro_batch import Settling
 from loader.spark.set_aside import SetAside, set_aside

@@ -11,7 +11,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
-from loader.resolve import resolve
+from loader.operate.resolve import resolve
 from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.operate.verify.judge.contents import landed

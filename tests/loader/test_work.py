@@ -21,7 +21,7 @@ from loader.blocks import worker as blocks_worker
 from loader.blocks.worker import Outcome, Worker
 from loader.clickhouse.ledger import Ledger, Row
 from loader.core import plan
-from loader.resolve import resolve
+from loader.operate.resolve import resolve
 from relay.clickhouse.errors import About
 from relay.config.settings import Settings
 from relay.errors import ConfigError

@@ -15,7 +15,7 @@ from loader.clickhouse import running_statements
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.core.positions import Unsure
 from loader.journal.startup import ledger_of
-from loader.supersede import supersede
+from loader.operate.supersede import supersede
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until

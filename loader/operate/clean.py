@@ -1,4 +1,5 @@
-"""Cleans the ledger: reads what Kafka and ClickHouse say, removes what loader.cleaning names.
+"""Cleans the ledger: reads what Kafka and ClickHouse say, removes what loader.operate.clean_plan
+names.
 
 Receives settings and a person's words, gives what goes or went. It may run beside a loader, and
 be repeated.
@@ -10,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loader import cleaning
-from loader.cleaning import Conditions, Retained
 from loader.core.positions import gone_row
 from loader.journal.reader import JournalPolling
 from loader.journal.startup import topic_id
+from loader.operate import clean_plan
+from loader.operate.clean_plan import Conditions, Retained
 from relay import names
 from relay.errors import ConfigError
 from relay.records_pb2 import Commit
@@ -71,13 +72,13 @@ def clean(
     others = noted.others(journal)
     _check(journal, others, gone, noted)
     retained = _retained(settings, topic, noted.of(journal))
-    found = cleaning.conditions(journal, noted, retained, gone)
+    found = clean_plan.conditions(journal, noted, retained, gone)
     cutoff = noted.now - seconds
     told = _told(ledger, journal, others, found, cutoff)
     if run:
         but = _kept(ledger, found, cutoff)
         ledger.note(gone_row(one) for one in gone)
-        if where := cleaning.removal(settings.app, found, but, cutoff):
+        if where := clean_plan.removal(settings.app, found, but, cutoff):
             ledger.remove(where)
     return told
 
@@ -127,18 +128,18 @@ def _told(
     blocks: Mapping[str, Mapping[str, int]] = {}
     rows = {"blocks": 0, "positions": 0, "gone": 0}
     if found.before:
-        counted = ledger.ask(cleaning.question(found.before, cutoff))
-        blocks = cleaning.described(counted)
+        counted = ledger.ask(clean_plan.question(found.before, cutoff))
+        blocks = clean_plan.described(counted)
         rows["blocks"] = sum(int(n) for _, final, old, _, n in counted if final and old)
     for kind, condition in (("positions", found.positions), ("gone", found.gone)):
         if condition:
             asked = f"SELECT count() FROM LEDGER WHERE app = {{app:String}} AND ({condition})"  # noqa: S608 - literals
             rows[kind] = int(ledger.ask(asked)[0][0])
-    unsettled = int(ledger.ask(cleaning.unsettled(found.gone))[0][0]) if found.gone else 0
+    unsettled = int(ledger.ask(clean_plan.unsettled(found.gone))[0][0]) if found.gone else 0
     return Cleaned(journal, others, blocks, rows, unsettled)
 
 
 def _kept(ledger: Ledger, found: Conditions, cutoff: int) -> list[str]:
     if not found.before:
         return []
-    return [str(row[0]) for row in ledger.ask(cleaning.kept(found.before, cutoff))]
+    return [str(row[0]) for row in ledger.ask(clean_plan.kept(found.before, cutoff))]
