@@ -56,7 +56,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     if many and (engine or make) and not is_shared(engine):
         raise ConfigError(
             f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
-            "Make it on all of them as ReplicatedMergeTree (loader/clickhouse/ledger_table.py has the "
+            "Make it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has the "
             "columns), or name one replica.",
         )
     if make:

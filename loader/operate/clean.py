@@ -1,5 +1,4 @@
-"""Cleans the ledger: reads what Kafka and ClickHouse say, removes what loader.operate.clean_plan
-names.
+"""Clean the ledger: read what Kafka and ClickHouse say, remove what the plan names.
 
 Receives settings and a person's words, gives what goes or went. It may run beside a loader, and
 be repeated.

@@ -102,8 +102,8 @@ def ledger() -> None:
 
 def row_count() -> None:
     """An interrupted block is inserted again without looking how much of it is there."""
-    from loader.blocks import worker
-    from loader.core import plan  # noqa: PLC0415 - relays do without the loader
+    from loader.blocks import worker  # noqa: PLC0415 - relays do without the loader
+    from loader.core import plan  # noqa: PLC0415 - likewise
 
     facts = worker.Tables.facts
 

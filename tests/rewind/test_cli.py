@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.clisupersede import supersede
+from loader.cli.supersede import supersede
 from relay.cli import cli
 from relay.cli.output import rewind
 from relay.operate.rewind import accepting

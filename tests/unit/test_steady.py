@@ -33,7 +33,7 @@ FOR_PEOPLE_AND_RECORDS = {
     "relay/operate/doctor/ask/broker_clock.py": "compared with a broker's clock",
     "loader/blocks/insert_groups.py": "compared with what journal records say, as a metric",
     "loader/metrics/gauges.py": "compared with what journal records say, as a metric",
-    "loader/clistatus.py": "compared with what journal records say",
+    "loader/cli/status.py": "compared with what journal records say",
 }
 """Every module that reads the wall clock, and for what: none measures an interval by it."""
 

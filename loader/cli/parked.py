@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.clioptions import config_argument, settings_of
+from loader.cli.options import config_argument, settings_of
 from loader.core.plan import DISCARDED, LOADED
 from loader.journal.startup import ledger_of
 from loader.operate import status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from loader.clioptions import config_argument, settings_of
+from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from loader.operate.clean import Cleaned, clean
 from relay.errors import ConfigError

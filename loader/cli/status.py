@@ -12,7 +12,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from loader.clioptions import config_argument, settings_of
+from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from loader.operate import status as operate_status
 from loader.operate.status import Facts, PositionRow, Standing, TableRow

@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 from google.protobuf.message import DecodeError
 
-from loader.clioptions import config_argument, settings_of
+from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from relay.errors import ConfigError
 from relay.records_pb2 import Block

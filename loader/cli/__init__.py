@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.cliledger import ledger
-from loader.clioptions import config_argument
-from loader.cliparked import parked
-from loader.clistatus import status
-from loader.clisupersede import supersede
+from loader.cli.ledger import ledger
+from loader.cli.options import config_argument
+from loader.cli.parked import parked
+from loader.cli.status import status
+from loader.cli.supersede import supersede
 from loader.console import say
 from relay import errors, log
 from relay.config import settings_file
@@ -168,7 +168,3 @@ def main(arguments: list[str] | None = None) -> None:
     except RelayError as error:
         show_error("loader", error)
         sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()
