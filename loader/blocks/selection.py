@@ -3,6 +3,8 @@
 Receives journal records, partition by partition in order, gives blocks and groups of them.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

@@ -5,6 +5,8 @@ same columns as ReplicatedMergeTree and send the loader to one replica: the load
 finds.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

@@ -7,3 +7,5 @@ says when a block is tried again, `bad_messages` and `left_out` which messages a
 `table_rules` what a table's engine means for counting, `entries` and `positions` what the ledger
 holds.
 """
+
+# pure

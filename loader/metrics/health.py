@@ -4,6 +4,8 @@ Alive means that a restart would not help. While a server is away the loader wai
 and tries again: it is alive then, and not ready. All times are monotonic seconds.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -4,6 +4,8 @@ Receives the journal's blocks behind the ledger's position, ledger counts and en
 positions; gives one row per table and one per journal partition.
 """
 
+# pure
+
 from __future__ import annotations
 
 import json

@@ -12,6 +12,8 @@ those three end at the reason: of them key and further headers are not known. On
 than the topic takes has no value; source_value_bytes says how large that is in the source topic.
 """
 
+# pure
+
 from __future__ import annotations
 
 import struct

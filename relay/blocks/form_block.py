@@ -16,8 +16,8 @@ import pyarrow as pa
 from relay.blocks import chunks
 from relay.blocks.message_rows import MessageRows, encode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
+from relay.rows.arrow_buffers import size_of
 from relay.rows.decode import count_rows, decode
-from relay.rows.text_columns import size_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

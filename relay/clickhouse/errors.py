@@ -7,6 +7,8 @@ up nothing, is tried again, and people see it. To park it would leave blocks to 
 outage that ended by itself; to wait for it would stop every other table.
 """
 
+# pure
+
 from __future__ import annotations
 
 import re

@@ -5,6 +5,8 @@ and the loader's trial at start send the same: what they find holds for blocks. 
 server does not know is left out; one that is sent with the statement wins over the user's profile.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Container, Mapping

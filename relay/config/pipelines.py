@@ -5,6 +5,8 @@ own settings over those that all share. Each is an app of its own, so two never 
 topic, a group, a transactional id, a block id or the ledger, whatever clusters they share.
 """
 
+# pure
+
 from __future__ import annotations
 
 import copy

@@ -8,3 +8,5 @@ Read `state`, `events` and `effects`, then `step`, which holds every transition.
 `buffering`, `sealing` and `turns` are the decisions that `step` is made of; `records` and
 `offsets` are the values that events and effects carry.
 """
+
+# pure

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrays import bits, buffer, grown
+from relay.rows.arrow_buffers import bits, buffer, grown
 
 if TYPE_CHECKING:
     import numpy.typing as npt

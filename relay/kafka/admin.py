@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.kafka.advertised_names import explained
-from relay.kafka.connection_errors import Heard, Unconnected
+from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class Admin:
         try:
             return self._answer(what, future, refusal, fine)
         except Unavailable as error:
-            raise explained(error, self._brokers) from error
+            raise name_unresolved_brokers(error, self._brokers) from error
 
     def _answer(self, what: str, future: Future[Any], refusal: str, fine: Collection[int]) -> Any:
         begun = time.monotonic()

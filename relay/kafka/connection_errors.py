@@ -1,22 +1,33 @@
-"""What a client of the brokers says beside its answers: why it has no connection.
+"""Explain why a client of the brokers has no connection.
 
-Without one a request only times out, and does not say why; librdkafka tells its error_cb: of each
-broker why it cannot be reached, and then how many are down, without an address.
+Without a connection a request only times out and does not say why. librdkafka reports the reason
+through error_cb: for each broker why it cannot be reached, and then how many are down, without an
+address. A client reaches the address of its configuration and learns there under which names the
+brokers advertise themselves; where such a name cannot be resolved, both kafka.bootstrap and the
+brokers are right, and nothing works.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from relay.config import kafka_clients
+from relay.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient
+
+    from relay.config.settings import Brokers
+
 
 CREDENTIALS: frozenset[int] = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001
@@ -116,3 +127,57 @@ def nobody(whys: Mapping[str, str]) -> str:
 def listed(whys: Mapping[str, str]) -> str:
     """Return each address and why it cannot be reached."""
     return "; ".join(f"{where}: {why}" for where, why in sorted(whys.items()))
+
+
+LIST_SECONDS = 15.0
+"""For an answer of the address in the configuration, which listens: on a machine with much to do a
+new client's connection and its first answer took more than three."""
+
+_CONNECT_SECONDS = 1.0
+
+Address = tuple[str, int]
+
+
+def unresolved(
+    advertised: Iterable[Address], resolve: Callable[[str, int], object] = socket.getaddrinfo
+) -> dict[str, str]:
+    """Return why, by address, of those whose names lead nowhere."""
+    whys = {}
+    for host, port in advertised:
+        try:
+            resolve(host, port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name at all, as with two dots
+            reason = error.strerror if isinstance(error, OSError) else None
+            whys[f"{host}:{port}"] = reason or str(error)
+    return whys
+
+
+def _listens(address: str) -> bool:
+    """Whether somebody takes connections there."""
+    host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, ValueError):  # ValueError: librdkafka's default port, which is not known here
+        return not port.isdecimal()
+    return True
+
+
+def name_unresolved_brokers(error: Unavailable, brokers: Brokers) -> Unavailable:
+    """Return the error, with the advertised names that cannot be resolved from here."""
+    if not any(map(_listens, brokers.bootstrap.split(","))):
+        return error  # and nothing is waited for
+    client = AdminClient({**kafka_clients.admin(brokers), "log_level": 0})
+    try:
+        told = client.list_topics(timeout=LIST_SECONDS)
+    except KafkaException:
+        return error  # nobody answered at all
+    whys = unresolved((str(one.host), one.port) for one in told.brokers.values())
+    if not whys:
+        return error
+    listed = ", ".join(f"{address} ({why})" for address, why in sorted(whys.items()))
+    return Unavailable(
+        f"{error.message}: {brokers.bootstrap} answers and advertises brokers whose names cannot "
+        f"be resolved from here: {listed}",
+        "mend advertised.listeners of these brokers, or make the names known on this machine (DNS, "
+        "/etc/hosts); kafka.bootstrap and the brokers themselves are right",
+    )

@@ -27,7 +27,7 @@ from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
 from relay.intake.row_density import RowDensity
 from relay.intake.sort_poll import Poll
-from relay.kafka import group_offsets, source_group
+from relay.kafka import group_offsets
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, Observer
@@ -136,7 +136,7 @@ class Performer:
                 self.producers.let_go(partitions - self._under_way)
                 return None
             case ef.ShowOffsets(offsets):
-                source_group.show(self._source.consumer, self._places(offsets))
+                group_offsets.show(self._source.consumer, self._places(offsets))
                 return None
             case ef.Replace(why):
                 log.warning("replacing the producer", extra={"why": why})

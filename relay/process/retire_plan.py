@@ -3,6 +3,8 @@
 Receives members' names and who is in the group now, gives what would be done with each.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from relay.core import events as ev
 from relay.errors import Refused
 from relay.failpoints import reached
-from relay.kafka import source_group
+from relay.kafka import group_offsets
 from relay.process.journal_heads import HeadReader
 from relay.process.transaction_timeout import with_both_numbers
 from relay.process.truth import TruthReader
@@ -56,7 +56,7 @@ class Ownership:
         self._follow(partitions)
         reached("before_fence")
         topic, seconds = self._settings.source.topic, self._producers.deadline_seconds
-        before = source_group.read(self._source.consumer, topic, partitions, seconds)
+        before = group_offsets.read(self._source.consumer, topic, partitions, seconds)
         ends = self._let_in(lambda: self._producers.fence(partitions))
         reached("after_fence")
         return ev.PredecessorsFenced({p: replace(before[p], offset=ends[p]) for p in before})

@@ -8,6 +8,8 @@ it does its work now: it has its partitions, and its servers answer.
 All times are monotonic seconds of the clock that `now` was read from.
 """
 
+# pure
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """Numbers of things as people write them."""
 
+# pure
+
 from __future__ import annotations
 
 

@@ -5,6 +5,8 @@ relay.errors: some pass by themselves, the others wait for a person, and startin
 only bury what was said.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterable

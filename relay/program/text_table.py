@@ -4,6 +4,8 @@ Receives columns and cells of plain text, gives what rich prints. No cell is eve
 broken: names and ids are there to be copied.
 """
 
+# pure
+
 from __future__ import annotations
 
 import re

@@ -20,8 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.empty_pb2 import Empty
 
 from relay.rows.bisect import Suspects, isolate_joined, ranges_of
-from relay.rows.decoder_panics import decoded
-from relay.rows.nesting_depth import refuse_deep
+from relay.rows.decoder_guards import decoded, refuse_deep
 
 if TYPE_CHECKING:
     import numpy.typing as npt

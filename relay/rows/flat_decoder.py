@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrays import bits
-from relay.rows.text_columns import offsets_of
+from relay.rows.arrow_buffers import bits, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

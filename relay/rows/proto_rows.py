@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from relay.rows.arrow_buffers import size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
+from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
-from relay.rows.nesting_depth import refuse_deep
-from relay.rows.text_columns import size_of
 from relay.rows.unexplained import find_outdated, find_strangers
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import ptars
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from relay.rows.decoder_panics import decoded
+from relay.rows.arrow_buffers import as_bytes, as_text, is_text
+from relay.rows.decoder_guards import decoded
 from relay.rows.flat_decoder import FlatRows
 from relay.rows.flattened_nested import groups
-from relay.rows.text_columns import as_bytes, as_text, is_text
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.rows.text_columns import offsets_of
+from relay.rows.arrow_buffers import offsets_of
 from relay.rows.wire_scan import WIDTHS, Stranger, scan
 from relay.schema.types.nested import list_lengths
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from relay.rows.text_columns import offsets_of
+from relay.rows.arrow_buffers import offsets_of
 from relay.rows.wire_fields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
 
 if TYPE_CHECKING:

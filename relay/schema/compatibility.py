@@ -4,6 +4,8 @@ Receives the descriptors of both row messages and the numbers of columns that ar
 every difference: a problem where a value would not arrive as it was meant, else a note. Pure.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

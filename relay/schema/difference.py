@@ -3,6 +3,8 @@
 Receives two versions of a table's schema, gives the changes. Pure.
 """
 
+# pure
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple

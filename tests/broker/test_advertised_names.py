@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relay.dev import broker, layout
-from relay.kafka.advertised_names import unresolved
+from relay.kafka.connection_errors import unresolved
 from tests.broker.pipeline import Pipeline
 
 if TYPE_CHECKING:

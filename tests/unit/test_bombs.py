@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from relay.rows.decode import decode
-from relay.rows.nesting_depth import SURELY_SHALLOW, refuse_deep
+from relay.rows.decoder_guards import SURELY_SHALLOW, refuse_deep
 from relay.rows.wire_scan import NAMED
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.unit import bombs

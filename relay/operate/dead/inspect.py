@@ -4,6 +4,8 @@ Receives a value and the codec of the table it was meant for, gives lines and ro
 relay refuses a message whole, this shows whatever can be read of it. Pure.
 """
 
+# pure
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -7,6 +7,8 @@ A dead letter is replayed at most once for ever. If its message becomes a dead l
 that is another one, with coordinates and a mark of its own.
 """
 
+# pure
+
 from __future__ import annotations
 
 import json

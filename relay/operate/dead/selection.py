@@ -4,6 +4,8 @@ Receives dead letters and what a person asked for, gives those that were meant, 
 counts by table and kind of reason. Pure: the time of now is an argument.
 """
 
+# pure
+
 from __future__ import annotations
 
 import re

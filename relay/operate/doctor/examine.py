@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.errors import Refused, Unavailable
-from relay.kafka.advertised_names import explained
+from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.doctor.ask import broker_clock, deduplication
 from relay.operate.doctor.ask import sample as ask_sample
 from relay.operate.doctor.ask.brokers import Brokers
@@ -55,7 +55,7 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
     try:
         facts = _ask_kafka(settings, wanted)
     except Unavailable as error:
-        findings.append(no_answer("kafka", explained(error, settings.kafka)))
+        findings.append(no_answer("kafka", name_unresolved_brokers(error, settings.kafka)))
     except Refused as error:
         findings.append(no_answer("kafka", error))
     else:

@@ -3,6 +3,8 @@
 A value that could not be asked is None, and stands in `unasked` with the reason.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Mapping

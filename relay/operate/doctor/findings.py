@@ -4,6 +4,8 @@ Judges receive facts and give findings made by `found`; here is the list of all 
 are, the order in which people read them, and the exit status that they add up to.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

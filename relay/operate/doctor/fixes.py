@@ -1,5 +1,7 @@
 """The commands that mend, and values as people read them; pure text."""
 
+# pure
+
 from __future__ import annotations
 
 import shlex

@@ -6,6 +6,8 @@ judges what is missing. On a server with users each is taken away in turn, and m
 (tests/doctor).
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping

@@ -3,6 +3,8 @@
 `python -m tests.versions` runs the loader's guards on each of these; README has the table.
 """
 
+# pure
+
 from __future__ import annotations
 
 import re

@@ -4,6 +4,8 @@ Receives a source partition as it was found, gives what `relay run` would stop a
 it goes on once that is accepted; None where all agrees; or why nothing can be accepted.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterator

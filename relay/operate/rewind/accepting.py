@@ -4,6 +4,8 @@ Receives hands (the servers) and what the person says; gives what was taken note
 transaction moves the group's offsets and records why: an accept has happened or it has not.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -8,6 +8,8 @@ that holds the offset, or the next where that one's first messages are gone. Wha
 keeps its blocks: its mark says how far they reach.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@
 Receives the record that is the head now and what was decided, gives the next one.
 """
 
+# pure
+
 from __future__ import annotations
 
 from dataclasses import dataclass

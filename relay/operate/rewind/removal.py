@@ -4,6 +4,8 @@ Receives what ClickHouse says of a table, gives the reasons why not, each with w
 say to it.
 """
 
+# pure
+
 from __future__ import annotations
 
 import re

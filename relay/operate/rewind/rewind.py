@@ -11,6 +11,8 @@ goes on from there, whatever was asked for.
 Receives hands (the servers) and what is wanted; gives what was done. Pure but for the hands.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

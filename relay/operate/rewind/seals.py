@@ -4,6 +4,8 @@ Receives journal records in order, gives live stretches with their blocks, less 
 superseded since, and the oldest offset that one can go back to.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterator

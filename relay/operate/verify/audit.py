@@ -4,6 +4,8 @@ Receives records, committed offsets and topic ends as they were read, with the t
 anomalies, each once. Pure: relay.operate.verify.rounds reads, and asks again.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections import Counter
@@ -13,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from relay.operate.verify.judge import committed as offsets
 from relay.operate.verify.judge.acknowledged import kinds, said
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, Kind, Passing
 from relay.operate.verify.judge.beginning import Beginning, First, first_of
 from relay.operate.verify.judge.by_person import Sealed, by_person
 from relay.operate.verify.judge.chain import check
 from relay.operate.verify.judge.committed import NOTHING, Record
 from relay.operate.verify.judge.head import Head
-from relay.operate.verify.judge.passing import Passing
 from relay.operate.verify.judge.record import Place
 from relay.records_pb2 import Commit
 

@@ -3,6 +3,8 @@
 Receives journal records and what block topic, ledger and table say, gives rows and a Story.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,6 +4,8 @@ The group's members come from `group`, what ClickHouse says from `landed`; `scre
 together.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ from relay import names
 from relay.errors import Unavailable
 from relay.intake.membership import described
 from relay.kafka import group_queries
-from relay.kafka.advertised_names import explained
+from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.view.facts import Group, Member
 from relay.program.waiting import until_available
 
@@ -54,7 +54,7 @@ class GroupReader:
         try:
             found = described(self._groups, names.group_id(self._app))
         except Unavailable as error:
-            raise explained(error, self._brokers) from error
+            raise name_unresolved_brokers(error, self._brokers) from error
         members = [self._member(one) for one in found.members]
         return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
 

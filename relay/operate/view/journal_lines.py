@@ -1,5 +1,7 @@
 """`relay journal tail`: the last records of each journal partition, and each as a line. Pure."""
 
+# pure
+
 from __future__ import annotations
 
 from collections import deque

@@ -4,6 +4,8 @@ Receives journal records in order, gives heads, blocks that are perhaps not load
 letters and what was committed lately. Pure: the time of now is an argument.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections import Counter

@@ -4,6 +4,8 @@ Receives the journal as seen, the group's members, ends of the source topic and 
 ClickHouse says; gives a Screen. What nobody publishes is None, never guessed.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections import Counter

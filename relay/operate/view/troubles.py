@@ -4,6 +4,8 @@ Receives what was read, gives sentences for people. An anomaly is in no record t
 this is what tells a pipeline at rest from one that nobody runs.
 """
 
+# pure
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

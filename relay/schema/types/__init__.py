@@ -7,3 +7,5 @@ Read `kind` (what every type does), then `scalar`, `temporal`, `nested` and `var
 protobuf fields, `value_checks` and `text_checks` find values that do not fit. A new column type
 begins in `scalar`, `temporal`, `nested` or `variant`.
 """
+
+# pure

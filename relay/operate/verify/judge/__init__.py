@@ -5,3 +5,5 @@ out come anomalies. Read `anomaly` (every kind), then `chain` with `record`, `he
 (the journal), `committed` (the group's offsets), `contents`, `missing_rows`, `unlisted` and
 `writes` (ClickHouse). The verifier shares record formats with the relay and none of its judgement.
 """
+
+# pure

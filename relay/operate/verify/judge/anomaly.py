@@ -1,10 +1,11 @@
-"""An anomaly: what the verifier found, and where.
+"""Define an anomaly: what the verifier found, where, and whether it is over.
 
 The first three kinds are those of eBay's Aggregator Runtime Verifier.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -56,3 +57,31 @@ class Anomaly:
     def as_json(self) -> dict[str, Any]:
         """For `--json` and the webhook."""
         return {**asdict(self), "kind": self.kind.value}
+
+
+class Passing:
+    """Track which anomalies still hold and which are over.
+
+    What the group's offsets say is settled once `relay accept` has acknowledged it, and an open
+    transaction once it has ended. Nothing else passes: a record of the journal that disagrees with
+    another stays an anomaly.
+    """
+
+    def __init__(self) -> None:
+        self._stand: dict[Hashable, list[Anomaly]] = {}
+        self._over: set[Anomaly] = set()
+
+    def add(self, place: Hashable, anomaly: Anomaly) -> None:
+        """Note one more that stands at this place."""
+        self._stand.setdefault(place, []).append(anomaly)
+        self._over.discard(anomaly)
+
+    def end(self, place: Hashable) -> list[Anomaly]:
+        """Note that all of this place are over; give them."""
+        ended = self._stand.pop(place, [])
+        self._over.update(ended)
+        return ended
+
+    def over(self, anomaly: Anomaly) -> bool:
+        """Whether it is."""
+        return anomaly in self._over

@@ -1,8 +1,9 @@
-"""Messages nested deeper than protobuf allows, refused before the decoder sees them.
+"""Guard ptars, the decoder, against messages that would end the process.
 
 ptars 0.0.25 calls itself for every group that opens inside another, without a limit: half a
 megabyte of nothing but openings overflows the stack and kills the process, again at every
-start. The protobuf runtime stops at 100 levels.
+start. The protobuf runtime stops at 100 levels. A length near 2^64 makes ptars panic, which is no
+Exception in Python. Nothing of a panic stays behind: every call builds its columns anew.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import numpy as np
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
-from relay.rows.text_columns import offsets_of
+from relay.rows.arrow_buffers import offsets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from google.protobuf.message import Message
+
 
 SURELY_SHALLOW = 16_384
 """Levels that fit into any stack (of 8 MB, more than 60 000 did). A level takes a byte at least,
@@ -50,3 +52,22 @@ def refuse_deep(messages: pa.BinaryArray, message_class: type[Message]) -> None:
             message_class().ParseFromString(held.tobytes())
         except DecodeError as error:
             raise ValueError("does not parse, or is nested too deep for protobuf") from error
+
+
+def decoded(handler: Any, messages: Any) -> pa.RecordBatch:
+    """Serialized messages (no nulls) as columns.
+
+    Args:
+        handler: of ptars, for their type.
+        messages: a binary array.
+
+    Raises:
+        ValueError: a message does not parse.
+    """
+    try:
+        batch: pa.RecordBatch = handler.array_to_record_batch(messages)
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise ValueError(f"failed to decode Protobuf message: {error}") from error
+        raise
+    return batch
