@@ -78,7 +78,7 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         "log_queries_probability": 1,
         "log_queries_min_type": "QUERY_START",
         "log_queries_min_query_duration_ms": 0,
-        # How other attempts see that this statement still runs (loader.tables), or ran.
+        # How other attempts see that this statement still runs (loader.clickhouse.tables), or ran.
         "log_comment": names.insert_comment((block.id for block in blocks), claim),
     }
 

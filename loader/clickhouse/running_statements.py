@@ -213,7 +213,7 @@ class Running:
 
         Returns:
             Names and answers, None where the table is on one server alone, or refused
-            (loader.tables); and who was not met.
+            (loader.clickhouse.tables); and who was not met.
         """
         answers: dict[str, Any] = {}
         known, why = set[str](), ""

@@ -2,7 +2,7 @@
 
 Receives engine, settings, partition key and views; gives how far back the table surely remembers
 a deduplication token, and why the number of its rows may not tell what was inserted. Never asks
-the server itself: loader.tables does.
+the server itself: loader.clickhouse.tables does.
 
 An insert counter stands for "inserts since". A MergeTree numbers every inserted part; of a
 Replicated table the replication log, which is in Keeper and so the same for all replicas, has an

@@ -60,7 +60,7 @@ def test_only_those_write_that_have_to() -> None:
 
 def test_tables_are_named_quoted_or_left_open() -> None:
     (loader,) = [r for r in grants.roles(settings(), ["a.b", "a.`"]) if r.name == "loader"]
-    assert [r.place for r in loader.clickhouse.client if r.privileges == "SELECT, INSERT"] == [
+    assert [r.place for r in loader.clickhouse if r.privileges == "SELECT, INSERT"] == [
         "a.````",
         "a.b",
     ]

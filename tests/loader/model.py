@@ -121,7 +121,7 @@ class World:
     loaders: tuple[Loader, ...]
     faults: int  # crashes and lost answers still to come
     others: int  # other writers' inserts still to come
-    set_aside_plan: int = 0  # times that a driver sets the block aside
+    asides: int = 0  # times that a driver sets the block aside
     ledger: tuple[plan.Entry, ...] = ()
     deletes: int = 0  # of a person, still to come
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them

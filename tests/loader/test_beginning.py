@@ -218,7 +218,7 @@ def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
         raise OSError(f"no {name}")
 
     with monkeypatch.context() as patched:
-        patched.setattr("loader.checkpoint.Here.move", fails)
+        patched.setattr("loader.journal.checkpoint.Here.move", fails)
         with pytest.raises(Refused, match="cannot move the checkpoint"):
             made.set_aside()
     assert made.found() == Found("J", {0: 5})

@@ -128,7 +128,7 @@ def test_a_copy_brings_no_consumer(journal: Journal) -> None:
 _IN_SPARKS_PROCESS = """
 import socket
 from types import SimpleNamespace
-from loader.journal_source import Start, source
+from loader.journal.source import Start, source
 
 start = Start(SimpleNamespace(app="shop"), "id", {})
 source(start)(options={}).simpleStreamReader(None)

@@ -117,7 +117,7 @@ def test_a_crash_between_the_note_and_the_checkpoints_move_changes_nothing(
         raise OSError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr("loader.checkpoint.Checkpoint.set_aside", dies)
+        patched.setattr("loader.journal.checkpoint.Checkpoint.set_aside", dies)
         with pytest.raises(OSError, match="killed"):
             loader.run()
     shutil.rmtree(loader.journal.directory / "checkpoint")

@@ -73,8 +73,8 @@ def test_where_little_comes_nothing_compiled_is_loaded() -> None:
     program = """
 import sys
 import numpy as np
-import relay.run
-from relay.bytecolumn import ByteColumn
+import relay.process.loop
+from relay.intake.byte_column import ByteColumn
 column = ByteColumn()
 held = np.frombuffer(b"abc", np.uint8)
 column.extend(np.array([held.ctypes.data]), np.array([3]), np.array([0]))

@@ -88,10 +88,6 @@ WAYS = {
     "relay.process.truth._from Unavailable": SERVER,
     "relay.process.truth._journal_id Unavailable": SERVER,
     "relay.program.command.get_command MissingTool": SETTING,
-    "relay.config.settings_file._chosen ConfigError": SETTING,
-    "relay.config.settings_file._read ConfigError": SETTING,
-    "relay.config.settings_file.load ConfigError": SETTING,
-    "relay.config.pipelines ConfigError": SETTING,
     "loader.journal.checkpoint_lock.alone ConfigError": SETTING,
     "loader.journal.checkpoint_lock.used Fenced": "a second process with its checkpoint",
     "loader.journal.startup.ledger_of ConfigError": SETTING,
@@ -99,7 +95,7 @@ WAYS = {
     "loader.journal.begin_plan._checkpoint ContractBroken": APP,
     "loader.journal.begin_plan._lost ContractBroken": APP,
     "loader.journal.begin_plan.check_journal ContractBroken": APP,
-    "loader.checkpoint.set_aside Refused": SETTING,
+    "loader.journal.checkpoint.set_aside Refused": SETTING,
     "loader.clickhouse.client.connect ConfigError": SETTING,
     "loader.clickhouse.client.failure Refused": SERVER,
     "loader.clickhouse.client.failure Unavailable": SERVER,
@@ -116,10 +112,10 @@ WAYS = {
     "loader.spark.session.session MissingTool": SETTING,
     "loader.spark.micro_batch._is_done Refused": "a task was refused: as its places here say",
     "loader.spark.micro_batch._wait Unavailable": SERVER,
-    "loader.transform._source Refused": SETTING,
-    "loader.transform.check ConfigError": SETTING,
-    "loader.transform.load Refused": SETTING,
-    "loader.transform.made Refused": ONE_TABLE,
+    "loader.blocks.transform._source Refused": SETTING,
+    "loader.blocks.transform.check ConfigError": SETTING,
+    "loader.blocks.transform.load Refused": SETTING,
+    "loader.blocks.transform.made Refused": ONE_TABLE,
     "loader.clickhouse.dedup_trial.check ContractBroken": SERVER,
 }
 """Module, function and error: whose affair it is."""
@@ -165,7 +161,7 @@ def test_none_is_one_tables_or_one_messages_affair() -> None:
     that makes two answers of one table's rows."""
     assert [way for way, whose in WAYS.items() if whose == ONE_TABLE] == [
         "relay.kafka.topics._narrow Refused",
-        "loader.transform.made Refused",
+        "loader.blocks.transform.made Refused",
     ]
 
 

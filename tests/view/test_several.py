@@ -48,7 +48,7 @@ class Looking:
 def test_status_shows_all_and_names_what_is_away(
     config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(status.look, "Look", Looking)
+    monkeypatch.setattr(status.ask, "Look", Looking)
     assert run_main(cli, "relay", ["status", config, "--json"]) == 0
     shown = [json.loads(line)["app"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["shop-east", "shop-west"]
@@ -68,7 +68,7 @@ def test_the_doctor_examines_each_and_the_worst_finding_counts(
         "shop-east": [],
         "shop-west": [found("kafka-away", "nobody answers", "start it")],
     }
-    monkeypatch.setattr(doctor.run, "examine", lambda settings, _: findings[settings.app])
+    monkeypatch.setattr(doctor.examine, "examine", lambda settings, _: findings[settings.app])
     ended = run_main(cli, "relay", ["doctor", config, "--json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     totals = {one["pipeline"]: one["status"] for one in lines if "status" in one}
