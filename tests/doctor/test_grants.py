@@ -65,7 +65,7 @@ def test_tables_are_named_quoted_or_left_open() -> None:
         "a.b",
     ]
     (loader,) = [r for r in grants.roles(settings()) if r.name == "loader"]
-    assert grants.ANY_TABLE in [right.place for right in loader.clickhouse.client]
+    assert grants.ANY_TABLE in [right.place for right in loader.clickhouse]
 
 
 def test_text_and_values_say_the_same(tmp_path: Path) -> None:
