@@ -1,4 +1,4 @@
-"""The house rules that no linter knows: sizes, purity of the cores, help, the file map."""
+"""The house rules that no linter knows: sizes, purity of the cores, help."""
 
 from __future__ import annotations
 
@@ -103,19 +103,6 @@ def unhelpful(command: click.Command, path: str) -> Iterator[str]:
             yield from unhelpful(below, f"{path} {name}")
 
 
-def unmapped(readme: str) -> list[str]:
-    """Modules that the README does not name by their path; empty packages need no name."""
-    return [
-        m for m in modules() if m not in readme and not (m.endswith("__init__.py") and _empty(m))
-    ]
-
-
-def _empty(module: str) -> bool:
-    """Whether a module holds nothing but its docstring."""
-    body = ast.parse(source(module)).body
-    return all(isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in body)
-
-
 @pytest.mark.parametrize("module", written())
 def test_no_module_is_longer_than_a_person_reads_at_once(module: str) -> None:
     """A module has at most 400 lines, unless its reason stands in LONGER_MODULES."""
@@ -195,19 +182,3 @@ def test_a_command_without_help_is_found() -> None:
     group = click.Group("g", help="Does it.")
     group.add_command(click.Command("c", params=[click.Option(["--o"])]))
     assert list(unhelpful(group, "g")) == ["g c", "g c --o"]
-
-
-def test_the_readmes_file_map_names_every_module_and_none_that_is_gone() -> None:
-    """README.md names each module by its path, and no path that does not exist."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert unmapped(readme) == []
-    words = {word.strip("`|*,.;:()") for word in readme.split()}
-    paths = {w for w in words if w.startswith(("relay/", "loader/")) and w.endswith(".py")}
-    assert sorted(paths - set(modules())) == []
-
-
-def test_a_module_missing_from_the_map_is_found() -> None:
-    """Negative control: a map without relay/config.py lacks just that."""
-    everything = "\n".join(modules())
-    assert unmapped(everything) == []
-    assert unmapped(everything.replace("relay/config.py", "")) == ["relay/config.py"]

@@ -1,4 +1,4 @@
-"""README's tables of metrics are what the programs have; dashboard and rules name only those."""
+"""The tables of metrics are what the programs have; dashboard and rules name only those."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relay.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
 from relay.page.figures import METRICS as OF_VERIFIER
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "relay/docs/metrics.md").read_text(encoding="utf-8")
 TABLES: dict[str, tuple[Metric, ...]] = {
     "relay": (*of_relay.RECORDED, *of_relay.CURRENT),
     "clients": CLIENTS,
@@ -34,7 +34,7 @@ OWN = {"up"}
 @pytest.mark.parametrize("table", TABLES)
 def test_the_table_is_what_the_program_has(table: str) -> None:
     """Row by row, in order."""
-    found = README.split(f"<!-- metrics: {table} -->")[1].strip().split("\n\n")[0]
+    found = DOCUMENT.split(f"<!-- metrics: {table} -->")[1].strip().split("\n\n")[0]
     assert found.splitlines()[2:] == rows(TABLES[table])
 
 
