@@ -25,6 +25,9 @@ FIRST_EPOCHS = 1 << 30
 TABLE_HEADER = "table"
 """The source message's header that names its table."""
 
+NO_TABLE = ""
+"""The table of messages whose header names none; its "block" is their dead letters."""
+
 
 def is_table_name(name: str) -> bool:
     """Whether `name` is `database.table` in plain identifiers."""
@@ -67,7 +70,8 @@ def blocks_topic(app: str, table: str) -> str:
     """Return the name that a table's block topic gets where it has none yet.
 
     No two tables' collide: without a "_" in the database the first "." or "_" parts the plain
-    name, and the others are dashed. Which name it has, relay.blocktopics says, and the journal.
+    name, and the others are dashed. Which name it has, relay.kafka.block_topics says, and the
+    journal.
     """
     plain, dashed = blocks_topics(app, table)
     return dashed if "_" in split_table(table)[0] else plain
@@ -195,7 +199,8 @@ def first_epoch(journal_topic_id: str) -> int:
 
 
 LEFT_OUT = ":left-out"
-"""Behind a block's id: the block that messages make which the table refused (loader.leftout)."""
+"""Behind a block's id: the block that messages make which the table refused
+(loader.core.left_out)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
-from relay.server_settings import ClickHouse
 from tests import reach
 from tests.jvms import live_shortly
 

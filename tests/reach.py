@@ -11,7 +11,7 @@ import clickhouse_connect
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 
 def client(reached: ClickHouse, **options: Any) -> Client:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relay import scalars, types
 from relay.cli.config import example
 from relay.errors import RelayError
-from relay.types import parse_type
+from relay.schema.types import column_type, scalar
+from relay.schema.types.column_type import parse_type
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def test_the_table_of_types_is_what_the_code_does() -> None:
     """For every type in the table, protobuf and Arrow are as it says, and it says "dead letter"
     just where the code refuses values that the field holds."""
     alone = {_filled(name, 0) for row in _type_rows() for name in _split(row[0])}
-    alone = {name.strip() for name in alone if name.split("(")[0].strip() in scalars.MAKERS}
+    alone = {name.strip() for name in alone if name.split("(")[0].strip() in scalar.MAKERS}
     for names, protobuf, arrow, outside in _type_rows():
         listed = [_filled(name.strip(), 0) for name in _split(names)]
         protos = [_filled(proto.strip(), 1) for proto in _split(protobuf)]
@@ -88,4 +88,4 @@ def test_the_table_of_types_is_what_the_code_does() -> None:
 def test_every_type_stands_in_the_table() -> None:
     """No type that the code knows is missing."""
     named = {name.split("(")[0].strip() for row in _type_rows() for name in _split(row[0])}
-    assert named == {*scalars.MAKERS, *types.COMPOSED}
+    assert named == {*scalar.MAKERS, *column_type.COMPOSED}

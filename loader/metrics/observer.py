@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from relay.records_pb2 import Block
 
 

@@ -1,8 +1,8 @@
 """Counts what a loader does: the observer behind `loader run --http`.
 
 Receives outcomes with the workers' figures, and Spark's progress; gives counters and
-histograms, and the facts that loader.health judges. Called by the query's thread and by that of
-Spark's listener; each attribute is replaced whole.
+histograms, and the facts that loader.metrics.health judges. Called by the query's thread and by
+that of Spark's listener; each attribute is replaced whole.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
-from loader.metrics.listed import RECORDED
+from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
+from loader.metrics.definitions import RECORDED
 from loader.metrics.observer import Observer
-from loader.plan import ASIDE, DISCARDED, LOADED, PARKED
-from relay.metrics.metric import Bounded, made
+from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:
-    from loader.attempt import Outcome
+    from loader.blocks.attempt import Outcome
     from relay.records_pb2 import Block
 
 REFUSED = "refused"
-"""loader.task.REFUSED, which imports Spark."""
+"""loader.spark.workers.REFUSED, which imports Spark."""
 _CODE = re.compile(r"\b[Cc]ode:? (\d+)")
 _WHY = {
     "another loader works": "another loader",

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import click
 
-from relay.cli_support import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
+from relay.program.command import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
 from relay.version import __version__
 
 COMMANDS = {
-    "demo": Lazy("relay.cli.demo:demo", "Show the whole way on this machine, with real data."),
-    "dev": Lazy("relay.cli.dev:dev", "A Kafka broker and a ClickHouse server for development."),
+    "demo": Lazy("relay.cli.dev.demo:demo", "Show the whole way on this machine, with real data."),
+    "dev": Lazy(
+        "relay.cli.dev.command:dev", "A Kafka broker and a ClickHouse server for development."
+    ),
     "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
     "doctor": Lazy("relay.cli.doctor:doctor", "What about the servers would lose or hold up rows."),
-    "schema": Lazy("relay.cli.schema:schema", "Row messages of the tables, for producers."),
+    "schema": Lazy("relay.cli.schema.command:schema", "Row messages of the tables, for producers."),
     "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
     "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
     "dead": Lazy("relay.cli.dead:dead", "Messages that could not become rows; send them again."),
@@ -26,7 +28,9 @@ COMMANDS = {
     "journal": Lazy("relay.cli.journal:journal", "The last records that the relays committed."),
     "rewind": Lazy("relay.cli.rewind:rewind", "Read messages again; replace what became of them."),
     "accept": Lazy("relay.cli.accept:accept", "Take note of what relays stop at: a gap, a topic."),
-    "verify": Lazy("relay.cli.verify:verify", "Prove from the journal that nothing is lost."),
+    "verify": Lazy(
+        "relay.cli.verify.command:verify", "Prove from the journal that nothing is lost."
+    ),
 }
 """In the order in which a newcomer needs them."""
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from relay import log
-from relay.cli import rewindtext
 from relay.cli.options import config_argument, settings_of, within_one_cluster
-from relay.cli_support import chosen_pipeline
-from relay.rewind import accepting
-from relay.rewind.record import Author
-from relay.rewind.servers import Servers
+from relay.cli.output import rewind
+from relay.operate.rewind import accepting
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.servers import Servers
+from relay.program.command import chosen_pipeline
 
 
 @click.command()
@@ -74,7 +74,7 @@ def accept(
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None
         found = accepting.accept(servers, begins, partition, author)
-    for line in rewindtext.notes(found, accepted=do, as_json=as_json):
+    for line in rewind.notes(found, accepted=do, as_json=as_json):
         sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import click
 
-from relay.cli import blockstext
+from relay.cli.arguments import INSTANT, TABLE
 from relay.cli.options import config_argument, settings_of
-from relay.cli.parsed import INSTANT, TABLE
-from relay.cli_support import WholeGroup
-from relay.console import console_of, print_parts
+from relay.cli.output import blocks as output_blocks
+from relay.config.settings import Settings
 from relay.errors import NotExactlyOnce, Refused, Unavailable
-from relay.settings import Settings
-from relay.verify.reading import from_the_start
-from relay.view import begin, look, story
-from relay.view.seen import Listed
+from relay.operate.verify.read.journal import from_the_start
+from relay.operate.view import ask, block_story, start
+from relay.operate.view.journal_state import Listed
+from relay.program.command import WholeGroup
+from relay.program.console import console_of, print_parts
 
 _RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for each
 
@@ -36,7 +36,7 @@ def blocks() -> None:
 @config_argument
 @click.option("--table", type=TABLE, help="Of this table alone.")
 @click.option("--since", "since_ms", type=INSTANT, help="Sealed since then: 2h, or ISO 8601.")
-@click.option("--state", type=click.Choice(story.STATES), help="In this state alone.")
+@click.option("--state", type=click.Choice(block_story.STATES), help="In this state alone.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -66,30 +66,30 @@ def list_blocks(
     relay blocks ls relay.toml --state parked --json | jq -r .id
     """
     settings = settings_of(config_file)
-    where = from_the_start if since_ms is None else begin.since(since_ms)
+    where = from_the_start if since_ms is None else start.since(since_ms)
     listed = [
-        one for one in look.listed(settings, where) if table is None or one.block.table == table
+        one for one in ask.listed(settings, where) if table is None or one.block.table == table
     ]
     known = _ledger(settings, listed, needed=state is not None)
-    found = list(story.rows_of(listed, known, table, since_ms or 0, state))
+    found = list(block_story.rows_of(listed, known, table, since_ms or 0, state))
     found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.listed.block.id))
     if as_json:
         for row in found:
-            click.echo(json.dumps(story.row_as_json(row), ensure_ascii=False))
+            click.echo(json.dumps(block_story.row_as_json(row), ensure_ascii=False))
         return
     if not found:
         click.echo("no such blocks in the journal that is retained", err=True)
         return
     shown = found[-limit:] if limit else found
     console = console_of(_RECORDS_WIDTH)
-    print_parts(console, blockstext.listed(shown, console.width))
+    print_parts(console, output_blocks.listed(shown, console.width))
     if len(found) > len(shown):
         click.echo(f"the latest {len(shown)} of {len(found):,}; --limit 0 shows all", err=True)
 
 
 def _ledger(settings: Settings, listed: Sequence[Listed], *, needed: bool) -> dict[str, str] | None:
     try:
-        return look.ledger(settings, {one.block.table for one in listed})
+        return ask.ledger(settings, {one.block.table for one in listed})
     except (Unavailable, Refused) as error:
         if needed:
             raise
@@ -111,11 +111,11 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     \b
     relay blocks show relay.toml shop:shop.orders:0:0:1200
     """
-    found = look.story_of(settings_of(config_file), block)
+    found = ask.story_of(settings_of(config_file), block)
     if as_json:
-        click.echo(json.dumps(story.story_as_json(found), ensure_ascii=False))
+        click.echo(json.dumps(block_story.story_as_json(found), ensure_ascii=False))
     else:
-        click.echo("\n".join(blockstext.whole(found)))
+        click.echo("\n".join(output_blocks.whole(found)))
     if found.chunks is not None and found.chunks.problems:
         raise NotExactlyOnce(
             found.chunks.problems[0],

@@ -1,7 +1,7 @@
 """`relay config`: writes an example of the configuration file, checks one, shows one.
 
 Receives a path, gives text; everything it knows about settings it reads from the
-model in relay.settings, so that it can't fall behind. Shows no secret.
+model in relay.config.settings, so that it can't fall behind. Shows no secret.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import click
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from relay import config as reader
-from relay.cli_support import WholeGroup, chosen_pipeline, pipeline_option
-from relay.config_validation import dotted
-from relay.secrets_given import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
-from relay.settings import Settings
+from relay.config import settings_file as reader
+from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
+from relay.config.settings import Settings
+from relay.config.validation import dotted
+from relay.program.command import WholeGroup, chosen_pipeline, pipeline_option
 
 HIDDEN = "(hidden)"
 _PIPELINES = (

@@ -12,22 +12,22 @@ from typing import Any
 import click
 from rich.table import Table
 
-from relay.cli import deadtext
-from relay.cli.deadoptions import PLACE, selecting
+from relay.blocks.dead_letter import DeadLetter, Place
+from relay.cli.arguments import TABLE
+from relay.cli.dead_options import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
-from relay.cli.parsed import TABLE
-from relay.cli_support import WholeGroup
-from relay.console import console_of, print_parts
-from relay.dead import look, plan
-from relay.dead.letter import DeadLetter, Place
-from relay.dead.plan import Mark, Message, Tally
-from relay.dead.reading import DeadReader
-from relay.dead.replay import Replay
-from relay.dead.selection import Selection, summary
-from relay.registry import Registry
-from relay.rowmessage import RowCodec
-from relay.settings import Settings
-from relay.types import UnsupportedType
+from relay.cli.output import dead as output_dead
+from relay.config.settings import Settings
+from relay.operate.dead import inspect, replay_plan
+from relay.operate.dead.reader import DeadReader
+from relay.operate.dead.replay import Replay
+from relay.operate.dead.replay_plan import Mark, Message, Tally
+from relay.operate.dead.selection import Selection, summary
+from relay.program.command import WholeGroup
+from relay.program.console import console_of, print_parts
+from relay.rows.row_codec import RowCodec
+from relay.schema.registry import Registry
+from relay.schema.types.column_type import UnsupportedType
 
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
 
@@ -71,11 +71,11 @@ def list_dead(
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
             if as_json:
-                _lines(map(deadtext.group_as_json, groups))
+                _lines(map(output_dead.group_as_json, groups))
             else:
-                _print(lambda width: deadtext.grouped(list(groups), width))
+                _print(lambda width: output_dead.grouped(list(groups), width))
         elif as_json:
-            _lines(deadtext.as_json(letter, marks.get(letter.place)) for letter in chosen)
+            _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
 
@@ -105,7 +105,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
     if not shown:
         click.echo("no dead letters", err=True)
         return
-    _print(lambda width: deadtext.listed(shown, marks, width))
+    _print(lambda width: output_dead.listed(shown, marks, width))
     if counted > len(shown):
         click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
 
@@ -144,12 +144,12 @@ def show(
     if raw is not None:
         raw.write_bytes(letter.value or b"")
     if as_json:
-        click.echo(json.dumps(deadtext.whole_as_json(letter, mark, rows), ensure_ascii=False))
+        click.echo(json.dumps(output_dead.whole_as_json(letter, mark, rows), ensure_ascii=False))
         return
-    click.echo("\n".join(deadtext.whole(letter, mark, rows, most)))
+    click.echo("\n".join(output_dead.whole(letter, mark, rows, most)))
 
 
-def _rows(settings: Settings, letter: DeadLetter, table: str) -> look.Rows:
+def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     """The message's rows by the table's current row message, if the registry has one."""
     registry = Registry(settings.kafka, settings.app)
     try:
@@ -158,12 +158,12 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> look.Rows:
         registry.close()
     schema = registry.current(table)
     if schema is None:
-        return look.Rows([], f"not read as rows: the registry has no table {table!r}")
+        return inspect.Rows([], f"not read as rows: the registry has no table {table!r}")
     try:
         codec = RowCodec(schema)
     except (UnsupportedType, ValueError) as problem:
-        return look.Rows([], f"not read as rows: {problem}")
-    return look.rows_of(letter.value, codec, settings.source.framing)
+        return inspect.Rows([], f"not read as rows: {problem}")
+    return inspect.rows_of(letter.value, codec, settings.source.framing)
 
 
 @dead.command()
@@ -198,12 +198,12 @@ def replay(
             stack.callback(sender.close)
             sender.start()
             decided = _decide(chosen, sender.marks, settings, as_table, tally)
-            for batch in plan.batches(decided):
+            for batch in replay_plan.batches(decided):
                 sender.send(batch)
         else:
             for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
                 pass
-    click.echo("\n".join(deadtext.tally(tally, settings.source.topic, done=run)))
+    click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
 
 
 def _decide(
@@ -215,7 +215,7 @@ def _decide(
 ) -> Iterator[Message]:
     """The messages to send; each answer is counted."""
     for letter in chosen:
-        answer = plan.decide(letter, marks, settings.source.topic, as_table)
+        answer = replay_plan.decide(letter, marks, settings.source.topic, as_table)
         tally.add(answer)
         if isinstance(answer, Message):
             yield answer

@@ -11,24 +11,24 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli.parsed import TABLE
-from relay.cli.sampletext import print_sample
-from relay.console import console_of
-from relay.doctor import grants as granting
-from relay.doctor import run
-from relay.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
-from relay.doctor.run import Wanted
-from relay.doctor.versions import Version, parsed
-from relay.words import several
+from relay.cli.output.sample import print_sample
+from relay.operate.doctor import examine
+from relay.operate.doctor import grants as granting
+from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
+from relay.operate.doctor.versions import Version, parsed
+from relay.program.console import console_of
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relay.doctor.findings import Finding
-    from relay.doctor.grants import Role
-    from relay.doctor.sample import OfTable
-    from relay.settings import Settings
+    from relay.config.settings import Settings
+    from relay.operate.doctor.findings import Finding
+    from relay.operate.doctor.grants import Role
+    from relay.operate.doctor.judge.sample import OfTable
 
 _HOUR = 3600.0
 _WIDTH = 140  # columns, where there is no terminal to ask
@@ -135,10 +135,10 @@ def doctor(  # noqa: PLR0913 - one argument for each option
         raise click.UsageError("--role and --clickhouse-version go with --grants")
     every_finding: list[Finding] = []
     for name, settings in every:
-        findings = run.examine(settings, Wanted(outage_hours * _HOUR, tables, probe, tries))
+        findings = examine.examine(settings, Wanted(outage_hours * _HOUR, tables, probe, tries))
         seen: list[OfTable] = []
         if sample is not None:
-            seen, of_sample = run.sample(settings, sample)
+            seen, of_sample = examine.sample(settings, sample)
             findings = worst_first([*findings, *of_sample])
         every_finding += findings
         _head(name, as_json=as_json)

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from relay.cli.options import config_argument, settings_of
-from relay.cli.statustext import clock
-from relay.cli.stopping import stopped_by_signal
-from relay.cli_support import WholeGroup
+from relay.cli.output.status import clock
 from relay.errors import Unavailable
-from relay.verify.run import ROUND_SECONDS
-from relay.view import record
-from relay.view.tail import Tail
+from relay.operate.verify.rounds import ROUND_SECONDS
+from relay.operate.view import journal_lines
+from relay.operate.view.journal_tail import Tail
+from relay.program.command import WholeGroup
+from relay.program.stopping import stopped_by_signal
 
 
 @click.group(cls=WholeGroup)
@@ -59,9 +59,9 @@ def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> Non
                 click.echo(f"waiting: {error.message}", err=True)
 
 
-def _show(entry: record.Entry, *, as_json: bool) -> None:
+def _show(entry: journal_lines.Entry, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(record.as_json(entry), ensure_ascii=False))
+        click.echo(json.dumps(journal_lines.as_json(entry), ensure_ascii=False))
         return
-    first, *others = record.lines(entry)
+    first, *others = journal_lines.lines(entry)
     click.echo("\n".join([f"{clock(entry.commit.written_at_ms)}  {first}", *others]))

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from relay import config
-from relay.cli_support import chosen_pipeline, pipeline_option
+from relay.config import settings_file
+from relay.config.pipelines import Pipeline
+from relay.config.settings import Settings
 from relay.errors import ConfigError
-from relay.pipelines import Pipeline
-from relay.settings import Settings
+from relay.program.command import chosen_pipeline, pipeline_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,9 +44,9 @@ def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None
     """Of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
-        ConfigError: as relay.config.load.
+        ConfigError: as relay.config.settings_file.load.
     """
-    return config.load(config_file, overrides, chosen_pipeline())
+    return settings_file.load(config_file, overrides, chosen_pipeline())
 
 
 def within_one_cluster(settings: Settings, command: str, step: str) -> None:
@@ -71,4 +71,4 @@ def pipelines_of(
     Raises:
         ConfigError: as relay.config.pipelines.
     """
-    return config.pipelines(config_file, overrides, chosen_pipeline())
+    return settings_file.pipelines(config_file, overrides, chosen_pipeline())

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from relay.cli.options import config_argument, settings_of
-from relay.produce import Cut, total_bytes
-from relay.produce import produce as send_files
-from relay.readers import SUFFIXES, Source
+from relay.produce.file_rows import SUFFIXES, Source
+from relay.produce.send_files import Cut, total_bytes
+from relay.produce.send_files import produce as send_files
 
 
 @click.command()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from relay import retire as ending
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.errors import Refused
-from relay.retirement import Retirement, plan
-from relay.view.group import GroupReader
+from relay.operate.view.group import GroupReader
+from relay.process import retire as ending
+from relay.process.retire_plan import Retirement, plan
 
 
 @click.command()

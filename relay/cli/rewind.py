@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay import log
-from relay.cli import rewindtext
+from relay.cli.arguments import INSTANT, TABLE, Parsed
 from relay.cli.options import config_argument, settings_of, within_one_cluster
-from relay.cli.parsed import INSTANT, TABLE, Parsed
-from relay.cli_support import chosen_pipeline
-from relay.rewind import run as steps
-from relay.rewind.record import Author
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
-from relay.rewind.servers import Servers
-from relay.view.group import GroupReader
+from relay.cli.output import rewind as output_rewind
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Told
+from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.servers import Servers
+from relay.operate.view.group import GroupReader
+from relay.program.command import chosen_pipeline
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 EARLIEST = "earliest"
 
@@ -120,18 +120,18 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
             wanted = Wanted(offsets, table, told)
         if do:
             done = steps.rewind(servers, wanted, column, author)
-            _say(rewindtext.done(done, as_json=as_json))
+            _say(output_rewind.done(done, as_json=as_json))
             return
         places = servers.look({} if wanted is None else wanted.offsets)
         begun = steps.unfinished(places)
         if begun:
-            _say(rewindtext.unfinished(begun, as_json=as_json))
+            _say(output_rewind.unfinished(begun, as_json=as_json))
         elif wanted is None:
             raise click.UsageError("no rewind was begun; say what: --partition, --table or --all")
         else:
             would = steps.ready(servers, places, wanted, column)
             members = _members(settings)
-            _say(rewindtext.would(would, places, members, as_json=as_json))
+            _say(output_rewind.would(would, places, members, as_json=as_json))
 
 
 def _offsets(

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from relay import log
-from relay import processes as several
-from relay import run as relay_run
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli_support import chosen_pipeline, log_format_option
+from relay.process import loop as relay_run
+from relay.process import several
+from relay.program.command import chosen_pipeline, log_format_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relay.pipelines import Pipeline
+    from relay.config.pipelines import Pipeline
 
 
 @click.command()

@@ -12,13 +12,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from relay.cli import statustext
+from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli.parsed import TABLE
-from relay.cli.stopping import stopped_by_signal
-from relay.console import console_of, print_parts
+from relay.cli.output import status as output_status
 from relay.errors import Unavailable
-from relay.view import look, screen
+from relay.operate.view import ask
+from relay.operate.view import status as view_status
+from relay.program.console import console_of, print_parts
+from relay.program.stopping import stopped_by_signal
 
 WIDTH = 160  # columns, where there is no terminal to ask
 
@@ -34,7 +35,7 @@ WIDTH = 160  # columns, where there is no terminal to ask
 @click.option(
     "--records",
     type=click.IntRange(min=0),
-    default=look.RECORDS,
+    default=ask.RECORDS,
     show_default=True,
     help="How far back in each journal partition to read, in offsets; 0 reads all.",
 )
@@ -73,7 +74,7 @@ def status(
     with contextlib.ExitStack() as opened:
         lookings = {
             name: opened.enter_context(
-                contextlib.closing(look.Look(settings, records, lasting=watch is not None))
+                contextlib.closing(ask.Look(settings, records, lasting=watch is not None))
             )
             for name, settings in pipelines_of(config_file)
         }
@@ -109,28 +110,28 @@ class Shown:
     every: bool = False
     as_json: bool = False
 
-    def show(self, found: screen.Screen) -> None:
+    def show(self, found: view_status.Screen) -> None:
         """Print one."""
         if self.as_json:
-            click.echo(json.dumps(screen.as_json(found), ensure_ascii=False))
+            click.echo(json.dumps(view_status.as_json(found), ensure_ascii=False))
             return
-        chosen = screen.of_tables(found, self.tables) if self.tables else found
-        parts = statustext.whole(chosen, self.console.width, every=self.every)
+        chosen = view_status.of_tables(found, self.tables) if self.tables else found
+        parts = output_status.whole(chosen, self.console.width, every=self.every)
         print_parts(self.console, parts)
         for table in sorted(set(self.tables) - {row.table for row in found.tables}):
             click.echo(f"no table {table} in the journal that was read, nor in the ledger")
 
 
 def _asked(
-    asking: ThreadPoolExecutor, lookings: Mapping[str, look.Look]
-) -> dict[str, Future[screen.Screen]]:
+    asking: ThreadPoolExecutor, lookings: Mapping[str, ask.Look]
+) -> dict[str, Future[view_status.Screen]]:
     """A screen of each pipeline, or what stood in its way."""
     futures = {name: asking.submit(looking.screen) for name, looking in lookings.items()}
     wait(futures.values())
     return futures
 
 
-def _once(shown: Shown, screens: Mapping[str, Future[screen.Screen]]) -> None:
+def _once(shown: Shown, screens: Mapping[str, Future[view_status.Screen]]) -> None:
     """All of them; raises what stood in the way of the first that could not be shown."""
     errors = _all(shown, screens)
     for name, error in errors:
@@ -141,7 +142,7 @@ def _once(shown: Shown, screens: Mapping[str, Future[screen.Screen]]) -> None:
 
 
 def _all(
-    shown: Shown, screens: Mapping[str, Future[screen.Screen]]
+    shown: Shown, screens: Mapping[str, Future[view_status.Screen]]
 ) -> list[tuple[str, BaseException]]:
     """One under the other; gives what stood in the way of the others, by pipeline."""
     errors = []

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from relay.core.records import Arrival, CommittedOffset, JournalEnd, JournalRecord
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Arrival, JournalEnd, JournalRecord
 from relay.core.state import Seal
 
 ONE_PROCESS = (

@@ -58,7 +58,7 @@ class Polled:
     """One poll, perhaps empty: `arrivals`, and per partition all offsets it returned.
 
     Attributes:
-        full: it gave so much that the relay is taken to be behind (relay.run.FULL).
+        full: it gave so much that the relay is taken to be behind (relay.process.loop.FULL).
         ends: where partitions that are polled ended when they were last fetched, as far as known;
             needed while the relay may be behind.
     """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.state import Seal
 
 
@@ -65,25 +66,6 @@ class JournalRecord:
     flush_point: bool
     rewinding: bool = False
     source_partitions: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """A floor in the consumer group, with the metadata that names its journal record."""
-
-    floor: int
-    n: int
-    journal_offset: int
-
-
-Offsets = Mapping[int, CommittedOffset]
-"""By source partition."""
-
-Epochs = Mapping[int, int]
-"""Leader epochs by source partition."""
-
-UNKNOWN_EPOCH = -1
-"""As the protocol says that a leader epoch is not known."""
 
 
 @dataclass(frozen=True, slots=True)

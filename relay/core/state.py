@@ -1,7 +1,8 @@
 """What the relay knows: values only, replaced and never changed in place.
 
 Offsets are half-open: `first_offset` is included, `next_offset` is one past the last.
-Times are milliseconds that came in with an event (relay.steady); nothing here reads a clock.
+Times are milliseconds that came in with an event (relay.program.monotonic); nothing here reads a
+clock.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.core.records import CommittedOffset
+    from relay.core.offsets import CommittedOffset
 
 
 class Phase(Enum):
@@ -64,7 +65,7 @@ class SealReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When buffers are sealed; the names and units of relay.settings."""
+    """When buffers are sealed; the names and units of relay.config.settings."""
 
     app: str
     max_bytes: int
@@ -86,7 +87,7 @@ class Limits:
 class Guards:
     """Each guard can be taken away by a test, to prove that its absence is noticed.
 
-    Production has no way to set these: relay.run builds the default.
+    Production has no way to set these: relay.process.loop builds the default.
     """
 
     epoch_bump_after_unknown: bool = True

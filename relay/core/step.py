@@ -39,7 +39,8 @@ from relay.core.buffering import (
     settled,
     without,
 )
-from relay.core.records import Arrival, CommittedOffset, SealResult
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Arrival, SealResult
 from relay.core.sealing import crowded, record_due, refill, seals_due, spent
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from relay import names
 from relay.core.effects import StopError, StopKind
-from relay.core.records import CommittedOffset, Found, JournalRecord
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Found, JournalRecord
 from relay.core.state import Partition
 
 

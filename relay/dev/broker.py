@@ -17,10 +17,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay import java
 from relay.dev import jars, layout, process
 from relay.dev.layout import HOST, Layout
 from relay.errors import ConfigError, Unavailable
+from relay.program import java
 
 _READY_SECONDS = 90.0
 _FORMAT_SECONDS = 90.0

@@ -2,7 +2,7 @@
 
 Receives a directory and its layout. Gives the [clickhouse] settings that reach the
 server: a user with all rights and a random password, which stands in a file of the
-directory that its owner alone can read. The server itself is relay.dev.server.
+directory that its owner alone can read. The server itself is relay.dev.clickhouse_server.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import urllib.request
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import layout, process
 from relay.dev.layout import Layout
 from relay.errors import MissingTool, Unavailable
-from relay.server_settings import ClickHouse
 
 NAME = "clickhouse"
 USER = "dev"
@@ -88,7 +88,14 @@ def launch(directory: Path, plan: Layout) -> int:
             )
     _make_password(password_file(directory))
     ports = ["--http-port", str(plan.clickhouse_port), "--tcp-port", str(plan.clickhouse_tcp_port)]
-    command = [sys.executable, "-m", "relay.dev.server", "--directory", str(directory), *ports]
+    command = [
+        sys.executable,
+        "-m",
+        "relay.dev.clickhouse_server",
+        "--directory",
+        str(directory),
+        *ports,
+    ]
     return process.spawn(directory, NAME, command)
 
 

@@ -20,8 +20,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from relay import java
 from relay.errors import MissingTool
+from relay.program import java
 
 KAFKA_VERSION = "4.1.1"
 KAFKA = (

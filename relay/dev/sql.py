@@ -12,8 +12,8 @@ from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode, urlsplit
 
+from relay.config.server_settings import ClickHouse
 from relay.errors import ConfigError, Unavailable
-from relay.server_settings import ClickHouse
 
 PEOPLE = "PrettyCompactMonoBlock"
 """A table with a frame."""

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import java
+from relay.config.server_settings import ClickHouse
 from relay.dev import broker, clickhouse, jars, layout, process
 from relay.dev.layout import Layout
 from relay.errors import ConfigError
-from relay.server_settings import ClickHouse
+from relay.program import java
 
 CLICKHOUSE = clickhouse.NAME
 

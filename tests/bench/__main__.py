@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from relay.cli_support import run_main
+from relay.program.command import run_main
 from tests.bench import commands, dead_bench, loader_bench, relay_bench
 from tests.bench.options import (
     OUTPUT,

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from relay import java, names
+from relay import names
+from relay.config.settings import Relay
 from relay.dev import jars
 from relay.errors import MissingTool, Unavailable
-from relay.settings import Relay
+from relay.program import java
 from tests.bench.passthrough import Order
 from tests.bench.source import Source
 

@@ -22,7 +22,7 @@ from tests.bench.figures import Figure
 from tests.bench.rows import Shape
 
 if TYPE_CHECKING:
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 TICK_SECONDS = 0.05
 """Rows are made and sent so often: what a program that gathers a little does."""

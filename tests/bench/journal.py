@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from relay import kafka_settings, names, settings
+from relay import names
+from relay.config import kafka_clients, settings
 from relay.errors import NotExactlyOnce, Unavailable
 from relay.records_pb2 import Commit
 from tests.bench.answers import answered
@@ -68,7 +69,7 @@ def commits(bootstrap: str, app: str, partitions: int = PARTITIONS) -> Iterator[
         Unavailable: the broker does not give its end.
     """
     consumer = Consumer({
-        **kafka_settings.reader(settings.Kafka(bootstrap=bootstrap)),
+        **kafka_clients.reader(settings.Kafka(bootstrap=bootstrap)),
         # The journal's last record is followed by a marker: the end is an event, not a record.
         "enable.partition.eof": True,
     })  # fmt: skip
@@ -103,7 +104,7 @@ class VisibleRows:
 
     def __init__(self, bootstrap: str, app: str, partitions: int) -> None:
         self._topic, self._partitions = names.journal_topic(app), partitions
-        reader = kafka_settings.reader(settings.Kafka(bootstrap=bootstrap))
+        reader = kafka_clients.reader(settings.Kafka(bootstrap=bootstrap))
         # A reader asks every 10 ms: here that would be work for the broker under test.
         self._consumer = Consumer({**reader, "fetch.wait.max.ms": 100})
         self._assigned = False

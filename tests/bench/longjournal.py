@@ -14,14 +14,15 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from loader import begin
-from loader.entries import Row
-from loader.ledger import Ledger
-from loader.plan import Entry
-from relay import config, journal, names
-from relay.core.records import CommittedOffset
+from loader.clickhouse.ledger import Ledger
+from loader.core.entries import Row
+from loader.core.plan import Entry
+from loader.journal import startup
+from relay import names
+from relay.config import settings_file
+from relay.config.settings import Settings
+from relay.core.offsets import CommittedOffset
 from relay.records_pb2 import Block, Commit
-from relay.settings import Settings
 from tests.bench import source as sources
 from tests.bench.source import PARTITIONS
 from tests.verify.histories import clean
@@ -50,11 +51,11 @@ def write(file: Path, blocks: int) -> Past:
     Raises:
         Unavailable: broker or endpoint did not take it.
     """
-    settings = config.load(file)
+    settings = settings_file.load(file)
     bootstrap, topic = settings.kafka.bootstrap, names.journal_topic(settings.app)
     sources.create_topics(bootstrap, [settings.source.topic, topic])
-    source_id = begin.topic_id(settings, settings.source.topic)
-    ledger = begin.ledger_of(settings, make=True)
+    source_id = startup.topic_id(settings, settings.source.topic)
+    ledger = startup.ledger_of(settings, make=True)
     lost: list[str] = []
     producer = sources.make_producer(bootstrap, lost)
     past, heads, ends = Past(), [], {}
@@ -69,9 +70,7 @@ def write(file: Path, blocks: int) -> Past:
             sources.produce(producer, settings.source.topic, partition, b"", [])
         entry = CommittedOffset(commit.floor, commit.n, records - 1)
         heads.append(
-            TopicPartition(
-                settings.source.topic, partition, commit.floor, metadata=journal.metadata(entry)
-            )
+            TopicPartition(settings.source.topic, partition, commit.floor, metadata=entry.metadata)
         )
         ends[partition] = records
         _loaded(ledger, written)
@@ -79,7 +78,7 @@ def write(file: Path, blocks: int) -> Past:
         past.records += records
         past.messages += commit.floor
     sources.flush(producer, topic, lost)
-    ledger.save_positions(begin.topic_id(settings, topic), ends)
+    ledger.save_positions(startup.topic_id(settings, topic), ends)
     _commit(settings, heads)
     return past
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import psutil
 
-from relay import kafka_settings
-from relay.config import load
+from relay.config import kafka_clients
+from relay.config.settings import Settings
+from relay.config.settings_file import load
 from relay.dev.stack import Stack
-from relay.settings import Settings
 from tests.bench import config, contenders, journal, measure, rows, servers
 from tests.bench import source as sources
 from tests.bench.contenders import Process
@@ -81,8 +81,8 @@ def run(directory: Path, sizes: Sizes, progress: Callable[[str], None]) -> list[
 
 def bound(settings: Settings) -> int:
     """Bytes that a relay of these settings is said to hold resident (README, Speed)."""
-    prefetch = int(kafka_settings.consumer(settings)["queued.max.messages.kbytes"])
-    queue = int(kafka_settings.producer(settings)["queue.buffering.max.kbytes"])
+    prefetch = int(kafka_clients.consumer(settings)["queued.max.messages.kbytes"])
+    queue = int(kafka_clients.producer(settings)["queue.buffering.max.kbytes"])
     # Twice: not every piece of a buffer is full, a block is formed beside what it is formed of, and
     # freed memory is kept for the next.
     return _PROGRAM_BYTES + 2 * settings.relay.max_buffer_bytes + 1024 * (prefetch + queue)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from relay.config import load as settings_of
+from relay.config.settings_file import load as settings_of
 from relay.dev.stack import Stack
 from relay.errors import Unavailable
-from relay.view.group import GroupReader
+from relay.operate.view.group import GroupReader
 from tests.bench import config, contenders, rows, servers
 from tests.bench import source as sources
 from tests.bench.contenders import Process

@@ -20,7 +20,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from relay import java
+from relay.program import java
 from tests.bench import history
 from tests.bench.contenders import STREAMS_COORDINATE
 from tests.bench.figures import Figure

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay import schema
-from relay.rowmessage import RowCodec
+from relay.rows.row_codec import RowCodec
+from relay.schema import evolution
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -26,16 +26,16 @@ TABLES = tuple(
     f"{DATABASE}.{name}" for name in ("orders", "payments", "visits", "parcels", "refunds")
 )
 COLUMNS = (
-    schema.ColumnDef("event", "UInt64"),
-    schema.ColumnDef("account", "Int64"),
-    schema.ColumnDef("at", "DateTime64(3)"),
-    schema.ColumnDef("day", "Date"),
-    schema.ColumnDef("kind", "LowCardinality(String)"),
-    schema.ColumnDef("name", "String"),
-    schema.ColumnDef("amount", "Float64"),
-    schema.ColumnDef("quantity", "Int32"),
-    schema.ColumnDef("ok", "Bool"),
-    schema.ColumnDef("note", "Nullable(String)"),
+    evolution.ColumnDef("event", "UInt64"),
+    evolution.ColumnDef("account", "Int64"),
+    evolution.ColumnDef("at", "DateTime64(3)"),
+    evolution.ColumnDef("day", "Date"),
+    evolution.ColumnDef("kind", "LowCardinality(String)"),
+    evolution.ColumnDef("name", "String"),
+    evolution.ColumnDef("amount", "Float64"),
+    evolution.ColumnDef("quantity", "Int32"),
+    evolution.ColumnDef("ok", "Bool"),
+    evolution.ColumnDef("note", "Nullable(String)"),
 )
 NARROW, USUAL, WIDE = WIDTHS = (3, 10, 100)
 """Columns in a row; a wide one has each of the ten kinds ten times."""
@@ -69,13 +69,13 @@ class Shape:
         return (TABLES + more)[: self.tables]
 
     @property
-    def definitions(self) -> tuple[schema.ColumnDef, ...]:
+    def definitions(self) -> tuple[evolution.ColumnDef, ...]:
         """Of the columns; those of a wide row are numbered from the second of a kind on."""
         if self.columns == NARROW:
             return tuple(column for column in COLUMNS if column.name in _NARROW_COLUMNS)
         copies = [""] + [f"_{n}" for n in range(2, _COPIES + 1)] * (self.columns == WIDE)
         return tuple(
-            schema.ColumnDef(f"{column.name}{copy}", column.type)
+            evolution.ColumnDef(f"{column.name}{copy}", column.type)
             for copy in copies
             for column in COLUMNS
         )
@@ -111,7 +111,7 @@ def create_tables(client: Client, shape: Shape = DEFAULT, *, block_column: bool 
 
 def codec(table: str, shape: Shape = DEFAULT) -> RowCodec:
     """Of the table's row message as the registry numbers it at first sight."""
-    first = schema.evolve(None, table, "", shape.definitions)
+    first = evolution.evolve(None, table, "", shape.definitions)
     assert first is not None, "a new table always has a first schema"
     return RowCodec(first)
 

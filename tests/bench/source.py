@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from relay import kafka_settings, names, settings
+from relay import names
+from relay.config import kafka_clients, settings
 from relay.errors import Unavailable
 from tests.bench import rows
 from tests.bench.answers import answered
@@ -117,7 +118,7 @@ def make_producer(bootstrap: str, lost: list[str]) -> Producer:
             lost.append(str(problem))
 
     return Producer({
-        **kafka_settings.plain_producer(settings.Kafka(bootstrap=bootstrap)),
+        **kafka_clients.plain_producer(settings.Kafka(bootstrap=bootstrap)),
         # Compression would cost each reader the same; without it disk and page cache decide less.
         "compression.type": "none",
         "queue.buffering.max.messages": 1_000_000,
@@ -256,7 +257,7 @@ class CommittedOffsets:
 def _admin(bootstrap: str) -> Any:
     # Its end is logged as a notice each time (6); warnings (4) and worse are still shown.
     quiet = {"log_level": 4}
-    return AdminClient({**kafka_settings.admin(settings.Kafka(bootstrap=bootstrap)), **quiet})
+    return AdminClient({**kafka_clients.admin(settings.Kafka(bootstrap=bootstrap)), **quiet})
 
 
 def _looker(bootstrap: str, group: str) -> Consumer:

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from relay.decode import decode
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
+from relay.rows.decode import decode
 from tests.bench import history, measure, report, rows
 from tests.bench.measure import Result, Run
 

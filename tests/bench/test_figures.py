@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from clickhouse_connect.driver.client import Client
 
-from relay.decode import decode
 from relay.errors import NotExactlyOnce, Unavailable
+from relay.rows.decode import decode
 from tests.bench import endtoend, longjournal, restarts, rows, scaling
 from tests.bench import source as sources
 from tests.bench.__main__ import bench

@@ -21,10 +21,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from loader.fetch import Fetcher
-from relay import config, names
+from loader.blocks.fetch import Fetcher
+from relay import names
+from relay.config import settings_file
+from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
-from relay.server_settings import ClickHouse
 from tests import reach
 from tests.bench import journal, rows
 
@@ -63,7 +64,7 @@ class BlockReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The table's blocks, dealt out."""
-        settings = config.load(self._file)
+        settings = settings_file.load(self._file)
         commits = journal.commits(settings.kafka.bootstrap, settings.app)
         blocks = [
             b.SerializeToString() for c in commits for b in c.blocks if b.table == self._table
@@ -74,7 +75,7 @@ class BlockReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows, with types that Spark has."""
         assert isinstance(partition, Blocks), "what `partitions` gave"
-        fetcher = Fetcher(config.load(self._file).kafka)
+        fetcher = Fetcher(settings_file.load(self._file).kafka)
         for block in partition.blocks:
             yield _typed(fetcher.fetch(Block.FromString(block)))
         fetcher.close()
@@ -150,7 +151,7 @@ def main(file: str, way: str) -> None:
         .getOrCreate()
     )
     spark.dataSource.register(BlockSource)
-    server = config.load(Path(file)).clickhouse
+    server = settings_file.load(Path(file)).clickhouse
     for table in rows.TABLES:
         read = spark.read.format("blocks").option("config", file).option("table", table).load()
         sink = Sink(server, table)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.server_settings import ClickHouse
+from relay.config.server_settings import ClickHouse
 from tests.broker.cross_pipeline import CrossPipeline
 from tests.broker.pipeline import Pipeline
 from tests.broker.proxied_pipeline import ProxiedPipeline

@@ -18,10 +18,10 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import chunks
+from relay.blocks import chunks
+from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
 from relay.records_pb2 import Block, Commit
-from relay.server_settings import ClickHouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.advertised import unresolved
 from relay.dev import broker, layout
+from relay.kafka.connection_errors import unresolved
 from tests.broker.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 NAME = "broker-7.nowhere.invalid"
 PROPERTIES = """

@@ -1,4 +1,4 @@
-"""relay.bulk gives what the Python binding gives, message by message, and nothing else."""
+"""relay.intake.bulk gives what the Python binding gives, message by message, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from relay import librdkafka
-from relay.batches import Batch, of_messages
-from relay.bulk import Bulk, Failed, WhenFull
-from relay.bytecolumn import ByteColumn
-from relay.tableheaders import TableHeaders
+from relay.intake.bulk import Bulk, Failed, WhenFull
+from relay.intake.byte_column import ByteColumn
+from relay.intake.message_batch import Batch, of_messages
+from relay.intake.table_headers import TableHeaders
+from relay.kafka import librdkafka
 from tests.bench.source import PARTITIONS, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.tableheaders import Headers
+    from relay.intake.table_headers import Headers
 
 COUNT = 5_000
 MOST = 1_000

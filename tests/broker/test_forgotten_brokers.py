@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException
 
-from relay import kafka_settings, librdkafka
-from relay.reader import PartitionReader
-from relay.settings import Kafka
+from relay.config import kafka_clients
+from relay.config.settings import Kafka
+from relay.kafka import librdkafka
+from relay.kafka.partition_reader import PartitionReader
 from tests.broker.pipeline import wait_until
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def forgetful(proxy: Proxy, name: str, topic: str) -> PartitionReader:
     """A client that has no broker left, though all are there and say so."""
     client_settings = {"topic.metadata.refresh.interval.ms": 200, "client.id": name}
     kafka = Kafka(bootstrap=proxy.address, client=client_settings)
-    client = PartitionReader(kafka_settings.reader(kafka))
+    client = PartitionReader(kafka_clients.reader(kafka))
     client.list_topics(topic, timeout=30)
     proxy.name_no_broker(client=name)
     wait_until(lambda: brokers(client, topic) is None, "the client to forget them")
@@ -50,7 +51,7 @@ def test_librdkafka_alone_does_not(
     proxied_pipeline: ProxiedPipeline,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The control: green one day, relay.bootstrap is needed no more."""
+    """The control: green one day, relay.kafka.reconnect is needed no more."""
     monkeypatch.setattr(librdkafka, "unsupported", lambda: "taken away")
     topic = proxied_pipeline.source
     client = forgetful(proxied_pipeline.proxy, f"lost-{uuid.uuid4()}", topic)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from loader.cli import loader
-from relay import config
 from relay.cli import cli
+from relay.config import settings_file
 from relay.names import LEFT_OUT
 from tests.broker.test_topics_made_anew import relayed
 from tests.loader.unsparked import load
@@ -43,7 +43,7 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     path.write_text(text, "utf-8")
     relayed(pipeline, path, range(100))
 
-    said = load(config.load(path))
+    said = load(settings_file.load(path))
     assert any("without 2 messages that it refuses" in line for line in said), said
     assert client.query(f"SELECT count(), uniqExact(id) FROM {table}").result_rows == [(98, 98)]
     status, output = ran(path, "parked", "ls", "--json")

@@ -9,20 +9,20 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from loader import begin
-from loader.fetch import Fetcher
-from loader.journal_polling import Row
-from loader.journal_source import JournalReader, Start
-from relay import config as settings_file
-from relay import kafka_settings, names
+from loader.blocks.fetch import Fetcher
+from loader.journal import startup
+from loader.journal.reader import Row
+from loader.journal.source import JournalReader, Start
+from relay import names
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.config import kafka_clients, settings_file
+from relay.config.settings import Kafka, Settings
 from relay.core.events import Failure
 from relay.errors import Refused
-from relay.failures import TransactionFailed
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer
+from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.settings import Kafka, Settings
-from relay.transactions import TransactionalProducer
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import row_batch, wait_until
 
@@ -267,7 +267,7 @@ def test_a_password_that_became_wrong_ends_the_waiting_for_a_producer(
     """A producer that replaces another would otherwise wait for its brokers for ever."""
     kafka = Kafka(bootstrap=server.sasl, client=client("not this one"))
     producer_settings = {
-        **kafka_settings.plain_producer(kafka),
+        **kafka_clients.plain_producer(kafka),
         "transactional.id": f"{pipeline.app}.t",
     }
     producer = TransactionalProducer(producer_settings, 60.0, "group")
@@ -299,7 +299,7 @@ def test_the_loader_needs_only_read(pipeline: Pipeline, server: Authorized) -> N
     server.grant(journal_and_blocks(pipeline, AclOperation.READ))
     allowed = loader_settings(pipeline, server)
 
-    journal = begin.topic_id(allowed, f"{pipeline.app}.journal")
+    journal = startup.topic_id(allowed, f"{pipeline.app}.journal")
     rows = read_journal(allowed, journal)
     blocks = [Block.FromString(block) for _, _, block in rows if block is not None]
     fetcher = Fetcher(allowed.kafka)
@@ -317,7 +317,7 @@ def test_a_loader_that_may_not_read_says_so(pipeline: Pipeline, server: Authoriz
     block = next(b for commits in pipeline.journal().values() for c in commits for b in c.blocks)
 
     with pytest.raises(Refused, match="may not Read"):
-        begin.topic_id(lacking, f"{pipeline.app}.journal")
+        startup.topic_id(lacking, f"{pipeline.app}.journal")
     with pytest.raises(Refused, match=f"{pipeline.app}.journal.*TOPIC_AUTHORIZATION_FAILED"):
         read_journal(lacking, "any")
     fetcher = Fetcher(lacking.kafka)
@@ -331,7 +331,7 @@ def test_a_loader_with_a_wrong_password_says_so(pipeline: Pipeline, server: Auth
     denied = loader_settings(pipeline, server, password="not this one")
 
     with pytest.raises(Refused, match="_AUTHENTICATION") as error:
-        begin.topic_id(denied, f"{pipeline.app}.journal")
+        startup.topic_id(denied, f"{pipeline.app}.journal")
 
     assert error.value.next_step.startswith("mend user, password")
 

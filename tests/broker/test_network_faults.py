@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from relay.topicends import TopicEnds
+from relay.kafka.partition_ends import TopicEnds
 from tests.broker.pipeline import WAIT_SECONDS, Pipeline
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 

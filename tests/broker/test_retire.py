@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from relay import config as settings_file
-from relay import kafka_settings, names
+from relay import names
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.config import kafka_clients, settings_file
+from relay.program.command import run_main
 from tests.broker.pipeline import PARTITIONS, wait_until
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def retire(config: Path, *arguments: str) -> int:
 def left_open(pipeline: Pipeline, config: Path, member: str) -> Producer:
     """What a relay `member` was about to commit when it was paused for ever."""
     made = settings_file.load(config, {"relay.member": member})
-    producer = Producer(kafka_settings.producer(made))
+    producer = Producer(kafka_clients.producer(made))
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(pipeline.source, b"unfinished", partition=0)
@@ -73,7 +73,7 @@ def test_a_member_of_the_group_is_left_alone(
     """With one that is gone beside it: neither is ended, and the reason names it."""
     config = pipeline.config(transaction_timeout_seconds=300.0, session_timeout_seconds=301.0)
     made = settings_file.load(config, {"relay.member": "busy"})
-    member = Consumer({**kafka_settings.consumer(made), "auto.offset.reset": "earliest"})
+    member = Consumer({**kafka_clients.consumer(made), "auto.offset.reset": "earliest"})
     member.subscribe([pipeline.source])
 
     def joined() -> bool:

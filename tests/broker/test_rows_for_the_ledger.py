@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from tests.broker.pipeline import length_prefixed, row_batch, varint
 
 if TYPE_CHECKING:

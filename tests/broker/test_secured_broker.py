@@ -13,13 +13,13 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from loader.clickhouse import connect
-from relay import config as settings_file
+from loader.clickhouse.client import connect
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.config import settings_file
 from relay.dev.clickhouse import toml
-from relay.doctor import grants
 from relay.errors import Unavailable
+from relay.operate.doctor import grants
+from relay.program.command import run_main
 from tests import reach
 from tests.broker.authorized import Authorized, rights
 from tests.broker.pipeline import Pipeline, wait_until
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 pytestmark = pytest.mark.timeout(420)
 

@@ -13,8 +13,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import config, evidence, kafka_settings, names
-from relay.transactions import TransactionalProducer, TransactionFailed
+from relay import names
+from relay.config import kafka_clients, settings_file
+from relay.kafka import transaction_evidence
+from relay.kafka.transactional_producer import TransactionalProducer, TransactionFailed
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 
 if TYPE_CHECKING:
@@ -80,13 +82,13 @@ def test_stale_abort_cannot_take_what_came_later(
     """An abort sent twice loses acknowledged records of a committed transaction, unguarded."""
     pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
     if not guarded:
-        monkeypatch.setattr(evidence.Evidence, "suspect", lambda *_: None)
-    settings = config.load(patient(pipeline), {"relay": {"member": "a"}})
+        monkeypatch.setattr(transaction_evidence.Evidence, "suspect", lambda *_: None)
+    settings = settings_file.load(patient(pipeline), {"relay": {"member": "a"}})
     topic = names.journal_topic(pipeline.app)
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
     member = Consumer({"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app})
-    producer = TransactionalProducer(kafka_settings.producer(settings), SECONDS, pipeline.app)
+    producer = TransactionalProducer(kafka_clients.producer(settings), SECONDS, pipeline.app)
 
     def put(partition: int, value: bytes) -> None:
         producer.produce(TopicPartition(topic, partition), value, b"", [], lambda _: None)

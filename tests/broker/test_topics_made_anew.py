@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
 from loader.cli import loader
-from relay import config, names
+from relay import names
+from relay.config import settings_file
 from relay.errors import ContractBroken
 from tests.broker.pipeline import Pipeline, wait_until
 from tests.loader.unsparked import Run
@@ -33,7 +34,7 @@ def relayed(pipeline: Pipeline, path: Path, ids: range) -> None:
 
 
 def loaded(path: Path) -> None:
-    run = Run(config.load(path))
+    run = Run(settings_file.load(path))
     try:
         while run.batch():
             pass

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer
 
-from relay import config, kafka_settings
+from relay.config import kafka_clients, settings_file
 from relay.core import events as ev
-from relay.metrics.observer import Observer
-from relay.run import until_ended
-from relay.source import Source
-from relay.tableheaders import TableHeaders
+from relay.intake.source import Source
+from relay.intake.table_headers import TableHeaders
+from relay.operate.metrics.observer import Observer
+from relay.process.loop import until_ended
 from tests.broker.pipeline import WAIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from relay.batches import Batch
+    from relay.config.settings import Settings
     from relay.core.effects import Effect
     from relay.core.state import RelayState
-    from relay.settings import Settings
+    from relay.intake.message_batch import Batch
     from tests.broker.pipeline import Pipeline
 
 EVERY = frozenset(range(8))
@@ -52,7 +52,7 @@ def settings(pipeline: Pipeline, member: str) -> Settings:
         "block.max_bytes": 25_000,
         "block.max_age_seconds": 0.02,
     }
-    return config.load(pipeline.config(), chosen)
+    return settings_file.load(pipeline.config(), chosen)
 
 
 class Watched(Observer):
@@ -207,7 +207,7 @@ class Reader(Source):
 @pytest.fixture
 def reader(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     """Something was fetched of each partition, and little of it polled."""
-    monkeypatch.setattr("relay.source.POLL_MESSAGES", 100)
+    monkeypatch.setattr("relay.intake.source.POLL_MESSAGES", 100)
     send_to_each(pipeline, FETCHED)
     made = Reader(settings(pipeline, "a"))
     wait_until(made.polled, "messages")
@@ -239,7 +239,7 @@ def test_what_was_paused_when_it_was_taken_away_is_read_once_it_is_back(
     """librdkafka (2.16) would go on pausing it."""
     reader.fetching.only(frozenset({0}))
     leaves = {"group.instance.id": ""}  # at once
-    other = Consumer({**kafka_settings.consumer(settings(pipeline, "b")), **leaves})
+    other = Consumer({**kafka_clients.consumer(settings(pipeline, "b")), **leaves})
     other.subscribe([pipeline.source])
 
     def owns(count: int) -> bool:

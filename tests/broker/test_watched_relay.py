@@ -6,8 +6,8 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
-from relay.metrics.clientlisted import CLIENTS
-from relay.metrics.listed import CURRENT, PROCESS
+from relay.operate.metrics.client_definitions import CLIENTS
+from relay.operate.metrics.definitions import CURRENT, PROCESS
 from tests.metrics.asking import address_in, got, values
 
 if TYPE_CHECKING:

@@ -9,8 +9,10 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from relay import cli, evidence, run, transactions
+from relay import cli
 from relay.core import state, step, takeover
+from relay.kafka import transaction_evidence, transactional_producer
+from relay.process import loop
 from tests.broker import unguarded_group, unguarded_input, unguarded_start
 from tests.broker.overriding import overriding
 
@@ -48,47 +50,49 @@ def committed_truth() -> None:
 
 def one_transaction() -> None:
     """Blocks and journal are committed before the offsets are in a transaction of their own."""
-    produce_offsets = transactions.TransactionalProducer.send_offsets
+    produce_offsets = transactional_producer.TransactionalProducer.send_offsets
 
-    def split(self: transactions.TransactionalProducer, *offsets: Any, **epochs: Any) -> None:
+    def split(
+        self: transactional_producer.TransactionalProducer, *offsets: Any, **epochs: Any
+    ) -> None:
         self.commit()
         self.begin(self._group)
         produce_offsets(self, *offsets, **epochs)
 
-    transactions.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
+    transactional_producer.TransactionalProducer.send_offsets = split  # type: ignore[method-assign]
 
 
 def epoch_bump() -> None:
     """No lost request makes the producer suspect: it goes on under its epoch."""
-    evidence.Evidence.suspect = lambda *_: None  # type: ignore[method-assign]
+    transaction_evidence.Evidence.suspect = lambda *_: None  # type: ignore[method-assign]
 
 
 def abort_on_revoke() -> None:
     """What was polled before the group gave a partition away is committed nevertheless."""
-    original = run.RelayState
+    original = loop.RelayState
     off = state.Guards(abort_on_revoke=False)
-    run.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
+    loop.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
 
 
 def acked() -> None:
     """Nobody counts whether each produced record was acknowledged."""
-    flush = transactions.TransactionalProducer.flush
+    flush = transactional_producer.TransactionalProducer.flush
 
-    def uncounted(self: transactions.TransactionalProducer) -> None:
+    def uncounted(self: transactional_producer.TransactionalProducer) -> None:
         try:
             flush(self)
-        except transactions.TransactionFailed as failed:
+        except transactional_producer.TransactionFailed as failed:
             if "delivery" not in failed.why and "never acknowledged" not in failed.why:
                 raise
         self._unacknowledged, self._lost = 0, None
 
-    transactions.TransactionalProducer.flush = uncounted  # type: ignore[method-assign]
+    transactional_producer.TransactionalProducer.flush = uncounted  # type: ignore[method-assign]
 
 
 def ledger() -> None:
     """The loader asks no ledger: it inserts whatever the journal names, under its token."""
-    from loader import ledger as asked  # noqa: PLC0415 - relays do without the loader
-    from loader import plan  # noqa: PLC0415
+    from loader.clickhouse import ledger as asked  # noqa: PLC0415 - relays do without the loader
+    from loader.core import plan  # noqa: PLC0415
 
     asked.HOLDS, asked.HOLDING = "1", "length({blocks:Array(String)})"
     asked.Ledger.entries = lambda *_: {}  # type: ignore[assignment,method-assign]
@@ -98,14 +102,15 @@ def ledger() -> None:
 
 def row_count() -> None:
     """An interrupted block is inserted again without looking how much of it is there."""
-    from loader import plan, work  # noqa: PLC0415 - relays do without the loader
+    from loader.blocks import worker  # noqa: PLC0415 - relays do without the loader
+    from loader.core import plan  # noqa: PLC0415 - likewise
 
-    facts = work.Tables.facts
+    facts = worker.Tables.facts
 
     def blind(*arguments: Any) -> plan.Facts:
         return dataclasses.replace(facts(*arguments), counted=0)
 
-    work.Tables.facts = blind  # type: ignore[method-assign]
+    worker.Tables.facts = blind  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer
 
-from relay import errors, kafka_settings, names, performer, transactions
+from relay import errors, names
+from relay.config import kafka_clients
 from relay.core import effects
+from relay.kafka import transactional_producer
+from relay.process import perform
 from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
-    from relay.source import Source
+    from relay.config.settings import Settings
+    from relay.intake.source import Source
 
 REJOIN_SECONDS = 30.0
 
@@ -22,12 +25,12 @@ REJOIN_SECONDS = 30.0
 def stable_identity() -> None:
     """Every process has a transactional id and a group member of its own."""
     names.transactional_id = lambda app, member: f"{app}.{member}.{os.getpid()}"
-    original = kafka_settings.consumer
+    original = kafka_clients.consumer
 
     def dynamic(settings: Settings) -> dict[str, Any]:
         return {k: v for k, v in original(settings).items() if k != "group.instance.id"}
 
-    kafka_settings.consumer = dynamic
+    kafka_clients.consumer = dynamic
 
 
 def partition_identity() -> None:
@@ -42,16 +45,16 @@ def generation() -> None:
     The transaction outlives the session, else the coordinator would end it first.
     """
     overriding("producer", transaction_timeout_ms=60_000)
-    begin = transactions.TransactionalProducer.begin
+    begin = transactional_producer.TransactionalProducer.begin
 
-    def with_nothing(self: transactions.TransactionalProducer, group: Any) -> None:
+    def with_nothing(self: transactional_producer.TransactionalProducer, group: Any) -> None:
         servers = self._config["bootstrap.servers"]
         never_joined = Consumer(
             {"bootstrap.servers": servers, "group.id": os.environ["UNGUARDED_GROUP"]}
         )
         begin(self, never_joined.consumer_group_metadata() if group is not None else None)
 
-    transactions.TransactionalProducer.begin = with_nothing  # type: ignore[method-assign]
+    transactional_producer.TransactionalProducer.begin = with_nothing  # type: ignore[method-assign]
 
 
 def metadata_at_begin() -> None:
@@ -73,10 +76,10 @@ def _polling_in_transactions(*, late: bool) -> None:
     session, else the coordinator would end it first; after it the process ends, as fenced.
     """
     overriding("producer", transaction_timeout_ms=30_000)
-    attempt = performer.Performer._attempt
+    attempt = perform.Performer._attempt
     begun = {"at": 0.0, "anew": False}
 
-    def polling(self: performer.Performer, effect: Any) -> Any:
+    def polling(self: perform.Performer, effect: Any) -> Any:
         if isinstance(effect, effects.Begin):
             begun["at"] = time.monotonic()
         # A session runs from the last heartbeat, which may be a third of it before the Begin.
@@ -91,7 +94,7 @@ def _polling_in_transactions(*, late: bool) -> None:
             os._exit(errors.Fenced.exit_code)
         return answer
 
-    performer.Performer._attempt = polling  # type: ignore[method-assign]
+    perform.Performer._attempt = polling  # type: ignore[method-assign]
 
 
 def _join_anew(source: Source) -> None:

@@ -7,18 +7,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from relay import catalogue, envelope, kinds, names, rowmessage, tableheaders, topics, wirerows
-from relay.performer import Performer
+from relay import names
+from relay.intake import table_headers
+from relay.kafka import topics
+from relay.process.perform import Performer
+from relay.rows import envelope, proto_rows, row_codec
+from relay.schema import catalogue
+from relay.schema.types import kind
 
 
 def header_once() -> None:
     """Of several headers that name a table, the first one counts."""
 
-    def first(self: tableheaders.TableHeaders, headers: tableheaders.Headers) -> str:
+    def first(self: table_headers.TableHeaders, headers: table_headers.Headers) -> str:
         found = [value for key, value in headers or () if key == names.TABLE_HEADER]
-        return self._parse(found[0]) if found else tableheaders.NO_TABLE
+        return self._parse(found[0]) if found else table_headers.NO_TABLE
 
-    tableheaders.TableHeaders.table = first  # type: ignore[method-assign]
+    table_headers.TableHeaders.table = first  # type: ignore[method-assign]
 
 
 def plain_names() -> None:
@@ -51,7 +56,7 @@ def each_message_alone() -> None:
         counts[-1] = len(rows)
         return envelope.Opened(np.arange(len(values)), counts, rows, [])
 
-    wirerows.open_messages = joined  # type: ignore[attr-defined]
+    proto_rows.open_messages = joined  # type: ignore[attr-defined]
 
 
 def text_is_utf8() -> None:
@@ -60,19 +65,19 @@ def text_is_utf8() -> None:
     def unchecked(array: Any) -> pa.StringArray:
         return array.view(pa.string())  # type: ignore[no-any-return]
 
-    rowmessage.as_text = unchecked  # type: ignore[attr-defined]
+    row_codec.as_text = unchecked  # type: ignore[attr-defined]
 
 
 def ranges() -> None:
     """Numbers become their column's type as C does it: 300 is 44 in Int8."""
-    block = kinds.Scalar.block
+    block = kind.Scalar.block
 
-    def wrapped(self: kinds.Scalar, array: Any, *, keep_nulls: bool) -> kinds.Narrowed:
+    def wrapped(self: kind.Scalar, array: Any, *, keep_nulls: bool) -> kind.Narrowed:
         if pa.types.is_integer(array.type) and pa.types.is_integer(self.arrow):
             array = array.cast(self.arrow, safe=False).cast(array.type)
         return block(self, array, keep_nulls=keep_nulls)
 
-    kinds.Scalar.block = wrapped  # type: ignore[method-assign]
+    kind.Scalar.block = wrapped  # type: ignore[method-assign]
 
 
 def dead_letters() -> None:

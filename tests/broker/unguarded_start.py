@@ -7,11 +7,12 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from relay import journal, processes, source, truth
 from relay.core import events, step, takeover
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.state import Phase
-from relay.topics import TopicFacts, Topics
+from relay.intake import source
+from relay.kafka.topics import TopicFacts, Topics
+from relay.process import several, truth
 
 if TYPE_CHECKING:
     from relay.core.effects import StopError
@@ -50,7 +51,9 @@ def journal_remembers() -> None:
 
 def offset_is_the_journals() -> None:
     """The group's offset is believed, whoever wrote it and whatever the journal says."""
-    journal.parse_committed = lambda floor, _: CommittedOffset(floor, 0, 0)
+    CommittedOffset.parse = staticmethod(  # type: ignore[method-assign, assignment]
+        lambda floor, _: CommittedOffset(floor, 0, 0)
+    )
 
     def believing(found: Found, now_ms: int) -> Partition | StopError:
         floor = found.start_offset if found.committed is None else found.committed.floor
@@ -87,4 +90,4 @@ def end_together() -> None:
         def send_signal(self, sig: int) -> None:
             """Nothing."""
 
-    processes.subprocess.Popen = Deaf  # type: ignore[attr-defined]
+    several.subprocess.Popen = Deaf  # type: ignore[attr-defined]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli_support import run_main
 from relay.errors import ConfigError
+from relay.program.command import run_main
 from tests.chaos import campaigns, controls, history, measures, outagecommands, schedule
 from tests.chaos.across import across
 from tests.chaos.command import common_options, run_command

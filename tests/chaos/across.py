@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import psutil
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import broker
-from relay.server_settings import ClickHouse
 from tests.chaos.clusters import CONFIG, SIDES, Clusters, Setup, started
 from tests.chaos.pipelines import TOPICS
 from tests.chaos.pipelines import text as of_two_pipelines

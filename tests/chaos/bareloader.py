@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, TopicPartition
 
-from loader import clickhouse
-from loader.ledger import Ledger
-from loader.plan import settled
-from loader.work import Worker
-from relay import config, kafka_settings, names
+from loader.blocks.worker import Worker
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.ledger import Ledger
+from loader.core.plan import settled
+from relay import names
+from relay.config import kafka_clients, settings_file
 from relay.errors import RelayError, Unavailable
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 AT_ONCE = 64
 _PAUSE_SECONDS = 0.2
@@ -36,7 +37,7 @@ class Journal:
 
     def __init__(self, settings: Settings) -> None:
         self._topic = names.journal_topic(settings.app)
-        self._reader = Consumer(kafka_settings.reader(settings.kafka))
+        self._reader = Consumer(kafka_clients.reader(settings.kafka))
         known = self._reader.list_topics(self._topic, timeout=30).topics[self._topic]
         if known.error is not None:
             raise Unavailable(f"{self._topic}: {known.error}", "start a relay")
@@ -50,7 +51,7 @@ class Journal:
 
 def run(settings: Settings) -> None:
     """Until SIGTERM."""
-    client = clickhouse.connect(settings.clickhouse, 60)
+    client = clickhouse_client.connect(settings.clickhouse, 60)
     ledger = Ledger(client, settings.loader.database, settings.app)
     ledger.ensure(settings.loader.database)
     journal, worker = Journal(settings), Worker(settings, isolates=True)
@@ -71,7 +72,7 @@ def run(settings: Settings) -> None:
             open_ = [b for b in open_ if outcomes[b.id] == "retry"]
         except Unavailable as error:
             print(error.message, file=sys.stderr, flush=True)
-        # As loader.job: two loaders that keep step overtake each other's claims for ever.
+        # As loader.spark.job: two loaders that keep step overtake each other's claims for ever.
         pause = _PAUSE_SECONDS if len(open_) < before else min(2 * pause, _LONGEST_SECONDS)
         if open_:
             time.sleep(pause * random.uniform(0.5, 1.5))
@@ -81,7 +82,7 @@ def main() -> int:
     """Ends with the product's exit statuses."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        run(config.load(Path(sys.argv[1])))
+        run(settings_file.load(Path(sys.argv[1])))
     except RelayError as error:
         print(error, file=sys.stderr)
         return error.exit_code

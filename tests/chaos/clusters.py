@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import broker, layout, stack
-from relay.server_settings import ClickHouse
 from tests import reach
 from tests.broker.pipeline import row_batch, wait_until
 from tests.chaos.programs import Program

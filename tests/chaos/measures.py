@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 
-from relay import config, kafka_settings, names
+from relay import names
+from relay.config import kafka_clients, settings_file
 from relay.core.events import Failure
-from relay.transactions import TransactionalProducer, TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer, TransactionFailed
 from tests.chaos import ends, schedule
 from tests.chaos.faults import perform
 from tests.chaos.pauses import pause
@@ -160,7 +161,7 @@ def aborts(campaign: Campaign, count: int) -> dict[str, Any]:
     commit after it must succeed.
     """
     chance = random.Random(f"aborts {campaign.options.seed}")
-    settings = config.load(campaign.directory / "relay.toml", {"relay.member": "aborter"})
+    settings = settings_file.load(campaign.directory / "relay.toml", {"relay.member": "aborter"})
     producer = TransactionalProducer(*_arguments(settings))
     group = Consumer(
         {"bootstrap.servers": campaign.servers.bootstrap, "group.id": names.group_id(settings.app)}
@@ -189,6 +190,6 @@ def aborts(campaign: Campaign, count: int) -> dict[str, Any]:
 
 
 def _arguments(settings: Any) -> tuple[Any, ...]:
-    """What relay.performer makes its producer of."""
+    """What relay.process.perform makes its producer of."""
     deadline = 2 * settings.relay.transaction_timeout_seconds
-    return kafka_settings.producer(settings), deadline, names.group_id(settings.app)
+    return kafka_clients.producer(settings), deadline, names.group_id(settings.app)

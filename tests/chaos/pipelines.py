@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import psutil
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import broker, process, stack
 from relay.dev.clickhouse import toml
-from relay.server_settings import ClickHouse
 from tests.chaos.clusters import CONFIG, SIDES, Clusters, Setup, started
 from tests.chaos.sides import carry_out, side_options
 

@@ -30,7 +30,7 @@ RESTARTED = {4, 7}
 """Exit statuses after which a supervisor starts a program again: a server stayed away, or
 another process had this identity. All others that were not asked for are anomalies."""
 WATCHDOG_STATUS = 1
-"""relay.watchdog's, and that of an interpreter that cannot even start, or of any script."""
+"""relay.kafka.hang_guard's, and that of an interpreter that cannot even start, or of any script."""
 _DUMP = re.compile(
     r"^Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!$(?=.*^(Current thread|Thread) 0x.*^  File )",
     re.MULTILINE | re.DOTALL,

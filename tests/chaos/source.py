@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from relay.failures import TRANSPORT
+from relay.kafka.errors import TRANSPORT
 from tests.chaos import rows
 from tests.chaos.rows import TABLES, Range
 from tests.chaos.truth import ABORTED, COMMITTED, UNKNOWN, Truth

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from relay.chunks import Encoder
+from relay.blocks.chunks import Encoder
 from tests.broker.pipeline import wait_until
 from tests.chaos import coordinator, facts, measures, rows, schedule
 from tests.chaos.__main__ import chaos
@@ -203,7 +203,7 @@ def test_a_stopped_program_ends_with_its_own_status(tmp_path: Path) -> None:
     assert it.ends == [(0, True)]
 
 
-HUNG = "from relay.watchdog import armed\nwith armed(0.1):\n    time.sleep(600)"
+HUNG = "from relay.kafka.hang_guard import armed\nwith armed(0.1):\n    time.sleep(600)"
 
 
 def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_watchdogs_end_is_told_from_others(tmp_path: Path) -> None:
 
 DUMP = """Timeout (0:01:10)!
 Thread 0x00007f00 (most recent call first):
-  File "relay/transactions.py", line 214 in _call
+  File "relay/kafka/transactional_producer.py", line 214 in _call
 """
 
 
@@ -249,7 +249,10 @@ def test_only_the_dump_of_all_stacks_says_watchdog(status: int, said: str, excus
     assert ended_by_watchdog(status, said) == excused
 
 
-LEFT = "2026-11-22T08:39:55.362Z INFO relay.run left member=m2 transaction=chaos.relay.m2/14\n"
+LEFT = (
+    "2026-11-22T08:39:55.362Z INFO relay.process.loop left member=m2 "
+    "transaction=chaos.relay.m2/14\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from relay import config
 from relay.cli import main
 from relay.cli.config import HIDDEN, example
-from relay.config_validation import dotted, known_keys
-from relay.settings import Settings
+from relay.config import settings_file
+from relay.config.settings import Settings
+from relay.config.validation import dotted, known_keys
 
 from .test_load import GOOD, write
 
@@ -135,4 +135,4 @@ def test_show_as_text_reads_back_as_the_same_settings(
     relay(monkeypatch, "config", "show", path)
     again = tmp_path / "again.toml"
     again.write_text(capsys.readouterr().out, encoding="utf-8")
-    assert config.load(again) == config.load(path)
+    assert settings_file.load(again) == settings_file.load(path)

@@ -1,4 +1,4 @@
-"""relay.cli_support: what a process says and how it exits, whatever happened."""
+"""relay.program.command: what a process says and how it exits, whatever happened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 import pytest
 
 from relay import errors
-from relay.cli_support import EXIT_STATUSES, Lazy, LazyGroup, run_main
+from relay.program.command import EXIT_STATUSES, Lazy, LazyGroup, run_main
 
 
 def command_that(behaviour: object) -> click.Command:
@@ -96,7 +96,7 @@ def test_a_broken_connection_is_not_taken_for_a_closed_output(
 def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     program = (
         "import sys, click\n"
-        "from relay.cli_support import run_main\n"
+        "from relay.program.command import run_main\n"
         "@click.command()\n"
         "def c():\n"
         "    for _ in range(100_000): click.echo('x' * 100)\n"

@@ -1,4 +1,4 @@
-"""relay.kafka_settings: what every client gets, and what nobody may set."""
+"""relay.config.kafka_clients: what every client gets, and what nobody may set."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from relay import config, kafka_allowed, kafka_settings
-from relay.config_validation import dotted
-from relay.settings import Settings
+from relay.config import kafka_allowed, kafka_clients, settings_file
+from relay.config.settings import Settings
+from relay.config.validation import dotted
 
 from .test_load import GOOD
 
 CLIENTS: dict[str, tuple[Callable[..., Any], Callable[[Settings], dict[str, Any]]]] = {
-    "consumer": (Consumer, kafka_settings.consumer),
-    "producer": (Producer, kafka_settings.producer),
-    "reader": (Consumer, lambda s: kafka_settings.reader(s.kafka)),
-    "plain_producer": (Producer, lambda s: kafka_settings.plain_producer(s.kafka)),
-    "admin": (AdminClient, lambda s: kafka_settings.admin(s.kafka)),
+    "consumer": (Consumer, kafka_clients.consumer),
+    "producer": (Producer, kafka_clients.producer),
+    "reader": (Consumer, lambda s: kafka_clients.reader(s.kafka)),
+    "plain_producer": (Producer, lambda s: kafka_clients.plain_producer(s.kafka)),
+    "admin": (AdminClient, lambda s: kafka_clients.admin(s.kafka)),
 }
 
 
 def settings(more: str = "") -> Settings:
-    made, problems = config.check(tomllib.loads(GOOD + '[relay]\nmember = "m-0"\n' + more))
+    made, problems = settings_file.check(tomllib.loads(GOOD + '[relay]\nmember = "m-0"\n' + more))
     assert made is not None, problems
     return made
 
@@ -58,7 +58,7 @@ def test_a_setting_of_the_other_kind_would_draw_a_warning() -> None:
 
 @pytest.mark.parametrize("key", sorted({**kafka_allowed.OWNED, **kafka_allowed.DENIED}))
 def test_what_correctness_owns_or_runs_code_is_refused_by_name(key: str) -> None:
-    _, problems = config.check(tomllib.loads(f'{GOOD}\n[kafka.client]\n"{key}" = "1"\n'))
+    _, problems = settings_file.check(tomllib.loads(f'{GOOD}\n[kafka.client]\n"{key}" = "1"\n'))
     assert [problem.key for problem in problems] == [dotted(("kafka", "client", key))]
 
 
@@ -92,17 +92,17 @@ def test_every_key_that_protects_exactly_once_is_owned(client: str) -> None:
 
 def test_what_is_free_passes_through_and_wins_over_defaults() -> None:
     made = settings('[kafka.client]\n"linger.ms" = 7\n"fetch.wait.max.ms" = 8\n"client.id" = "x"')
-    assert kafka_settings.producer(made)["linger.ms"] == 7
-    assert kafka_settings.consumer(made)["fetch.wait.max.ms"] == 8
-    assert kafka_settings.consumer(made)["client.id"] == "x"
-    assert "linger.ms" not in kafka_settings.consumer(made)
-    assert "fetch.wait.max.ms" not in kafka_settings.producer(made)
+    assert kafka_clients.producer(made)["linger.ms"] == 7
+    assert kafka_clients.consumer(made)["fetch.wait.max.ms"] == 8
+    assert kafka_clients.consumer(made)["client.id"] == "x"
+    assert "linger.ms" not in kafka_clients.consumer(made)
+    assert "fetch.wait.max.ms" not in kafka_clients.producer(made)
 
 
 def test_identities_are_named_after_app_and_member() -> None:
-    assert kafka_settings.consumer(settings())["group.instance.id"] == "shop.m-0"
-    assert kafka_settings.consumer(settings())["group.id"] == "shop.relay"
-    assert kafka_settings.producer(settings())["transactional.id"] == "shop.relay.m-0"
+    assert kafka_clients.consumer(settings())["group.instance.id"] == "shop.m-0"
+    assert kafka_clients.consumer(settings())["group.id"] == "shop.relay"
+    assert kafka_clients.producer(settings())["transactional.id"] == "shop.relay.m-0"
 
 
 @pytest.mark.parametrize(("transaction", "session"), [(1, 2), (5, 6), (40, 45), (900, 1800)])
@@ -112,7 +112,7 @@ def test_timeouts_stay_in_their_order_at_both_ends_of_their_ranges(
     made = settings(
         f"transaction_timeout_seconds = {transaction}\nsession_timeout_seconds = {session}\n"
     )
-    consumer, producer = kafka_settings.consumer(made), kafka_settings.producer(made)
+    consumer, producer = kafka_clients.consumer(made), kafka_clients.producer(made)
     assert producer["transaction.timeout.ms"] == transaction * 1000
     assert producer["socket.timeout.ms"] <= producer["transaction.timeout.ms"] - 100
     assert producer["transaction.timeout.ms"] < consumer["session.timeout.ms"]

@@ -1,4 +1,4 @@
-"""relay.config: what a file says, and what is said about a wrong one."""
+"""relay.config.settings_file: what a file says, and what is said about a wrong one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay import config
+from relay.config import settings_file
+from relay.config.settings import Settings
 from relay.errors import ConfigError
-from relay.settings import Settings
 
 GOOD = """
 app = "shop"
@@ -26,7 +26,7 @@ checkpoint = "checkpoint"
 
 def problems(text: str) -> dict[str, str]:
     """What is wrong in a file of this text."""
-    _, found = config.check(tomllib.loads(text))
+    _, found = settings_file.check(tomllib.loads(text))
     assert len({p.key for p in found}) == len(found), "one line per key"
     return {problem.key: problem.reason for problem in found}
 
@@ -38,7 +38,7 @@ def write(directory: Path, text: str) -> Path:
 
 
 def test_a_minimal_file_gives_the_settings_with_their_defaults(tmp_path: Path) -> None:
-    settings = config.load(write(tmp_path, GOOD))
+    settings = settings_file.load(write(tmp_path, GOOD))
     assert isinstance(settings, Settings)
     assert settings.app == "shop"
     assert settings.block.max_bytes == 10_000_000
@@ -68,7 +68,7 @@ def test_every_problem_is_listed_at_once_with_its_key(tmp_path: Path) -> None:
     block_column = "a`b"
     """
     with pytest.raises(ConfigError) as raised:
-        config.load(write(tmp_path, text))
+        settings_file.load(write(tmp_path, text))
     keys = {line.split(": ")[0].strip() for line in raised.value.message.splitlines()[1:]}
     assert keys == {
         "app",
@@ -182,10 +182,10 @@ def test_secrets_come_from_the_environment_and_win(
     text = GOOD.replace("[loader]", 'password_file = "nowhere"\n[loader]')
     path = write(tmp_path, text)
     with pytest.raises(ConfigError, match=r"password_file: cannot read .*nowhere"):
-        config.load(path)
+        settings_file.load(path)
     monkeypatch.setenv("RELAY_CLICKHOUSE_PASSWORD", "from the environment")
     monkeypatch.setenv("RELAY_KAFKA_SASL_PASSWORD", "this too")
-    settings = config.load(path)
+    settings = settings_file.load(path)
     assert settings.clickhouse.secret() == "from the environment"
     assert settings.kafka.client["sasl.password"] == "this too"
 
@@ -199,18 +199,20 @@ def test_password_and_password_file_together_are_ambiguous(tmp_path: Path) -> No
 def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n", encoding="utf-8")
     text = GOOD.replace("[loader]", 'password_file = "secret"\n[loader]')
-    settings = config.load(write(tmp_path, text))
+    settings = settings_file.load(write(tmp_path, text))
     assert settings.loader.checkpoint == tmp_path / "checkpoint"
     assert settings.clickhouse.secret() == "s3cret"
-    elsewhere = config.load(write(tmp_path, GOOD.replace('"checkpoint"', '"hdfs:/spark/cp"')))
+    elsewhere = settings_file.load(
+        write(tmp_path, GOOD.replace('"checkpoint"', '"hdfs:/spark/cp"'))
+    )
     assert str(elsewhere.loader.checkpoint) == "hdfs:/spark/cp"
 
 
 def test_overrides_of_a_command_line_win_and_are_checked(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
-    assert config.load(path, {"relay.member": "r-1"}).relay.member == "r-1"
+    assert settings_file.load(path, {"relay.member": "r-1"}).relay.member == "r-1"
     with pytest.raises(ConfigError) as given:
-        config.load(path, {"relay.member": "a/b"})
+        settings_file.load(path, {"relay.member": "a/b"})
     assert given.value.message == (
         "1 problem on the command line:\n"
         "  --member (relay.member): should be 1 to 100 letters, digits, dots, underscores and "
@@ -224,7 +226,7 @@ def test_what_the_file_says_is_told_as_the_files_beside_an_options(tmp_path: Pat
     text = GOOD.replace("[loader]", '[loader]\ntransform = "no colon"')
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as both:
-        config.load(path, {"source.start": "soon"})
+        settings_file.load(path, {"source.start": "soon"})
     said = both.value.message
     assert said.startswith(f"2 problems in {path}:")
     assert "  --start (source.start): should be 'earliest' or 'latest', not 'soon'" in said
@@ -248,11 +250,11 @@ def test_a_file_that_cannot_be_read_says_why(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=said) as raised:
-        config.load(path)
+        settings_file.load(path)
     assert str(path) in raised.value.message
     assert raised.value.next_step
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
-        config.load(tmp_path)
+        settings_file.load(tmp_path)

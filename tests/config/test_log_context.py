@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from relay import log
-from relay.cli_support import log_format_option, show_error
-from relay.concerning import Concerning
-from relay.config import load
+from relay.config.settings_file import load
 from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused
-from relay.metrics.page import Watch
-from relay.processes import PROGRAM
+from relay.operate.metrics.endpoint import Watch
+from relay.process.log_context import Concerning
+from relay.process.several import PROGRAM
+from relay.program.command import log_format_option, show_error
 from tests.core.build import in_phase
 
 SENTINEL = "sentinel-7f3a-secret"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay import config
+from relay.config import settings_file
 from relay.errors import ConfigError
 
 from .test_cli import relay
@@ -25,7 +25,7 @@ block.max_rows = 7
 def wrong(directory: Path, text: str, pipeline: str | None = None) -> dict[str, str]:
     """What is wrong in a file of this text, by key; each key once."""
     with pytest.raises(ConfigError) as raised:
-        config.pipelines(write(directory, text), pipeline=pipeline)
+        settings_file.pipelines(write(directory, text), pipeline=pipeline)
     pairs = [line.strip().split(": ", 1) for line in raised.value.message.splitlines()[1:]]
     assert len(dict(pairs)) == len(pairs), pairs
     return dict(pairs)
@@ -34,7 +34,7 @@ def wrong(directory: Path, text: str, pipeline: str | None = None) -> dict[str, 
 def test_each_pipeline_is_what_all_share_with_its_own_over_it(tmp_path: Path) -> None:
     """Deep, in the file's order; app and checkpoint by its name."""
     shared = GOOD + '[block]\nmax_rows = 5\n[kafka.client]\n"linger.ms" = 7\n'
-    east, west = config.pipelines(write(tmp_path, shared + TWO))
+    east, west = settings_file.pipelines(write(tmp_path, shared + TWO))
     assert (east.name, east.settings.app) == ("east", "shop-east")
     assert (west.name, west.settings.app) == ("west", "shop-west")
     assert [one.settings.kafka.bootstrap for one in (east, west)] == ["east:9092", "west:9092"]
@@ -47,14 +47,14 @@ def test_each_pipeline_is_what_all_share_with_its_own_over_it(tmp_path: Path) ->
 
 def test_a_file_without_pipelines_is_one_without_a_name(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
-    assert config.pipelines(path) == (("", config.load(path)),)
-    assert config.load(path).loader.checkpoint == tmp_path / "checkpoint"
+    assert settings_file.pipelines(path) == (("", settings_file.load(path)),)
+    assert settings_file.load(path).loader.checkpoint == tmp_path / "checkpoint"
 
 
 def test_an_app_of_its_own_keeps_its_topics_and_ledger(tmp_path: Path) -> None:
     """So a file with one app can become one with two, and the first goes on where it was."""
     text = GOOD + TWO + '[pipelines.old]\napp = "shop"\nsource.topic = "others"\n'
-    assert config.load(write(tmp_path, text), pipeline="old").app == "shop"
+    assert settings_file.load(write(tmp_path, text), pipeline="old").app == "shop"
 
 
 def test_the_file_needs_no_app_where_each_pipeline_has_one(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_file_needs_no_app_where_each_pipeline_has_one(tmp_path: Path) -> No
     assert wrong(tmp_path, text) == {"app": "missing, and it has no default"}
     own = TWO.replace("[pipelines.east.kafka]", '[pipelines.east]\napp = "e"\nkafka.')
     own = own.replace("kafka.\nboot", "kafka.boot").replace("west]", 'west]\napp = "w"')
-    made = config.pipelines(write(tmp_path, GOOD.replace('app = "shop"', "") + own))
+    made = settings_file.pipelines(write(tmp_path, GOOD.replace('app = "shop"', "") + own))
     assert [one.settings.app for one in made] == ["e", "w"]
 
 
@@ -150,7 +150,7 @@ def test_what_two_pipelines_may_share(tmp_path: Path) -> None:
     [pipelines.d.clickhouse]
     url = "http://other:8123"
     """
-    assert len(config.pipelines(write(tmp_path, GOOD + text))) == 4
+    assert len(settings_file.pipelines(write(tmp_path, GOOD + text))) == 4
 
 
 def test_a_pipelines_secret_takes_the_place_of_the_shared_one(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_pipelines_secret_takes_the_place_of_the_shared_one(tmp_path: Path) ->
         + '[kafka.client_files]\n"ssl.key.password" = "all"\n'
         + '[pipelines.east.kafka.client]\n"ssl.key.password" = ""\n'
     )
-    east, west = config.pipelines(write(tmp_path, text))
+    east, west = settings_file.pipelines(write(tmp_path, text))
     assert east.settings.clickhouse.secret() == "all"
     assert west.settings.clickhouse.secret() == ""
     assert east.settings.kafka.client_files == {}
@@ -185,28 +185,28 @@ def test_a_pipelines_secret_in_plain_is_refused_and_not_shown(tmp_path: Path) ->
 def test_one_pipeline_of_several_is_to_be_named(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD + TWO)
     with pytest.raises(ConfigError, match="about one of them: east, west"):
-        config.load(path)
-    assert config.load(path, pipeline="west").app == "shop-west"
+        settings_file.load(path)
+    assert settings_file.load(path, pipeline="west").app == "shop-west"
     with pytest.raises(ConfigError, match="no pipeline 'wets': there are east, west"):
-        config.load(path, pipeline="wets")
+        settings_file.load(path, pipeline="wets")
     with pytest.raises(ConfigError, match=r"no pipeline 'west': the file has no \[pipelines\]"):
-        config.load(write(tmp_path, GOOD), pipeline="west")
+        settings_file.load(write(tmp_path, GOOD), pipeline="west")
 
 
 def test_of_one_named_pipeline_another_ones_secrets_need_not_be_here(tmp_path: Path) -> None:
     text = GOOD + TWO + '[pipelines.east.clickhouse]\npassword_file = "elsewhere"\n'
     assert wrong(tmp_path, text).keys() == {"pipelines.east.clickhouse.password_file"}
-    assert config.load(tmp_path / "relay.toml", pipeline="west").app == "shop-west"
+    assert settings_file.load(tmp_path / "relay.toml", pipeline="west").app == "shop-west"
     # But what stands between two is seen all the same.
     text = text.replace("east:9092", "west:9092")
     assert wrong(tmp_path, text, pipeline="west").keys() == {"pipelines.west.source.topic"}
 
 
 def test_a_command_lines_values_hold_for_all(tmp_path: Path) -> None:
-    made = config.pipelines(write(tmp_path, GOOD + TWO), {"relay.member": "m"})
+    made = settings_file.pipelines(write(tmp_path, GOOD + TWO), {"relay.member": "m"})
     assert {one.settings.relay.member for one in made} == {"m"}
     with pytest.raises(ConfigError, match=r"(?m)^1 problem .*\n  --member \(relay\.member\): "):
-        config.pipelines(tmp_path / "relay.toml", {"relay.member": "m m"})
+        settings_file.pipelines(tmp_path / "relay.toml", {"relay.member": "m m"})
 
 
 def test_check_and_show_tell_of_each(
@@ -239,7 +239,7 @@ def test_check_and_show_tell_of_each(
 )
 def test_replicas_are_a_list_or_separated_by_commas(tmp_path: Path, urls: str) -> None:
     text = GOOD.replace('"http://localhost:8123"', f'{urls}\ninsert_quorum = "auto"')
-    clickhouse = config.load(write(tmp_path, text)).clickhouse
+    clickhouse = settings_file.load(write(tmp_path, text)).clickhouse
     assert clickhouse.urls == ("http://a:1", "https://b:2")
     assert clickhouse.insert_quorum == "auto"
 

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from relay import config, kafka_allowed, kafka_settings
+from relay.config import kafka_allowed, kafka_clients, settings_file
+from relay.config.settings import Kafka, Settings
 from relay.errors import ConfigError
-from relay.settings import Kafka, Settings
 from tests.config.test_load import GOOD, problems, write
 
 SENTINEL = "s3ntinel-Pa55word"
@@ -54,7 +54,7 @@ def of_values(value: str) -> str:
 def test_a_secret_in_plain_is_refused_and_not_shown(tmp_path: Path) -> None:
     """Both are named at once, with the two ways to give them."""
     with pytest.raises(ConfigError) as raised:
-        config.load(write(tmp_path, of_values(SENTINEL)))
+        settings_file.load(write(tmp_path, of_values(SENTINEL)))
     said = str(raised.value)
     assert "clickhouse.password: a secret in plain" in said
     assert 'kafka.client."sasl.password": a secret in plain' in said
@@ -66,62 +66,64 @@ def test_a_secret_in_plain_is_refused_and_not_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", sorted(kafka_allowed.SECRETS))
 def test_each_of_librdkafkas_secrets_is_refused_in_plain(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigError, match="a secret in plain") as raised:
-        config.load(write(tmp_path, f'{GOOD}[kafka.client]\n"{key}" = "{SENTINEL}"\n'))
+        settings_file.load(write(tmp_path, f'{GOOD}[kafka.client]\n"{key}" = "{SENTINEL}"\n'))
     assert SENTINEL not in str(raised.value)
 
 
 def test_what_is_no_secret_stands_in_the_file(tmp_path: Path) -> None:
     """Negative control of the two above; an empty secret is none either."""
     text = GOOD.replace("[loader]", 'password = ""\n[loader]')
-    config.load(write(tmp_path, text + '[kafka.client]\n"client.id" = "x"\n'))
+    settings_file.load(write(tmp_path, text + '[kafka.client]\n"client.id" = "x"\n'))
 
 
 def test_a_variable_is_named_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, of_values("${MINE}"))
     with pytest.raises(ConfigError, match="environment variable MINE is not set"):
-        config.load(path)
+        settings_file.load(path)
     monkeypatch.setenv("MINE", SENTINEL)
-    settings = config.load(path)
+    settings = settings_file.load(path)
     assert settings.clickhouse.secret() == SENTINEL
-    assert kafka_settings.consumer(settings)["sasl.password"] == SENTINEL
+    assert kafka_clients.consumer(settings)["sasl.password"] == SENTINEL
 
 
 def test_only_secrets_name_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a file could carry whatever the environment holds to wherever it likes."""
     monkeypatch.setenv("MINE", SENTINEL)
-    settings = config.load(write(tmp_path, GOOD + '[kafka.client]\n"client.id" = "${MINE}"\n'))
+    settings = settings_file.load(
+        write(tmp_path, GOOD + '[kafka.client]\n"client.id" = "${MINE}"\n')
+    )
     assert settings.kafka.client["client.id"] == "${MINE}"
 
 
 def test_files_are_read_anew_for_each_client(tmp_path: Path, held: Path) -> None:
     """A password that was changed is found by the next client, without a restart."""
-    settings = config.load(write(tmp_path, of_files(held)))
+    settings = settings_file.load(write(tmp_path, of_files(held)))
     for make in (
-        kafka_settings.consumer,
-        kafka_settings.producer,
-        lambda s: kafka_settings.reader(s.kafka),
-        lambda s: kafka_settings.plain_producer(s.kafka),
-        lambda s: kafka_settings.admin(s.kafka),
+        kafka_clients.consumer,
+        kafka_clients.producer,
+        lambda s: kafka_clients.reader(s.kafka),
+        lambda s: kafka_clients.plain_producer(s.kafka),
+        lambda s: kafka_clients.admin(s.kafka),
     ):
         assert make(settings)["sasl.password"] == SENTINEL
     held.write_text("the next one", encoding="utf-8")
-    assert kafka_settings.producer(settings)["sasl.password"] == "the next one"
+    assert kafka_clients.producer(settings)["sasl.password"] == "the next one"
     assert settings.clickhouse.secret() == "the next one"
     held.unlink()
     with pytest.raises(ConfigError, match="client_files: cannot read"):
-        kafka_settings.producer(settings)
+        kafka_clients.producer(settings)
 
 
 def test_the_environment_wins_over_a_file(
     tmp_path: Path, held: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELAY_KAFKA_SASL_PASSWORD", "of the environment")
-    settings = config.load(write(tmp_path, of_files(held)))
+    settings = settings_file.load(write(tmp_path, of_files(held)))
     assert settings.kafka.client_files == {}
-    assert kafka_settings.admin(settings.kafka)["sasl.password"] == "of the environment"
+    assert kafka_clients.admin(settings.kafka)["sasl.password"] == "of the environment"
     # Also over one in plain, which an older file may still hold.
     monkeypatch.setenv("RELAY_CLICKHOUSE_PASSWORD", "this too")
-    assert config.load(write(tmp_path, of_values("old"))).clickhouse.secret() == "this too"
+    assert settings_file.load(write(tmp_path, of_values("old"))).clickhouse.secret() == "this too"
 
 
 def test_users_come_from_the_environment_too(
@@ -130,8 +132,8 @@ def test_users_come_from_the_environment_too(
     """So that programs with users of their own share one file; each keeps its password file."""
     monkeypatch.setenv("RELAY_KAFKA_SASL_USERNAME", "loader")
     monkeypatch.setenv("RELAY_CLICKHOUSE_USER", "loader too")
-    settings = config.load(write(tmp_path, of_files(held)))
-    assert kafka_settings.admin(settings.kafka)["sasl.username"] == "loader"
+    settings = settings_file.load(write(tmp_path, of_files(held)))
+    assert kafka_clients.admin(settings.kafka)["sasl.username"] == "loader"
     assert settings.clickhouse.user == "loader too"
     assert settings.clickhouse.secret() == SENTINEL
 
@@ -149,7 +151,7 @@ def test_a_file_that_does_not_fit_is_named(
 ) -> None:
     path = write(tmp_path, of_files(held).replace('"sasl.password" = "held"', files))
     with pytest.raises(ConfigError, match=r"kafka\.client_files\.") as raised:
-        config.load(path)
+        settings_file.load(path)
     assert said in str(raised.value)
     assert SENTINEL not in str(raised.value)
 
@@ -164,18 +166,20 @@ def test_given_twice_is_ambiguous() -> None:
 def test_paths_of_certificates_count_from_the_file(tmp_path: Path) -> None:
     text = GOOD.replace("[loader]", 'ca_file = "ca.pem"\n[loader]')
     (tmp_path / "ca.pem").write_text("x", encoding="utf-8")
-    found = config.load(write(tmp_path, text + '[kafka.client]\n"ssl.crl.location" = "probe"\n'))
+    found = settings_file.load(
+        write(tmp_path, text + '[kafka.client]\n"ssl.crl.location" = "probe"\n')
+    )
     assert found.clickhouse.ca_file == tmp_path / "ca.pem"
     assert found.kafka.client["ssl.crl.location"] == "probe"
     tls = '[kafka.client]\n"security.protocol" = "ssl"\n"ssl.ca.location" = "none.pem"\n'
     with pytest.raises(ConfigError, match=f"there is no {tmp_path}/none.pem"):
-        config.load(write(tmp_path, GOOD + tls))
+        settings_file.load(write(tmp_path, GOOD + tls))
 
 
 def test_a_key_without_its_certificate_is_named(tmp_path: Path, held: Path) -> None:
     text = GOOD.replace("[loader]", f'key_file = "{held}"\n[loader]')
     with pytest.raises(ConfigError, match=r"clickhouse\.key_file: give the certificate_file"):
-        config.load(write(tmp_path, text))
+        settings_file.load(write(tmp_path, text))
 
 
 def test_oauth_is_reached_by_plain_settings_alone() -> None:
@@ -194,7 +198,7 @@ def test_oauth_is_reached_by_plain_settings_alone() -> None:
 def lines() -> Iterator[list[str]]:
     """What librdkafka logs, of every level."""
     said: list[str] = []
-    logger = kafka_settings.log.clients()
+    logger = kafka_clients.log.clients()
     handler = logging.Handler(logging.DEBUG)
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     level, filters = logger.level, list(logger.filters)
@@ -218,11 +222,11 @@ def heard(given: dict[str, Any], kind: Any) -> None:
 def test_no_log_shows_a_secret_at_debug_level(tmp_path: Path, held: Path, lines: list[str]) -> None:
     """All contexts of librdkafka's debugging, every kind of client, SCRAM and OAuth."""
     text = of_files(held).replace("localhost:9092", "127.0.0.1:1")
-    settings = config.load(write(tmp_path, text))
-    heard(kafka_settings.consumer(settings), Consumer)
-    heard(kafka_settings.producer(settings), Producer)
-    heard(kafka_settings.admin(settings.kafka), AdminClient)
-    oauth = kafka_settings.plain_producer(Kafka(bootstrap="127.0.0.1:1", client=OAUTH))
+    settings = settings_file.load(write(tmp_path, text))
+    heard(kafka_clients.consumer(settings), Consumer)
+    heard(kafka_clients.producer(settings), Producer)
+    heard(kafka_clients.admin(settings.kafka), AdminClient)
+    oauth = kafka_clients.plain_producer(Kafka(bootstrap="127.0.0.1:1", client=OAUTH))
     heard(oauth, Producer)
     said = "\n".join(lines)
     for plain in ("sasl.mechanisms = SCRAM-SHA-512", "sasl.mechanisms = OAUTHBEARER"):
@@ -234,15 +238,15 @@ def test_settings_show_no_secret_when_they_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINE", SENTINEL)
-    settings = config.load(write(tmp_path, of_values("${MINE}")))
+    settings = settings_file.load(write(tmp_path, of_values("${MINE}")))
     assert SENTINEL not in f"{settings!r} {settings}"
     assert "bootstrap" in repr(settings), "negative control"
 
 
 def test_workers_read_the_file_themselves(tmp_path: Path, held: Path) -> None:
     """What Spark carries to its executors names the file and not what it holds."""
-    carried = pickle.dumps(config.load(write(tmp_path, of_files(held))))
+    carried = pickle.dumps(settings_file.load(write(tmp_path, of_files(held))))
     assert SENTINEL.encode() not in carried
     assert held.name.encode() in carried
     again: Settings = pickle.loads(carried)
-    assert kafka_settings.reader(again.kafka)["sasl.password"] == SENTINEL
+    assert kafka_clients.reader(again.kafka)["sasl.password"] == SENTINEL

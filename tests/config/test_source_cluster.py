@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay import config, kafka_settings
+from relay.config import kafka_clients, settings_file
 from relay.errors import ConfigError
 
 from .test_cli import relay
@@ -19,21 +19,21 @@ CLIENT = f"[source.kafka.client]\n{SASL}"
 
 
 def test_what_reads_the_source_and_what_writes_go_to_their_clusters(tmp_path: Path) -> None:
-    settings = config.load(
+    settings = settings_file.load(
         write(tmp_path, GOOD + ACROSS + '[source.kafka.client]\n"linger.ms" = 7')
     )
     assert settings.crosses
-    consumer, producer = kafka_settings.consumer(settings), kafka_settings.producer(settings)
+    consumer, producer = kafka_clients.consumer(settings), kafka_clients.producer(settings)
     assert consumer["bootstrap.servers"] == "other:9092"
     assert producer["bootstrap.servers"] == settings.kafka.bootstrap != "other:9092"
     assert producer["linger.ms"] == 20
-    assert kafka_settings.plain_producer(settings.source_kafka)["linger.ms"] == 7
+    assert kafka_clients.plain_producer(settings.source_kafka)["linger.ms"] == 7
     assert settings.kafka_of("rows") == settings.source_kafka
     assert settings.kafka_of("shop.journal") == settings.kafka
 
 
 def test_without_it_there_is_one_cluster(tmp_path: Path) -> None:
-    settings = config.load(write(tmp_path, GOOD))
+    settings = settings_file.load(write(tmp_path, GOOD))
     assert not settings.crosses
     assert settings.source_kafka == settings.kafka
 
@@ -73,7 +73,7 @@ def test_its_secrets_come_from_variables_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELAY_SOURCE_KAFKA_SASL_PASSWORD", "of the source")
-    settings = config.load(write(tmp_path, GOOD + ACROSS + CLIENT))
+    settings = settings_file.load(write(tmp_path, GOOD + ACROSS + CLIENT))
     assert settings.source_kafka.client["sasl.password"] == "of the source"
     assert "of the source" not in repr(settings)
     assert not settings.kafka.client
@@ -84,14 +84,14 @@ def test_a_file_without_it_does_not_hear_of_them(
 ) -> None:
     """Pipelines of one cluster and of two share an environment."""
     monkeypatch.setenv("RELAY_SOURCE_KAFKA_SASL_PASSWORD", "of the source")
-    assert not config.load(write(tmp_path, GOOD)).crosses
+    assert not settings_file.load(write(tmp_path, GOOD)).crosses
 
 
 def test_its_files_count_from_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "held").write_text("of the source\n", encoding="utf-8")
     text = f'{ACROSS}{CLIENT}[source.kafka.client_files]\n"sasl.password" = "held"\n'
-    settings = config.load(write(tmp_path, GOOD + text))
-    assert kafka_settings.consumer(settings)["sasl.password"] == "of the source"
+    settings = settings_file.load(write(tmp_path, GOOD + text))
+    assert kafka_clients.consumer(settings)["sasl.password"] == "of the source"
 
 
 def test_pipelines_that_read_one_topic_of_one_source_cluster_collide(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ kafka.bootstrap = "east:9092"
 source.topic = "shop-east.journal"
 """
     with pytest.raises(ConfigError, match="which pipeline west reads"):
-        config.pipelines(write(tmp_path, GOOD + two))
-    config.pipelines(write(tmp_path, GOOD + two + 'source.kafka.bootstrap = "other:9092"\n'))
+        settings_file.pipelines(write(tmp_path, GOOD + two))
+    settings_file.pipelines(write(tmp_path, GOOD + two + 'source.kafka.bootstrap = "other:9092"\n'))
 
 
 @pytest.mark.parametrize(

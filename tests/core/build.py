@@ -7,15 +7,8 @@ from typing import Any
 
 from relay.core import events as ev
 from relay.core.effects import Effect
-from relay.core.records import (
-    Arrival,
-    CommittedOffset,
-    Found,
-    JournalRecord,
-    Mark,
-    SealedBlock,
-    SealResult,
-)
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Arrival, Found, JournalRecord, Mark, SealedBlock, SealResult
 from relay.core.state import Buffer, Guards, Limits, Partition, Phase, RelayState, Seal
 from relay.core.step import step
 

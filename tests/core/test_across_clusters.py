@@ -9,7 +9,8 @@ import pytest
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.effects import StopError, StopKind
-from relay.core.records import CommittedOffset, JournalEnd
+from relay.core.offsets import CommittedOffset
+from relay.core.records import JournalEnd
 from relay.core.state import Fencing, Partition, Phase, RelayState
 from relay.core.step import IllegalEventError, step
 from relay.core.takeover import take_over

@@ -10,7 +10,7 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.state import Guards, Phase, RelayState, SealReason
 from relay.core.step import (
     IN_TRANSACTION,

@@ -8,7 +8,7 @@ import pytest
 
 from relay import names
 from relay.core.effects import StopError, StopKind
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.state import Partition
 from relay.core.takeover import take_over
 from tests.core.build import found, record

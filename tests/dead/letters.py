@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
-from relay import config, names
-from relay.dead.letter import DeadLetter, Origin, Place, headers_of
-from relay.topics import Topics
+from relay import names
+from relay.blocks.dead_letter import DeadLetter, Origin, Place, headers_of
+from relay.config import settings_file
+from relay.kafka.topics import Topics
 from tests.broker.pipeline import PARTITIONS
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def letter(
 
 def write(pipeline: Pipeline, count: int) -> list[bytes]:
     """So many dead letters in the app's topic; the values of their messages."""
-    Topics(config.load(pipeline.config())).ensure_own()
+    Topics(settings_file.load(pipeline.config())).ensure_own()
     producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
     values = [b"message %d" % number for number in range(count)]
     for number, value in enumerate(values):

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.program.command import run_main
 from tests.broker.pipeline import row_batch
 
 if TYPE_CHECKING:
@@ -68,21 +68,21 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     [nameless] = relay.objects("ls", "--partition", "1", "--table", "")
     groups = relay.objects("ls", "--summary")
     assert [(one["table"], one["count"]) for one in groups] == [(late, 2), ("", 1)]
-    assert late in relay.dead("ls", "--summary")
+    assert late in relay.operate.dead("ls", "--summary")
 
     [shown] = relay.objects("show", unknown[0]["place"])
     assert [one["name"] for one in shown["headers"]] == ["trace", "table"]
     assert shown["key_base64"] == "azE="
     assert "no table" in shown["problem"]
-    text = relay.dead("show", nameless["place"], "--as-table", late)
+    text = relay.operate.dead("show", nameless["place"], "--as-table", late)
     assert "00000000  0a" in text
     assert f"no table '{late}'" in text
 
     client.command(f"CREATE TABLE {late} (id Int64, v String) ENGINE = MergeTree ORDER BY id")
-    said = relay.dead("replay", "--run")
+    said = relay.operate.dead("replay", "--run")
     assert f"sent 2 messages (19 bytes) to {pipeline.source}\n  2 of {late}" in said
     assert "left 1: no table" in said
-    said = relay.dead("replay", nameless["place"], "--as-table", pipeline.table, "--run")
+    said = relay.operate.dead("replay", nameless["place"], "--as-table", pipeline.table, "--run")
     assert f"  1 of {pipeline.table}" in said
     pipeline.sent.update([1, 2])
     pipeline.exactly_once()
@@ -98,7 +98,9 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     listed = {one["place"]: one["replayed"] for one in relay.objects("ls")}
     assert listed[nameless["place"]]["table"] == pipeline.table
     assert sum(mark is None for mark in listed.values()) == 1
-    assert "sent 1 messages" in relay.dead("replay", "--run"), "the new dead letter, not the old"
+    assert "sent 1 messages" in relay.operate.dead("replay", "--run"), (
+        "the new dead letter, not the old"
+    )
     assert process.poll() is None
 
 
@@ -116,7 +118,7 @@ def test_the_rows_of_a_bad_message_are_shown(
 
     raw = tmp_path / "value"
     [one] = relay.objects("ls")
-    text = relay.dead("show", one["place"], "--raw", str(raw))
+    text = relay.operate.dead("show", one["place"], "--raw", str(raw))
     assert '  1: id: 7 v: "v7"\n  2: id: 8\n     ! failed to decode' in text
     assert raw.read_bytes() == value
     [shown] = relay.objects("show", one["place"])
@@ -125,19 +127,19 @@ def test_the_rows_of_a_bad_message_are_shown(
 
 def test_what_cannot_be_is_said(relay: Relay, pipeline: Pipeline) -> None:
     """No topic yet, no such dead letter, and arguments that are none: status 2, with a reason."""
-    assert f"there is no topic {pipeline.app}.dead" in relay.dead("ls", status=2)
+    assert f"there is no topic {pipeline.app}.dead" in relay.operate.dead("ls", status=2)
     pipeline.start("a")
     pipeline.until(lambda: bool(pipeline.journal()[0]), "the relay has made its topics")
     for place in ("0:5", "9:0"):
-        assert f"there is no dead letter {place}" in relay.dead("show", place, status=2)
+        assert f"there is no dead letter {place}" in relay.operate.dead("show", place, status=2)
     for arguments, said in {
         ("ls", "--reason", "("): "missing )",
         ("ls", "--since", "soon"): "neither an ISO 8601 time",
         ("show", "17"): "not PARTITION:OFFSET",
         ("replay", "--as-table", "a; DROP"): "not a table name",
     }.items():
-        assert said in relay.dead(*arguments, status=2)
-    assert relay.dead("ls") == ""
+        assert said in relay.operate.dead(*arguments, status=2)
+    assert relay.operate.dead("ls") == ""
 
 
 def keys(pipeline: Pipeline, partition: int) -> list[bytes | None]:

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from relay.cli.dead import dead
-from relay.cli.schema import schema
+from relay.cli.schema.command import schema
 
 COMMANDS = [(group, name) for group in (dead, schema) for name in sorted(group.commands)]
 

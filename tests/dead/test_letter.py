@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.dead.letter import MANY, Origin, Place, headers_of, headers_without, parse
+from relay.blocks.dead_letter import MANY, Origin, Place, headers_of, headers_without, parse
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=4)
 NO_TABLE = Origin(None, [])

@@ -7,8 +7,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.dead.look import hexdump, rows_of
-from relay.dead.wire import WireError, fields
+from relay.operate.dead.inspect import hexdump, rows_of
+from relay.operate.dead.wire import WireError, fields
 from tests.schema.rows import codec_of, row, row_batch
 
 CODEC = codec_of({"id": "Int64", "day": "Date", "name": "String"})

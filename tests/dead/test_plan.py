@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from relay.dead import plan
-from relay.dead.letter import Origin, Place
-from relay.dead.plan import Mark, Message, Tally, Why, batches, decide, mark_key
+from relay.blocks.dead_letter import Origin, Place
+from relay.operate.dead import replay_plan
+from relay.operate.dead.replay_plan import Mark, Message, Tally, Why, batches, decide, mark_key
 from tests.dead.letters import TABLE, letter
 
 MARK = Mark(Place(0, 1), Place(1, 101), Place(1, 500), TABLE, 12)
@@ -74,8 +74,8 @@ def test_the_tally_counts_answers() -> None:
 
 def test_batches_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """By messages and by bytes; a message larger than the bound is a batch by itself."""
-    monkeypatch.setattr(plan, "BATCH_MESSAGES", 3)
-    monkeypatch.setattr(plan, "BATCH_BYTES", 10)
+    monkeypatch.setattr(replay_plan, "BATCH_MESSAGES", 3)
+    monkeypatch.setattr(replay_plan, "BATCH_BYTES", 10)
     sizes = [1, 1, 1, 1, 9, 2, 50, 1]
     messages = [sent(decide(letter(i, value=b"x" * n), {}, "rows")) for i, n in enumerate(sizes)]
 

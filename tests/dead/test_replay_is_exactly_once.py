@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from relay import config, names
-from relay.dead.plan import Message, decide
-from relay.dead.reading import DeadReader
-from relay.dead.replay import Replay
+from relay import names
+from relay.config import settings_file
+from relay.operate.dead.reader import DeadReader
+from relay.operate.dead.replay import Replay
+from relay.operate.dead.replay_plan import Message, decide
 from tests.broker.pipeline import PARTITIONS, is_stopped, wait_until
 from tests.dead.letters import TABLE, Command, in_source, marked, write
 
@@ -129,7 +130,7 @@ def test_after_a_commit_in_doubt_the_marks_are_read_anew(pipeline: Pipeline) -> 
     """A commit amid transport errors makes a new producer; what another replay sent before that
     is not sent again."""
     values = write(pipeline, 6)
-    settings = config.load(pipeline.config())
+    settings = settings_file.load(pipeline.config())
     reader = DeadReader(settings)
     replay = Replay(settings, reader)
     replay.start()

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from relay.dead.letter import Place
-from relay.dead.selection import Selection, instant_ms, kind_of, summary
+from relay.blocks.dead_letter import Place
+from relay.operate.dead.selection import Selection, instant_ms, kind_of, summary
 from tests.dead.letters import letter
 
 NOW = 1_754_000_000_000

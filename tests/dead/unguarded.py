@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from relay import cli, names
-from relay.dead.replay import Replay
+from relay.operate.dead.replay import Replay
 
 if TYPE_CHECKING:
-    from relay.transactions import TransactionalProducer
+    from relay.kafka.transactional_producer import TransactionalProducer
 
 
 def one_transaction() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from relay.demo import data
-from relay.demo.moving import differences
-from relay.demo.watch import Warehouse
-from relay.settings import ClickHouse, Kafka, Loader, Settings, Source
+from relay.config.settings import ClickHouse, Kafka, Loader, Settings, Source
+from relay.dev.demo import data
+from relay.dev.demo.moving import differences
+from relay.dev.demo.watch import Warehouse
 
 SENT = {table.full_name: data.read(table) for table in data.TABLES if table.name != "flights"}
 """Flights are left out for speed; they have no type that the others lack."""

@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from relay.demo import data
-from relay.demo.contents import Difference, compare, row_hashes
+from relay.dev.demo import data
+from relay.dev.demo.compare import Difference, compare, row_hashes
 
 COLUMNS = {
     "n": "Nullable(Int16)",

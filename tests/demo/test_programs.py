@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay.demo.programs import Program
+from relay.dev.demo.programs import Program
 from relay.errors import MissingTool, NotExactlyOnce
 
 PARENT = """#!/bin/bash

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from relay import java
 from relay.dev import jars
 from relay.errors import MissingTool
+from relay.program import java
 
 SMALL = "org.slf4j:slf4j-nop:1.7.36"
 """Two jars: itself and slf4j-api."""

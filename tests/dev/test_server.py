@@ -21,9 +21,9 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 from clickhouse_connect.driver.summary import QuerySummary
 
+from relay.config.server_settings import ClickHouse
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack
-from relay.server_settings import ClickHouse
 from tests import reach
 from tests.broker.pipeline import wait_until
 

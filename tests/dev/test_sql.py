@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from relay.cli import cli
-from relay.cli_support import run_main
 from relay.dev import sql
 from relay.dev.stack import Stack
+from relay.program.command import run_main
 
 RELAY = [str(Path(sys.executable).parent / "relay"), "dev", "sql", "--directory"]
 

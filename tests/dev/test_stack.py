@@ -20,12 +20,13 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import catalogue, config
-from relay.cli.dev import dev
+from relay.cli.dev.command import dev
+from relay.config import settings_file
 from relay.dev import broker, clickhouse, layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from relay.errors import ConfigError, MissingTool, Unavailable
+from relay.schema import catalogue
 from tests import reach
 from tests.broker.pipeline import wait_until
 
@@ -319,7 +320,7 @@ def test_what_up_prints_can_be_pasted(stack: Stack, tmp_path: Path) -> None:
     file = tmp_path / "relay.toml"
     rest = 'app = "a"\n[source]\ntopic = "s"\n[loader]\ncheckpoint = "c"\n'
     file.write_text(rest + stack.config_hint, encoding="utf-8")
-    settings = config.load(file)
+    settings = settings_file.load(file)
     client = catalogue.connect(settings.clickhouse)
     assert client.command("SELECT currentUser()") == clickhouse.USER
     client.close()

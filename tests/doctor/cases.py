@@ -6,11 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relay.doctor import run
-from relay.doctor.facts import Clock, Head, Replica, Setting, Topic, Trial, Tried, Unasked, View
-from relay.doctor.findings import Finding
-from relay.doctor.sample import judge, tallied
 from relay.errors import Refused, Unavailable
+from relay.operate.doctor import examine
+from relay.operate.doctor.facts import (
+    Clock,
+    Head,
+    Replica,
+    Setting,
+    Topic,
+    Trial,
+    Tried,
+    Unasked,
+    View,
+)
+from relay.operate.doctor.findings import Finding
+from relay.operate.doctor.judge.sample import judge, tallied
 from tests.doctor.healthy import (
     BLOCKS,
     BROKER,
@@ -135,10 +145,12 @@ KAFKA: dict[str, Case] = {
     ),
     "sample-empty": sampled("rows holds none of the 100 messages", ""),
     "kafka-away": Case(
-        lambda: [run.no_answer("kafka", Unavailable("no broker", "start it"))], "no br", "start it"
+        lambda: [examine.no_answer("kafka", Unavailable("no broker", "start it"))],
+        "no br",
+        "start it",
     ),
     "kafka-refused": Case(
-        lambda: [run.no_answer("kafka", Refused("password", "mend it"))], "password", "mend it"
+        lambda: [examine.no_answer("kafka", Refused("password", "mend it"))], "password", "mend it"
     ),
     "kafka-old": told(
         "TxnOffsetCommit up to version 2",
@@ -271,10 +283,12 @@ KAFKA: dict[str, Case] = {
 
 CLICKHOUSE: dict[str, Case] = {
     "clickhouse-away": Case(
-        lambda: [run.no_answer("clickhouse", Unavailable("nobody", "start it"))], "nobody", "start"
+        lambda: [examine.no_answer("clickhouse", Unavailable("nobody", "start it"))],
+        "nobody",
+        "start",
     ),
     "clickhouse-refused": Case(
-        lambda: [run.no_answer("clickhouse", Refused("password", "mend"))], "password", "mend"
+        lambda: [examine.no_answer("clickhouse", Refused("password", "mend"))], "password", "mend"
     ),
     "clickhouse-old": a_server(
         "insert_deduplication_token",

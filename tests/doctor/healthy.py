@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from relay.doctor import clickhouse as tables
-from relay.doctor import rights, run
-from relay.doctor.facts import ClickHouse, Clock, Head, Kafka, Setting, Table, Topic, Trial
-from relay.doctor.findings import Finding
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.operate.doctor import examine
+from relay.operate.doctor.facts import ClickHouse, Clock, Head, Kafka, Setting, Table, Topic, Trial
+from relay.operate.doctor.findings import Finding
+from relay.operate.doctor.judge import clickhouse as tables
+from relay.operate.doctor.judge import rights
 
 OUTAGE = 72 * 3600.0
 TABLE = "shop.orders"
@@ -123,7 +124,7 @@ def clickhouse(of_table: Table | None = None, **changed: Any) -> ClickHouse:
 
 
 def of_kafka(facts: Kafka, given: Settings | None = None) -> list[Finding]:
-    return list(run.judge_kafka(given or settings(), facts, OUTAGE))
+    return list(examine.judge_kafka(given or settings(), facts, OUTAGE))
 
 
 def of_clickhouse(
@@ -133,7 +134,7 @@ def of_clickhouse(
     every = [
         *tables.judge(given or settings(), facts, OUTAGE),
         *rights.judge_clickhouse(facts),
-        *run.unasked(facts.unasked),
+        *examine.unasked(facts.unasked),
     ]
     return [finding for finding in every if decided or finding.code != "decided-by"]
 

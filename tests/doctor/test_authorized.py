@@ -8,17 +8,17 @@ import pytest
 from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 
 from relay import names
-from relay.doctor import run
-from relay.doctor.findings import exit_status
-from relay.doctor.run import Wanted
-from relay.settings import Settings
+from relay.config.settings import Settings
+from relay.operate.doctor import examine
+from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.findings import exit_status
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.doctor.findings import Finding
+    from relay.operate.doctor.findings import Finding
 
 STRICT = """
 transaction.max.timeout.ms=3000
@@ -66,7 +66,7 @@ def settings(app: str, bootstrap: str, password: str | None = None) -> Settings:
 
 def examined(given: Settings, *, probe: bool = False) -> list[Finding]:
     """Findings about Kafka; of ClickHouse there is none here."""
-    found = run.examine(given, Wanted(72 * 3600.0, probe=probe))
+    found = examine.examine(given, Wanted(72 * 3600.0, probe=probe))
     assert exit_status(found) == 4
     return [finding for finding in found if finding.code != "clickhouse-away"]
 

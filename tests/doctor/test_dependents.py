@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.doctor.dependents import Row, table
+from relay.operate.doctor.judge.dependents import Row, table
 
 if TYPE_CHECKING:
-    from relay.doctor.dependents import Rows
+    from relay.operate.doctor.judge.dependents import Rows
 
 UUID = "b0b67906-8e48-437e-bed8-32cef235fcce"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.doctor.findings import KINDS, Finding, Severity, exit_status, found, worst_first
+from relay.operate.doctor.findings import KINDS, Finding, Severity, exit_status, found, worst_first
 from tests.doctor.cases import CASES
 from tests.doctor.healthy import clickhouse, codes, kafka, of_clickhouse, of_kafka, settings
 

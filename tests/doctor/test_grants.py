@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relay.cli import cli
-from relay.doctor import grants, run
-from relay.doctor.findings import EXIT_WARNINGS, found
+from relay.operate.doctor import examine, grants
+from relay.operate.doctor.findings import EXIT_WARNINGS, found
 from tests.config.test_kafka_settings import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -60,12 +60,12 @@ def test_only_those_write_that_have_to() -> None:
 
 def test_tables_are_named_quoted_or_left_open() -> None:
     (loader,) = [r for r in grants.roles(settings(), ["a.b", "a.`"]) if r.name == "loader"]
-    assert [r.place for r in loader.clickhouse if r.privileges == "SELECT, INSERT"] == [
+    assert [r.place for r in loader.clickhouse.client if r.privileges == "SELECT, INSERT"] == [
         "a.````",
         "a.b",
     ]
     (loader,) = [r for r in grants.roles(settings()) if r.name == "loader"]
-    assert grants.ANY_TABLE in [right.place for right in loader.clickhouse]
+    assert grants.ANY_TABLE in [right.place for right in loader.clickhouse.client]
 
 
 def test_text_and_values_say_the_same(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_job_before_a_roll_out_may_pass_with_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, as_is: int, errors_only: int
 ) -> None:
     """Not with errors."""
-    monkeypatch.setattr(run, "examine", lambda *_: [found(code, "what", "mend")])
+    monkeypatch.setattr(examine, "examine", lambda *_: [found(code, "what", "mend")])
     path = str(write(tmp_path, GOOD))
     for arguments, status in (((), as_is), (("--errors-only",), errors_only)):
         done = CliRunner().invoke(

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from loader import insert
-from loader.window import nature
-from loader.window import window as loaders_window
-from relay.doctor import run, trying
-from relay.doctor.clickhouse import INSERTED_WITH
-from relay.doctor.commands import grant, principal, quoted, set_topic, span
-from relay.doctor.facts import Clock, Replica, Setting, Topic, Trial
-from relay.doctor.window import merges_rows, window
+from loader.blocks import insert_statement
+from loader.core.table_rules import nature
+from loader.core.table_rules import window as loaders_window
+from relay.config.settings import Kafka
+from relay.operate.doctor import examine
+from relay.operate.doctor.ask import deduplication
+from relay.operate.doctor.facts import Clock, Replica, Setting, Topic, Trial
+from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
+from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
+from relay.operate.doctor.judge.window import merges_rows, window
 from relay.records_pb2 import Block
-from relay.settings import Kafka
 from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
 from tests.doctor.healthy import (
     BROKER,
@@ -101,8 +102,8 @@ def test_a_journal_that_is_gone_is_told_of() -> None:
 
 
 def test_retention_is_held_against_the_outage_that_was_named() -> None:
-    assert "offsets-retention" in codes(run.judge_kafka(settings(), kafka(), 8 * 86_400.0))
-    assert "offsets-retention" not in codes(run.judge_kafka(settings(), kafka(), OUTAGE))
+    assert "offsets-retention" in codes(examine.judge_kafka(settings(), kafka(), 8 * 86_400.0))
+    assert "offsets-retention" not in codes(examine.judge_kafka(settings(), kafka(), OUTAGE))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_windows_as_the_loader_sees_them(
 
 
 def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
-    used = insert.settings([Block(id="b")], "claim", 1, alone=True)
+    used = insert_statement.settings([Block(id="b")], "claim", 1, alone=True)
     assert {name: str(used[name]) for name in INSERTED_WITH} == INSERTED_WITH
 
 
@@ -257,9 +258,11 @@ def test_the_doctor_tries_each_kind_of_engine_with_the_smallest_window() -> None
         table(engine="Distributed", engine_full="Distributed"),
         None,
     ]
-    assert list(trying.engines(tables, defaults)) == [
+    assert list(deduplication.engines(tables, defaults)) == [
         ("MergeTree", "non_replicated_deduplication_window = 7"),
         ("ReplicatedMergeTree('{path}', 'doctor')", "replicated_deduplication_window = 10000"),
     ]
     only_zero = [table(engine_full=f"{plain}0")]
-    assert list(trying.engines(only_zero, defaults)) == list(trying.engines([], defaults))
+    assert list(deduplication.engines(only_zero, defaults)) == list(
+        deduplication.engines([], defaults)
+    )

@@ -20,10 +20,11 @@ from confluent_kafka.admin import (
     ConfigResource,
 )
 
-from relay import config as settings_file
-from relay.doctor import rights, run
-from relay.doctor.run import Wanted
-from relay.doctor.tables import Server
+from relay.config import settings_file
+from relay.operate.doctor import examine
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.judge import rights
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
 from tests.doctor.healthy import codes
@@ -266,7 +267,7 @@ def test_a_server_that_cannot_say_which_rights(
     answering(server, monkeypatch, {f"ON {pipeline.table}": DatabaseError("Code: 62. no CHECK")})
     facts = server.look([pipeline.table])
     assert list(rights.judge_clickhouse(facts)) == []
-    (note,) = run.unasked(facts.unasked)
+    (note,) = examine.unasked(facts.unasked)
     assert "Code: 62. no CHECK" in note.what
 
 
@@ -287,7 +288,7 @@ def test_system_tables_that_may_not_be_read(
 
     monkeypatch.setattr(server._client, "query", denied)
     facts = server.look([pipeline.table])
-    notes = list(run.unasked(facts.unasked))
+    notes = list(examine.unasked(facts.unasked))
     assert [note.mend for note in notes] == [
         "GRANT SELECT ON system.settings TO dev",
         "GRANT SELECT ON system.parts TO dev",
@@ -301,5 +302,5 @@ def test_system_tables_that_may_not_be_read(
 
 def test_tables_of_the_configuration_are_looked_at(pipeline: Pipeline) -> None:  # noqa: F811
     config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 9.0 }}')
-    found = run.examine(settings_file.load(config), Wanted(3600.0))
+    found = examine.examine(settings_file.load(config), Wanted(3600.0))
     assert "window-zero" in codes(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.doctor.facts import Replica, Setting
+from relay.operate.doctor.facts import Replica, Setting
 from tests.doctor.cases import REPLICATED
 from tests.doctor.healthy import clickhouse, codes, of_clickhouse, settings, table
 

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from relay.cli.doctor import doctor
-from relay.doctor.asking import Asker, Listener
+from relay.config.settings import Kafka
 from relay.errors import Unavailable
-from relay.settings import Kafka
+from relay.operate.doctor.ask.client import Asker, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable

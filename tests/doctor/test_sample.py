@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from relay.doctor.sample import MOST, OTHERS, tallied
+from relay.operate.doctor.judge.sample import MOST, OTHERS, tallied
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch
 from tests.doctor.test_live import relay_doctor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relay.doctor import grants
-from relay.doctor.facts import Head, Trial
-from relay.doctor.run import judge_kafka
+from relay.operate.doctor import grants
+from relay.operate.doctor.examine import judge_kafka
+from relay.operate.doctor.facts import Head, Trial
 from tests.doctor.healthy import BROKER, OUTAGE, kafka, settings
 
 ACROSS = settings(source={"kafka": {"bootstrap": "s:9092"}})

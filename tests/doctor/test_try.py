@@ -9,13 +9,13 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay import trial
-from relay.doctor import trying
-from relay.doctor.facts import ClickHouse
-from relay.doctor.findings import Finding
-from relay.doctor.tables import Server
-from relay.doctor.tries import judge_tries
-from relay.settings import Settings
+from relay.clickhouse import dedup_trial
+from relay.config.settings import Settings
+from relay.operate.doctor.ask import deduplication
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.facts import ClickHouse
+from relay.operate.doctor.findings import Finding
+from relay.operate.doctor.judge.deduplication import judge_tries
 from tests.doctor import healthy
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import RELEASES
@@ -60,14 +60,14 @@ def looked(engine: Engine, user: User = ADMIN) -> ClickHouse:
 
 def found(engine: Engine, user: User = ADMIN) -> list[Finding]:
     facts = looked(engine, user)
-    tries = trying.tries(settings(engine, user), facts)
+    tries = deduplication.tries(settings(engine, user), facts)
     return list(judge_tries(healthy.replace(facts, tries=tries), "relay"))
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
     """The settings that are sent."""
-    real = trial.deduplicated
-    monkeypatch.setattr(trial, "deduplicated", lambda token, rows: real(token, rows) | values)
+    real = dedup_trial.deduplicated
+    monkeypatch.setattr(dedup_trial, "deduplicated", lambda token, rows: real(token, rows) | values)
 
 
 @pytest.mark.usefixtures("admin")
@@ -90,9 +90,11 @@ def test_a_token_that_is_ignored(engine: Engine, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("admin")
 def test_a_view_that_doubles(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a server on which it does, the table has one copy and the view's table two."""
-    real = trial._copies
+    real = dedup_trial._copies
     monkeypatch.setattr(
-        trial, "_copies", lambda c, table, token: real(c, table, token) * (1 + ("_behind" in table))
+        dedup_trial,
+        "_copies",
+        lambda c, table, token: real(c, table, token) * (1 + ("_behind" in table)),
     )
     (finding,) = found(engine)
     assert finding.code == "deduplication-ignored-views"
@@ -106,7 +108,7 @@ def test_tables_are_dropped_after_a_failure(
     def fail(*_: object) -> None:
         raise ClickHouseError("no")
 
-    monkeypatch.setattr(trial, "_copies", fail)
+    monkeypatch.setattr(dedup_trial, "_copies", fail)
     with pytest.raises(Exception, match="no"):
         found(engine)
 
@@ -123,7 +125,7 @@ def test_nothing_is_made_that_may_not_be_dropped(engine: Engine) -> None:
 def test_replicated_tables_are_tried_as_such(engine: Engine, admin: Client) -> None:
     """Here is no Keeper: it says so, and leaves nothing."""
     kinds = [("ReplicatedMergeTree('{path}', 'doctor')", "replicated_deduplication_window = 10")]
-    tried = trying._tried(admin, settings(engine), *kinds[0])
+    tried = deduplication._tried(admin, settings(engine), *kinds[0])
     assert tried.engine == "ReplicatedMergeTree"
     assert "zookeeper" in tried.problem.lower() or "keeper" in tried.problem.lower()
 

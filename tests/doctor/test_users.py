@@ -16,25 +16,27 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import ledger_table, trial, work
-from loader.begin import ledger_of
-from loader.entries import Row
-from loader.plan import PARKED, PREPARED, Entry
-from loader.resolve import resolve
-from loader.supersede import supersede
-from loader.tables import Tables
-from loader.work import Worker
+from loader.blocks import worker as blocks_worker
+from loader.blocks.worker import Worker
+from loader.clickhouse import dedup_trial, ledger_table
+from loader.clickhouse.tables import Tables
+from loader.core.entries import Row
+from loader.core.plan import PARKED, PREPARED, Entry
+from loader.journal.startup import ledger_of
+from loader.operate.resolve import resolve
+from loader.operate.supersede import supersede
 from relay import names
-from relay.catalogue import Catalogue
-from relay.doctor import grants, rights, run
-from relay.doctor.grants import ClickHouseRight
-from relay.doctor.tables import Server
-from relay.doctor.versions import parsed
+from relay.config.settings import Settings
 from relay.errors import Refused, RelayError
+from relay.operate.doctor import examine, grants
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.grants import ClickHouseRight
+from relay.operate.doctor.judge import rights
+from relay.operate.doctor.versions import parsed
+from relay.operate.verify.read.landed_rows import LandedRows
+from relay.operate.view.landed import LandedBlocks
 from relay.records_pb2 import Block
-from relay.settings import Settings
-from relay.verify.tables import LandedRows
-from relay.view.landed import LandedBlocks
+from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
@@ -158,7 +160,7 @@ def loading(given: Settings, admin: Client) -> None:
     ledger = ledger_of(given, make=True)
     admin.command(f"ALTER TABLE {ledger.name} DROP COLUMN transform")  # an earlier version's
     ledger_of(given, make=True)
-    if untried := trial.check(ledger.client, given.loader.database):
+    if untried := dedup_trial.check(ledger.client, given.loader.database):
         raise Refused(untried)
     Tables(ledger.client, "_block")._window_defaults("ReplicatedMergeTree")
     worker = Worker(given)
@@ -215,7 +217,7 @@ def reading(given: Settings, _: Client) -> None:
         found = catalogue.read([TABLE]).get(TABLE)
     if found is None or [one.name for one in found.columns] != ["id", "name", "_block"]:
         with contextlib.closing(Server(given)) as server:
-            told = run.clickhouse.judge(given, server.look([TABLE]), 3600)
+            told = examine.clickhouse.judge(given, server.look([TABLE]), 3600)
             raise Refused(" ".join(one.mend for one in told if one.code == "table-missing"))
 
 
@@ -230,7 +232,7 @@ WORK: dict[str, Callable[[Settings, Client], None]] = {
 
 def worked(engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
     """What was said against it; empty: nothing."""
-    monkeypatch.setattr(work, "Fetcher", Fetched)
+    monkeypatch.setattr(blocks_worker, "Fetcher", Fetched)
     given = settings(case.name)
     given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
     admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
@@ -275,7 +277,7 @@ def test_what_removes_rows_names_its_right(
     engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`loader ledger clean --run` and `loader supersede`: named where it is missing, else done."""
-    monkeypatch.setattr(work, "Fetcher", Fetched)
+    monkeypatch.setattr(blocks_worker, "Fetcher", Fetched)
     given = settings(case.name).model_copy(update={"clickhouse": engine.reached_as(case.user)})
     admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
     ledger, one = ledger_of(given, make=True), block(given.app)

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from relay import names
-from relay.doctor import grants
-from relay.doctor.versions import parsed
+from relay.operate.doctor import grants
+from relay.operate.doctor.versions import parsed
+from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block
-from relay.verify.landing import Landing
 from tests.doctor.test_users import NOW, settings, single
 from tests.versions.engines import Engine, running
 from tests.versions.users import STRICT, User

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from loader.cli import loader
-from relay import config
 from relay.cli import cli
-from relay.secrets_given import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
+from relay.config import settings_file
+from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
 from tests.config.test_load import problems
 from tests.k8s.built import (
     K8S,
@@ -112,7 +112,7 @@ def test_every_environment_variable_is_read_by_someone(manifests: list[Manifest]
     assert "RELAY_KAFKA_SASL_USER" not in known, "negative control"
 
 
-def loaded(manifests: list[Manifest], directory: Path, edit: str = "") -> config.Settings:
+def loaded(manifests: list[Manifest], directory: Path, edit: str = "") -> settings_file.Settings:
     """relay.toml as a pod finds it, passwords beside it."""
     held = directory / "passwords"
     held.mkdir(exist_ok=True)
@@ -124,7 +124,7 @@ def loaded(manifests: list[Manifest], directory: Path, edit: str = "") -> config
     path.write_text(text + edit, encoding="utf-8")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RELAY_KAFKA_SASL_USERNAME", "relay")
-        return config.load(path)
+        return settings_file.load(path)
 
 
 def test_every_setting_is_one_of_the_programs(manifests: list[Manifest], tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_every_setting_is_one_of_the_programs(manifests: list[Manifest], tmp_pat
     assert settings.kafka.replication == 3
     assert settings.source.start is not None
     assert settings.loader.master.startswith("k8s://")
-    with pytest.raises(config.ConfigError, match="unknown key"):
+    with pytest.raises(settings_file.ConfigError, match="unknown key"):
         loaded(manifests, tmp_path, "\n[lauder]\nx = 1\n")
     assert problems(config_map(manifests, "relay.toml")), "negative control: no file is there"
 

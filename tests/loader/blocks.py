@@ -17,10 +17,12 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import chunks, messagerows, names, settings
+from relay import names
+from relay.blocks import chunks, message_rows
+from relay.config import settings
+from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
 from relay.records_pb2 import Block, Commit
-from relay.server_settings import ClickHouse
 
 DEADLINE = 240.0
 """Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""
@@ -41,10 +43,10 @@ def batch(first: int, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _messages(first: int, rows: int, each: int) -> messagerows.MessageRows:
+def _messages(first: int, rows: int, each: int) -> message_rows.MessageRows:
     """Messages of `each` rows; the one with a block's row n, from 0, has offset first + n."""
     starts = np.arange(0, rows, each or rows)
-    return messagerows.MessageRows(first + starts, np.diff(starts, append=rows))
+    return message_rows.MessageRows(first + starts, np.diff(starts, append=rows))
 
 
 class Journal:
@@ -111,7 +113,7 @@ class Journal:
         for sequence, (value, rows) in enumerate(encoded):
             headers: list[tuple[str, Any]] = [("seq", str(sequence)), ("rows", str(rows))]
             if each and not sequence:
-                headers.append((messagerows.HEADER, messagerows.encode(listed)))
+                headers.append((message_rows.HEADER, message_rows.encode(listed)))
             self.producer.produce(
                 block.topic,
                 value,

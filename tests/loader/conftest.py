@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import clickhouse, evidence
-from loader.ledger import Ledger
-from loader.work import Worker
-from relay.server_settings import ClickHouse
+from loader.blocks.worker import Worker
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import server_records
+from loader.clickhouse.ledger import Ledger
+from relay.config.server_settings import ClickHouse
 from tests.loader.blocks import Journal
 
 
@@ -22,7 +23,7 @@ def journal(bootstrap: str, clickhouse: ClickHouse, app: str, tmp_path: Path) ->
 @pytest.fixture
 def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
     settings = journal.settings()
-    connected = clickhouse.connect(settings.clickhouse, 60)
+    connected = clickhouse_client.connect(settings.clickhouse, 60)
     ledger = Ledger(connected, settings.loader.database, journal.app)
     ledger.ensure(settings.loader.database)
     yield ledger
@@ -34,8 +35,10 @@ def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
 def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the loader the server has neither query log nor part log, as many have not."""
     for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE", "_RECORDED", "_STAYS"):
-        sql = re.sub(r"system\.(query_log|part_log)", r"system.no_\1", getattr(evidence, name))
-        monkeypatch.setattr(evidence, name, re.sub(r"FROM system\.$", "FROM system.no_", sql))
+        sql = re.sub(
+            r"system\.(query_log|part_log)", r"system.no_\1", getattr(server_records, name)
+        )
+        monkeypatch.setattr(server_records, name, re.sub(r"FROM system\.$", "FROM system.no_", sql))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from loader.dataframe import RelayDataSource
+from loader.dataframe.source import RelayDataSource
 
 if __name__ == "__main__":
     os.environ["PYSPARK_PYTHON"] = sys.executable

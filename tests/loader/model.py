@@ -1,4 +1,4 @@
-"""A small ClickHouse and loaders that run loader.plan's real steps, for exhaustive search.
+"""A small ClickHouse and loaders that run loader.core.plan's real steps, for exhaustive search.
 
 One block, of one or two parts (table partitions), and maybe a view behind the table; a table with
 a finite deduplication window and other writers; rows that expire, are hidden from the loader's
@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from loader import asides, plan
-from loader.window import Nature, Window
+from loader.core import plan, set_aside_plan
+from loader.core.table_rules import Nature, Window
 
 ROWS = 10
 LEFT = 1
@@ -78,7 +78,7 @@ class Table:
 
     @property
     def nature(self) -> Nature:
-        """As loader.window tells it."""
+        """As loader.core.table_rules tells it."""
         return Nature(
             Window(self.window, None, "parts"),
             partitioned=self.parts > 1 or not self.bounded,
@@ -121,7 +121,7 @@ class World:
     loaders: tuple[Loader, ...]
     faults: int  # crashes and lost answers still to come
     others: int  # other writers' inserts still to come
-    asides: int = 0  # times that a driver sets the block aside
+    set_aside_plan: int = 0  # times that a driver sets the block aside
     ledger: tuple[plan.Entry, ...] = ()
     deletes: int = 0  # of a person, still to come
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
@@ -368,7 +368,7 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             sent = _with(world, i, replace(loader, waiting=True))
             own = _last_claim(world, loader.run.claim)
             together = own.sent == plan.TOGETHER or (not guards.sent and own.attempt == 1)
-            # A condition of the design (README): see loader.window.
+            # A condition of the design (README): see loader.core.table_rules.
             repeat = guards.others and limit is not None and table.window >= 2
             allowance = table.window // 2 if repeat else 99
             token = loader.run.claim if together else "block"
@@ -421,7 +421,7 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             lost = replace(spent, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
     if world.asides:  # between its reading and its writing another may come: as with a claim
-        entry = asides.entry(world.ledger, f"a-{world.asides}", ROWS, "")
+        entry = set_aside_plan.entry(world.ledger, f"a-{world.asides}", ROWS, "")
         if entry is not None:
             yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, entry))
             late = replace(entry, attempt=max(1, entry.attempt - 1))

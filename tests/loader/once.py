@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from relay.config.settings import Settings
 from relay.records_pb2 import Block
-from relay.settings import Settings
 
 if __name__ == "__main__":
     settings = Settings.model_validate_json(Path(sys.argv[1]).read_text())

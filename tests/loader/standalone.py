@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from relay import java
 from relay.dev import process
+from relay.program import java
 from tests.broker.pipeline import wait_until
 
 START_SECONDS = 120.0

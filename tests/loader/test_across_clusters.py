@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import broker, layout
 from relay.dev.clickhouse import toml
-from relay.server_settings import ClickHouse
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE
 from tests.loader.test_two_clusters import TOPIC, program, send

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
-from loader.work import Worker
-from relay.types import parse_type
+from loader.blocks.worker import Worker
+from loader.clickhouse.ledger import Ledger
+from relay.schema.types.column_type import parse_type
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, make, outcomes
 

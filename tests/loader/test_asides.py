@@ -6,11 +6,19 @@ import random
 
 import pytest
 
-from loader import asides
-from loader.asides import FEW, FIRST_SECONDS, LONGEST_SECONDS, TRIES, Aside, Asides, stands_aside
-from loader.plan import LOADED, PARKED
-from loader.settling import listed, named
-from relay.clickhouse_errors import About
+from loader.core import set_aside_plan
+from loader.core.plan import LOADED, PARKED
+from loader.core.set_aside_plan import (
+    FEW,
+    FIRST_SECONDS,
+    LONGEST_SECONDS,
+    TRIES,
+    Aside,
+    Asides,
+    stands_aside,
+)
+from loader.spark.micro_batch import listed, named
+from relay.clickhouse.errors import About
 from relay.records_pb2 import Block
 
 
@@ -169,7 +177,7 @@ def test_random_tables_never_starve_and_never_spin() -> None:
 
 def test_without_another_try_a_block_stands_aside_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control of the tests above."""
-    monkeypatch.setattr(asides.Asides, "due", lambda *_: [])
+    monkeypatch.setattr(set_aside_plan.Asides, "due", lambda *_: [])
     with pytest.raises((AssertionError, ValueError)):
         test_one_block_of_a_table_is_tried_and_then_all()
     with pytest.raises(AssertionError):

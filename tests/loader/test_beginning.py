@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from loader.beginning import Facts, decide, forgot
-from loader.checkpoint import Checkpoint, Found
-from loader.plan import ASIDE, PREPARED, Entry
-from loader.positions import Noted, Unsure, gone_row, noted, rows_of
+from loader.core.plan import ASIDE, PREPARED, Entry
+from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of
+from loader.journal.begin_plan import Facts, decide, forgot
+from loader.journal.checkpoint import Checkpoint, Found
 from relay.errors import ContractBroken, Refused
 
 BOUNDS = {0: (0, 100), 1: (0, 50)}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader import task
-from loader.ledger import Ledger
-from loader.work import Worker
-from relay.clickhouse_errors import About
+from loader.blocks.worker import Worker
+from loader.clickhouse.ledger import Ledger
+from loader.spark import workers
+from relay.clickhouse.errors import About
 from tests.loader.test_work import batch, copies, make, outcomes
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ def test_the_driver_hears_of_it_without_a_traceback(
 ) -> None:
     """Spark would carry an exception as text; an outcome brings message and next step."""
     answer(monkeypatch, worker, blocks, LOCKED_OUT)
-    monkeypatch.setitem(task._workers, journal.app, worker)
+    monkeypatch.setitem(workers._workers, journal.app, worker)
 
-    (one,) = task._attempt(journal.settings(), blocks, (), 0)
+    (one,) = workers._attempt(journal.settings(), blocks, (), 0)
 
-    assert one.outcome == task.REFUSED
+    assert one.outcome == workers.REFUSED
     message, next_step = one.reason.split("\n")
     assert "Authentication failed" in message
     assert "rights" in next_step

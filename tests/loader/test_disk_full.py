@@ -12,8 +12,8 @@ from tests.loader.test_work import copies, make, outcomes
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
-    from loader.work import Worker
+    from loader.blocks.worker import Worker
+    from loader.clickhouse.ledger import Ledger
     from tests.loader.blocks import Journal
 
 SETTING = "min_free_disk_bytes_to_perform_insert"

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from loader import alone as alones
-from loader.alone import LOCK, alone, used
-from loader.checkpoint import Checkpoint
 from loader.cli import loader as command
 from loader.cli import main
-from loader.load import _from_spark
+from loader.journal import checkpoint_lock as alones
+from loader.journal.checkpoint import Checkpoint
+from loader.journal.checkpoint_lock import LOCK, alone, used
+from loader.spark.one_app import _from_spark
 from relay.errors import ConfigError, Fenced, MissingTool
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
@@ -32,7 +32,7 @@ from tests.loader.test_work import copies, make
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 LINE = re.compile(r"^[-\d]{10}T[:.\d]+Z (INFO|WARNING|ERROR) (loader|librdkafka) ")
 """Of the loader, or of its Kafka client."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import plan, tables
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.clickhouse import tables
+from loader.core import plan
 from tests.loader.blocks import batch
 from tests.loader.test_work import killed, others_insert, outcomes
 from tests.reach import elsewhere
@@ -23,9 +24,9 @@ from tests.reach import elsewhere
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
+    from relay.config.settings import ClickHouse
     from relay.records_pb2 import Block
-    from relay.settings import ClickHouse
     from tests.loader.blocks import Journal
 
 OLD = "toDate('2020-01-01')"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from loader import clickhouse
-from loader.evidence import Evidence
-from relay.server_settings import ClickHouse
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.server_records import Evidence
+from relay.config.server_settings import ClickHouse
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
 from tests.versions.users import STRICT, User
@@ -50,5 +50,5 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 def test_why_rows_may_be_hidden(engine: Engine, user: str, says: str) -> None:
     """A right that is missing was called a row policy."""
     settings = ClickHouse.model_validate({"url": engine.url, "user": user, "password": user})
-    with contextlib.closing(clickhouse.connect(settings, 30)) as client:
+    with contextlib.closing(clickhouse_client.connect(settings, 30)) as client:
         assert Evidence(client, several=False).hidden(TABLE) == says

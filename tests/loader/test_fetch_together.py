@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from loader import fetch
-from loader.fetch import Damaged, Fetcher, together
-from relay import chunks
+from loader.blocks import fetch
+from loader.blocks.fetch import Damaged, Fetcher, together
+from relay.blocks import chunks
+from relay.config.settings import Kafka
 from relay.records_pb2 import Block
-from relay.settings import Kafka
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from loader import fetch
-from loader.fetch import Damaged, Fetcher
+from loader.blocks import fetch
+from loader.blocks.fetch import Damaged, Fetcher
+from relay.config.settings import Kafka
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
-from relay.settings import Kafka
 
 BLOCK = Block(id="a:d.t:0:0:0", topic="a.blocks.d.t", partition=1, chunks=1, next_offset=1)
 

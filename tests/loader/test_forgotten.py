@@ -12,13 +12,13 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.forgotten import Forgotten
-from loader.ledger import Ledger
-from loader.plan import PREPARED, Entry, doubt
-from loader.positions import Unsure
-from loader.running import Running, Runs
+from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.running_statements import Running, Runs
+from loader.core.plan import PREPARED, Entry, doubt
+from loader.core.positions import Unsure
+from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
-from relay.server_settings import ClickHouse
 from tests.broker.pipeline import wait_until
 from tests.loader.test_work import make
 from tests.versions.engines import Engine, running

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from loader import begin, fetch, insert
-from loader.journal_source import JOURNAL, JournalReader
-from loader.ledger import Ledger
-from loader.positions import Noted
-from loader.tables import Tables
-from relay import chunks
-from relay.clickhouse_errors import About
+from loader.blocks import fetch, insert_statement
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
+from loader.core.positions import Noted
+from loader.journal import startup
+from loader.journal.source import JOURNAL, JournalReader
+from relay.blocks import chunks
+from relay.clickhouse.errors import About
 from tests.loader import test_journal_source, test_work
 from tests.loader.blocks import Journal
 from tests.loader.test_work import copies, make
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from clickhouse_connect.driver.client import Client
 
-    from loader.plan import Facts
+    from loader.core.plan import Facts
     from relay.records_pb2 import Block
 
 Patch = pytest.MonkeyPatch
@@ -45,28 +46,28 @@ def chunks_are_checked(patch: Patch) -> None:
 
 def accurate_cast(patch: Patch) -> None:
     """A column that has another type by now takes what ClickHouse makes of the values."""
-    patch.setattr(insert, "_strictly", lambda value, _, __: value)
+    patch.setattr(insert_statement, "_strictly", lambda value, _, __: value)
 
 
 def permanent_errors(patch: Patch) -> None:
     """Every error of an INSERT may pass by itself."""
-    patch.setattr(insert, "about", lambda _: About.SERVER)
+    patch.setattr(insert_statement, "about", lambda _: About.SERVER)
 
 
 def transient_errors(patch: Patch) -> None:
     """No error of an INSERT passes by itself."""
-    patch.setattr(insert, "about", lambda _: About.BLOCK)
+    patch.setattr(insert_statement, "about", lambda _: About.BLOCK)
 
 
 def token(patch: Patch) -> None:
     """INSERTs carry no deduplication token."""
-    settings = insert.settings
+    settings = insert_statement.settings
 
     def without(*arguments: Any, **named: Any) -> dict[str, object]:
         given = settings(*arguments, **named)
         return {key: given[key] for key in given if key != "insert_deduplication_token"}
 
-    patch.setattr(insert, "settings", without)
+    patch.setattr(insert_statement, "settings", without)
 
 
 def window(patch: Patch) -> None:
@@ -173,7 +174,7 @@ def test_positions_of_another_journal_skip_blocks(
     journal: Journal, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     """Believed, they hide the blocks before them."""
-    here = begin.topic_id(journal.settings(), f"{journal.app}.journal")
+    here = startup.topic_id(journal.settings(), f"{journal.app}.journal")
     noted = Ledger.noted
 
     def believing(self: Ledger) -> Noted:
@@ -186,6 +187,6 @@ def test_positions_of_another_journal_skip_blocks(
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_journal_source.test_positions_of_another_journal_are_a_broken_contract(journal, ledger)
 
-    source = JournalReader(begin.start(journal.settings(), ledger))
+    source = JournalReader(startup.start(journal.settings(), ledger))
     batches, _ = test_journal_source.drain(source, source.initialOffset())
     assert batches == [[2]], "of the blocks 0, 1 and 2"

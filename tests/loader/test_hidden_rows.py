@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader import clickhouse, evidence
-from loader.begin import ledger_of, topic_id
-from loader.forgotten import Forgotten
-from loader.journal_source import Start
-from loader.known import Known, Seen
-from loader.ledger import Ledger
-from loader.positions import Unsure
-from loader.tables import Tables
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import server_records
+from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
+from loader.core.positions import Unsure
+from loader.journal.source import Start
+from loader.journal.startup import ledger_of, topic_id
+from loader.spark.known_blocks import Known, Seen
 from relay import names
-from relay.clickhouse_errors import About
+from relay.clickhouse.errors import About
 from relay.errors import Refused
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_users import LEDGER
@@ -38,8 +39,8 @@ from tests.versions.users import STRICT, User
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.settings import Settings
 
     AsUser = Callable[[str], Settings]
 
@@ -119,7 +120,7 @@ def working(settings: Settings) -> Iterator[Worker]:
 
 @contextlib.contextmanager
 def connected(settings: Settings) -> Iterator[Ledger]:
-    with contextlib.closing(clickhouse.connect(settings.clickhouse, 30)) as client:
+    with contextlib.closing(clickhouse_client.connect(settings.clickhouse, 30)) as client:
         yield Ledger(client, settings.loader.database, settings.app)
 
 
@@ -147,7 +148,7 @@ def interrupted(journal: Journal, admin: Client, *, stamped: bool) -> tuple[str,
 @pytest.fixture
 def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the loader the server keeps no record of statements."""
-    monkeypatch.setattr(evidence, "_STATEMENTS", "SELECT 1 FROM system.no_such_log")
+    monkeypatch.setattr(server_records, "_STATEMENTS", "SELECT 1 FROM system.no_such_log")
 
 
 @pytest.mark.parametrize("who", ["nothing", "first", "loaded", "fixed"])
@@ -224,14 +225,14 @@ def test_as_many_rows_of_others_hide_no_policy(
 ) -> None:
     """Between the two questions whose answers are compared, others insert as many as are hidden."""
     table, blocks = interrupted(journal, admin, stamped=True)
-    asked = evidence.Evidence._ask
+    asked = server_records.Evidence._ask
 
-    def insert_between(self: evidence.Evidence, sql: str, *more: Any, **named: Any) -> Any:
+    def insert_between(self: server_records.Evidence, sql: str, *more: Any, **named: Any) -> Any:
         if sql.startswith("SELECT count() FROM `shop`"):
             others_insert(admin, table, 30)
         return asked(self, sql, *more, **named)
 
-    monkeypatch.setattr(evidence.Evidence, "_ask", insert_between)
+    monkeypatch.setattr(server_records.Evidence, "_ask", insert_between)
     with working(as_user("narrow")) as worker:
         (done,) = worker.load(blocks)
     assert (done.outcome, "it sees those where" in done.reason) == ("parked", True), done

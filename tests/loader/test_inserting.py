@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader import inserting, plan, work
-from loader.attempt import Attempt
-from loader.inserting import Ready, joins, open_for_more
-from loader.ledger import Ledger
-from loader.resolve import resolve
-from loader.tables import Target
-from loader.window import Nature, Window
-from loader.work import Worker
+from loader.blocks import insert_groups
+from loader.blocks import worker as blocks_worker
+from loader.blocks.attempt import Attempt
+from loader.blocks.insert_groups import Ready, joins, open_for_more
+from loader.blocks.worker import Worker
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Target
+from loader.core import plan
+from loader.core.table_rules import Nature, Window
+from loader.operate.resolve import resolve
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
@@ -47,13 +49,13 @@ def table(client: Client, database: str) -> str:
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many blocks each INSERT had."""
     found: list[int] = []
-    real = inserting.insert
+    real = insert_groups.insert
 
     def counted(client: Any, ledger: Any, blocks: Sequence[Block], *rest: Any, **named: Any) -> Any:
         found.append(len(blocks))
         return real(client, ledger, blocks, *rest, **named)
 
-    monkeypatch.setattr(inserting, "insert", counted)
+    monkeypatch.setattr(insert_groups, "insert", counted)
     return found
 
 
@@ -269,7 +271,7 @@ def test_a_statement_that_still_runs_is_waited_for(
 ) -> None:
     """It is known by the ids of all of its blocks: who comes later inserts none of them."""
     blocks = journal.seal(table, *(batch(i * 100, 100) for i in range(3)))
-    real = work.Tables.facts
+    real = blocks_worker.Tables.facts
     seen: list[bool] = []
 
     def asked(self: Any, block: Block, *rest: Any) -> plan.Facts:
@@ -278,7 +280,7 @@ def test_a_statement_that_still_runs_is_waited_for(
         return found
 
     killed(journal, blocks, "after_prepare")
-    monkeypatch.setattr(work.Tables, "facts", asked)
+    monkeypatch.setattr(blocks_worker.Tables, "facts", asked)
     comment = ",".join(block.id for block in blocks)
     running = threading.Thread(
         target=connect().command,

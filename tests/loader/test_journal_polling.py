@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from loader import journal_polling
-from loader.journal_polling import JournalPolling
-from loader.journal_source import JOURNAL, JournalReader, Start
+from loader.journal import reader as journal_reader
+from loader.journal.reader import JournalPolling
+from loader.journal.source import JOURNAL, JournalReader, Start
 from relay.errors import Refused
 
 if TYPE_CHECKING:
-    from relay.settings import Kafka
+    from relay.config.settings import Kafka
 
 
 class Queued:
@@ -51,7 +51,7 @@ class Consumer:
         self.assigned += 1
 
 
-def one_block(partition: int, offset: int, record: bytes) -> list[journal_polling.Row]:
+def one_block(partition: int, offset: int, record: bytes) -> list[journal_reader.Row]:
     return [(partition, offset, record)]
 
 
@@ -60,14 +60,14 @@ def polling(monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(*queued: Queued) -> JournalPolling:
         settings: Any = object()
         kafka: Kafka = settings
-        monkeypatch.setattr(journal_polling, "PartitionReader", lambda _: Consumer(*queued))
-        monkeypatch.setattr(journal_polling.kafka_settings, "reader", lambda _: {})
+        monkeypatch.setattr(journal_reader, "PartitionReader", lambda _: Consumer(*queued))
+        monkeypatch.setattr(journal_reader.kafka_settings, "reader", lambda _: {})
         return JournalPolling(kafka, "app.journal", one_block)
 
     return made
 
 
-def offsets(rows: list[journal_polling.Row]) -> list[tuple[int, int]]:
+def offsets(rows: list[journal_reader.Row]) -> list[tuple[int, int]]:
     return [(partition, offset) for partition, offset, _ in rows]
 
 
@@ -112,9 +112,9 @@ def test_a_bounded_read_ends_at_the_stable_end(polling: Any) -> None:
 def test_a_replay_that_gets_no_answer_says_so(
     polling: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_polling, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(journal_reader, "ANSWER_SECONDS", 0.05)
     source = polling(Queued(0, 0), Queued(0, 1, end=True))
-    with pytest.raises(journal_polling.Unavailable, match="no answer"):
+    with pytest.raises(journal_reader.Unavailable, match="no answer"):
         source.up_to({0: 0}, {0: 2}, None, whole=True)
 
 
@@ -129,7 +129,7 @@ def test_a_loader_waits_where_no_broker_answers(polling: Any) -> None:
 def test_a_bounded_run_says_that_no_broker_answers(polling: Any) -> None:
     reader = reader_of(polling(), KafkaException(KafkaError(KafkaError._TRANSPORT)))
     reader._until = {0: 9}
-    with pytest.raises(journal_polling.Unavailable, match=r"look at app\.journal: _TRANSPORT"):
+    with pytest.raises(journal_reader.Unavailable, match=r"look at app\.journal: _TRANSPORT"):
         reader.read({JOURNAL: "id", "0": 7})
 
 

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from loader import begin
-from loader.journal_polling import Row
-from loader.journal_source import JournalReader, Start
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
+from loader.journal import startup
+from loader.journal.reader import Row
+from loader.journal.source import JournalReader, Start
 from relay import names
 from relay.errors import ContractBroken
 from relay.records_pb2 import Block
@@ -24,7 +24,7 @@ TABLE = "a.b"
 
 def reader(journal: Journal, positions: dict[int, int] | None = None) -> JournalReader:
     settings = journal.settings(blocks_per_batch=3)
-    topic = begin.topic_id(settings, names.journal_topic(journal.app))
+    topic = startup.topic_id(settings, names.journal_topic(journal.app))
     return JournalReader(Start(settings, topic, positions or {}))
 
 
@@ -113,7 +113,7 @@ def test_positions_of_another_journal_are_a_broken_contract(
         journal.seal(TABLE, batch(i, 1))
     ledger.save_positions("another", {0: 4})
     with pytest.raises(ContractBroken, match="made anew"):
-        begin.start(journal.settings(), ledger)
+        startup.start(journal.settings(), ledger)
 
 
 def test_a_copy_brings_no_consumer(journal: Journal) -> None:

@@ -11,11 +11,11 @@ from clickhouse_connect.driver.client import Client
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from loader import begin
-from loader.clean import Cleaned, clean
+from loader.blocks.worker import Worker
 from loader.cli import loader as command
-from loader.ledger import Ledger
-from loader.work import Worker
+from loader.clickhouse.ledger import Ledger
+from loader.journal import startup
+from loader.operate.clean import Cleaned, clean
 from relay import names
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
@@ -186,7 +186,7 @@ def test_a_journal_that_lives_is_never_gone(journal: Journal, ledger: Ledger, ta
     """Nor one that the ledger has never heard of."""
     journal.seal(table, batch(0, 100))
     Unsparked(journal).run()
-    own = begin.topic_id(journal.settings(), names.journal_topic(journal.app))
+    own = startup.topic_id(journal.settings(), names.journal_topic(journal.app))
     for wrong in (own, "nobody"):
         with pytest.raises(ConfigError, match="is not one that was deleted"):
             cleaned(journal, ledger, gone=[wrong])
@@ -208,7 +208,7 @@ def test_entries_of_a_deleted_journal_go_beside_those_of_a_living_one(
     assert known(client, ledger) == {mine.id}
     assert ledger.noted().gone == {"old"}
     assert {topic for topic, _ in ledger.positions()} == {
-        begin.topic_id(journal.settings(), names.journal_topic(journal.app))
+        startup.topic_id(journal.settings(), names.journal_topic(journal.app))
     }
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import scratch
-from loader.plan import LOADED, PARKED
-from loader.resolve import resolve
-from loader.supersede import supersede
-from loader.work import Worker
+from loader.blocks import scratch_table
+from loader.blocks.worker import Worker
+from loader.core.plan import LOADED, PARKED
+from loader.operate.resolve import resolve
+from loader.operate.supersede import supersede
 from relay.names import LEFT_OUT
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from tests.loader.blocks import Journal
 
 WAYS = {
@@ -245,7 +245,7 @@ def test_a_table_of_a_killed_loader_goes_a_day_later(
     assert client.query(listed).result_rows == [(2, 1)]
     isolating.load([first])
     assert client.query(listed).result_rows == [(2, 1)], "not a day old"
-    monkeypatch.setattr(scratch, "_LEFT_BEHIND_SECONDS", 0)
+    monkeypatch.setattr(scratch_table, "_LEFT_BEHIND_SECONDS", 0)
     older = (
         "SELECT max(metadata_modification_time) < now() FROM system.tables "
         f"WHERE name LIKE 'scratch%' AND database = '{within}'"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader.looks import SECONDS, Looks
-from loader.tables import Target
-from loader.window import Nature, Window
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.clickhouse.table_cache import SECONDS, Looks
+from loader.clickhouse.tables import Target
+from loader.core.table_rules import Nature, Window
 from relay.records_pb2 import Block
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make, outcomes

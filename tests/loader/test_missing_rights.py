@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import cli, clickhouse
-from relay.catalogue import Catalogue
+from loader import cli
+from loader.clickhouse import client
+from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
-from relay.settings import ClickHouse
+from relay.schema.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,6 +118,6 @@ def test_the_relay_is_refused(server: Refusing, kind: str) -> None:
 def test_a_busy_server_is_none_that_refuses(server: Refusing) -> None:
     """Negative control: what passes by itself is Unavailable, over the same way."""
     with pytest.raises(Unavailable):
-        clickhouse.connect(settings(server), 5)
+        client.connect(settings(server), 5)
     with pytest.raises(Unavailable):
         Catalogue(settings(server)).read(["a.b"])

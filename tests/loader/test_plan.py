@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from loader import asides, plan
-from loader.evidence import Parts
-from loader.tables import inserted_since
-from loader.window import Nature, Window, nature
+from loader.clickhouse.server_records import Parts
+from loader.clickhouse.tables import inserted_since
+from loader.core import plan, set_aside_plan
+from loader.core.table_rules import Nature, Window, nature
 from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, search
 
@@ -606,8 +606,8 @@ def test_a_block_set_aside_without_the_condition_doubles() -> None:
 def test_who_sets_it_aside_never_overrules() -> None:
     """What is loaded, given up or parked stays so; nothing else is written of it."""
     for state in (plan.LOADED, plan.DISCARDED, plan.PARKED, plan.ASIDE):
-        assert asides.entry((plan.Entry(state, 3, "x"),), "y", 10, "why") is None
-    new = asides.entry((plan.Entry(plan.PREPARED, 3, "x"),), "y", 10, "why")
+        assert set_aside_plan.entry((plan.Entry(state, 3, "x"),), "y", 10, "why") is None
+    new = set_aside_plan.entry((plan.Entry(plan.PREPARED, 3, "x"),), "y", 10, "why")
     assert new == plan.Entry(plan.ASIDE, 4, "y", reason="why", rows=10)
     assert plan.settled((plan.Entry(plan.PREPARED, 4, "z"), new)) == new
     assert plan.settled((plan.Entry(plan.PREPARED, 5, "z"), new)) is None

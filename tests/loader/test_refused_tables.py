@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from clickhouse_connect.driver.client import Client
 
-from loader import ledger_table
-from loader.ledger import Ledger
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.clickhouse import ledger_table
+from loader.clickhouse.ledger import Ledger
 from tests.loader.blocks import SCHEMA, Journal, batch
 from tests.loader.test_work import copies, make
 

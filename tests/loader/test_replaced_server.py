@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader import clickhouse as loaders
-from loader.entries import Row
-from loader.evidence import Evidence
-from loader.ledger import Ledger
-from loader.plan import Entry
-from loader.running import Running
-from loader.tables import Tables
-from relay.catalogue import Catalogue
-from relay.doctor.tables import Server
+from loader.clickhouse import client as loaders
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import Evidence
+from loader.clickhouse.tables import Tables
+from loader.core.entries import Row
+from loader.core.plan import Entry
+from relay.clickhouse.reconfigure import Renewing, unknown_setting
 from relay.errors import Unavailable
-from relay.renewing import Renewing, unknown_setting
-from relay.verify.landing import Landing
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.verify.landing import Landing
+from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch
 from tests.loader.front import Error, Front, front
 from tests.loader.test_settling import Rig, begin, tables
@@ -33,8 +33,8 @@ from tests.loader.test_work import copies, make
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from relay.server_settings import ClickHouse
-    from relay.settings import Settings
+    from relay.config.server_settings import ClickHouse
+    from relay.config.settings import Settings
     from tests.loader.blocks import Journal
 
 __all__ = ["begin", "tables"]

@@ -13,11 +13,12 @@ import urllib3
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import begin, clickhouse
-from loader.tables import Tables
-from relay import catalogue
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.tables import Tables
+from loader.journal import startup
+from relay.config.server_settings import ClickHouse
 from relay.errors import ConfigError, Refused
-from relay.server_settings import ClickHouse
+from relay.schema import catalogue
 from tests import reach
 from tests.loader.blocks import Journal
 
@@ -89,7 +90,7 @@ def test_the_next_replica_gets_the_quorum_with_every_statement(
     replicas = second.reached.model_copy(
         update={"url": f"{NOBODY},{second.reached.url}", "insert_quorum": "auto"}
     )
-    client = clickhouse.connect(replicas, 60)
+    client = clickhouse_client.connect(replicas, 60)
     client.command(f"CREATE TABLE {database}.t (id Int64) ENGINE MergeTree ORDER BY id")
     client.command(f"INSERT INTO {database}.t VALUES (1)", settings={"async_insert": 0})
     assert client.query(f"SELECT id FROM {database}.t").result_rows == [(1,)]
@@ -107,7 +108,7 @@ def test_the_next_replica_gets_the_quorum_with_every_statement(
 
 def test_one_server_is_told_of_no_quorum(second: Recorded) -> None:
     """Negative control: without the setting nothing is sent."""
-    client = clickhouse.connect(second.reached, 60)
+    client = clickhouse_client.connect(second.reached, 60)
     client.query("SELECT 40 + 2")
     assert not second.settings_of("SELECT 40").keys() & QUORUM.keys()
     client.close()
@@ -115,8 +116,10 @@ def test_one_server_is_told_of_no_quorum(second: Recorded) -> None:
 
 def test_where_no_replica_answers_it_says_so() -> None:
     nobody = ClickHouse(url=f"{NOBODY},http://127.0.0.1:2", insert_quorum=2)
-    with pytest.raises(clickhouse.Unavailable, match=r"127\.0\.0\.1:1,http://127\.0\.0\.1:2"):
-        clickhouse.connect(nobody, 5)
+    with pytest.raises(
+        clickhouse_client.Unavailable, match=r"127\.0\.0\.1:1,http://127\.0\.0\.1:2"
+    ):
+        clickhouse_client.connect(nobody, 5)
     with pytest.raises(ClickHouseError):
         catalogue.connect(nobody)
 
@@ -127,17 +130,17 @@ def test_what_is_on_one_replica_alone_is_refused(
     """Else what an INSERT left on one would be looked for, in vain, on another."""
     client.command(f"CREATE TABLE {database}.t (id Int64) ENGINE MergeTree ORDER BY id")
     table = f"{database}.t"
-    assert table in Tables(clickhouse.connect(second.reached, 60), "_block").look({table})
+    assert table in Tables(clickhouse_client.connect(second.reached, 60), "_block").look({table})
     alone = journal.settings()
     replicas = {"url": f"{second.reached.url},{NOBODY}", "insert_quorum": 2}
     several = alone.model_copy(update={"clickhouse": second.reached.model_copy(update=replicas)})
-    connected = clickhouse.connect(several.clickhouse, 60)
+    connected = clickhouse_client.connect(several.clickhouse, 60)
     with pytest.raises(Refused, match="is not replicated: it is a MergeTree"):
         Tables(connected, "_block", several=True).look({table})
     with pytest.raises(ConfigError, match="ledger is not replicated"):
-        begin.ledger_of(several, make=True)
+        startup.ledger_of(several, make=True)
     assert not client.command(f"EXISTS DATABASE {several.loader.database}")
-    begin.ledger_of(alone, make=True)
+    startup.ledger_of(alone, make=True)
     with pytest.raises(ConfigError, match="ledger is not replicated"):
-        begin.ledger_of(several)
+        startup.ledger_of(several)
     client.command(f"DROP DATABASE {several.loader.database}")

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader import plan
-from loader.ledger import Row
-from loader.resolve import resolve
+from loader.clickhouse.ledger import Row
+from loader.core import plan
+from loader.operate.resolve import resolve
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.ledger import Ledger
-    from loader.plan import Human
-    from loader.work import Worker
+    from loader.blocks.worker import Worker
+    from loader.clickhouse.ledger import Ledger
+    from loader.core.plan import Human
     from relay.records_pb2 import Block
     from tests.loader.blocks import Journal
 

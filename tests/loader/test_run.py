@@ -70,9 +70,9 @@ def kill_workers(loader: int, gate: Path) -> None:
 
 
 def is_task(process: psutil.Process) -> bool:
-    """Of loader.task: the daemon, or a worker that it has forked."""
+    """Of loader.spark.workers: the daemon, or a worker that it has forked."""
     try:
-        return "loader.task" in process.cmdline()
+        return "loader.spark.workers" in process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return False
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from clickhouse_connect.driver.httpclient import HttpClient
 
-from loader.clickhouse import connect
-from loader.running import Running
-from loader.servers import several
+from loader.clickhouse.client import connect
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.servers import several
+from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
-from relay.server_settings import ClickHouse
 from tests import reach
 from tests.loader.test_replicas import Recorded
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.dataoptions import PARTITION_BYTES, asked
-from loader.selection import Wanted, concerns, groups, live, newest
+from loader.blocks.selection import Wanted, concerns, groups, live, newest
+from loader.dataframe.options import PARTITION_BYTES, asked
 from relay.errors import ConfigError
 from relay.records_pb2 import Block, Commit, Mark, Rewind
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader.clickhouse import is_permanent
-from loader.session import python, with_retries
+from loader.clickhouse.client import is_permanent
+from loader.spark.session import python, with_retries
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
-from loader.tables import Tables
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
 from relay.errors import ContractBroken, Unavailable
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.restored import Backup

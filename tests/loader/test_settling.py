@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader import asides, plan, settling
-from loader.asides import Aside
-from loader.begin import topic_id
-from loader.entries import Row
-from loader.journal_source import Start
+from loader.blocks.worker import Worker
+from loader.core import plan, set_aside_plan
+from loader.core.entries import Row
+from loader.core.plan import ASIDE
+from loader.core.set_aside_plan import Aside
+from loader.journal.source import Start
+from loader.journal.startup import topic_id
 from loader.metrics.observer import NOTHING
-from loader.plan import ASIDE
-from loader.resolve import resolve
-from loader.setaside import SetAside, set_aside
-from loader.settling import Settling
-from loader.task import _attempt
-from loader.work import Worker
-from relay import clickhouse_errors, names
-from relay.clickhouse_errors import About
+from loader.operate.resolve import resolve
+from loader.spark import micro_batch
+from loader.spark.micro_batch import Settling
+from loader.spark.set_aside import SetAside, set_aside
+from loader.spark.workers import _attempt
+from relay import names
+from relay.clickhouse import errors
+from relay.clickhouse.errors import About
 from relay.errors import Refused, Unavailable
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
@@ -36,11 +38,11 @@ from tests.loader.test_work import copies, make, others_insert
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.attempt import Outcome
-    from loader.ledger import Ledger
+    from loader.blocks.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
+    from relay.config.server_settings import ClickHouse
+    from relay.config.settings import Settings
     from relay.records_pb2 import Block
-    from relay.server_settings import ClickHouse
-    from relay.settings import Settings
     from tests.loader.blocks import Journal
 
 PARTS = "Too many parts (300 with average size of 1.00 B) in table 'd.t'. Merges are slower."
@@ -92,8 +94,8 @@ def begin(
     journal: Journal, ledger: Ledger, before: Front, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Rig]:
     """Makes rigs; the time that a block is waited for is short."""
-    monkeypatch.setattr(asides, "TRIES", 3)
-    monkeypatch.setattr(asides, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(set_aside_plan, "TRIES", 3)
+    monkeypatch.setattr(set_aside_plan, "FIRST_SECONDS", 0.05)
 
     def attempt(
         _: Any, settings: Settings, blocks: Collection[Block], new: Collection[str], *rest: int
@@ -101,7 +103,7 @@ def begin(
         _beside, until = rest
         return _attempt(settings, list(blocks), new, until)
 
-    monkeypatch.setattr(settling, "attempt", attempt)
+    monkeypatch.setattr(micro_batch, "attempt", attempt)
 
     def make_one(**loader: Any) -> Rig:
         settings = journal.settings(**{"wait_for_servers_seconds": 20.0, **loader})
@@ -372,7 +374,7 @@ def test_without_standing_aside_every_table_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The micro-batch does not end, so the next one's blocks of other tables wait too."""
-    monkeypatch.setattr(settling, "stands_aside", lambda *_, **__: False)
+    monkeypatch.setattr(micro_batch, "stands_aside", lambda *_, **__: False)
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(252, PARTS))
     with pytest.raises(Unavailable, match="waited"):
@@ -387,8 +389,8 @@ def test_without_the_text_a_block_over_too_many_partitions_never_parks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """252 by its number alone is taken for a table that is behind with merges."""
-    real = clickhouse_errors.CODES[252].about
-    monkeypatch.setattr("loader.insert.about", lambda _: real)
+    real = errors.CODES[252].about
+    monkeypatch.setattr("loader.blocks.insert_statement.about", lambda _: real)
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(252, PARTITIONS))
     rig = begin()
@@ -405,7 +407,7 @@ def test_without_another_try_a_block_is_never_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It stands aside for ever, though its table is well."""
-    monkeypatch.setattr(asides.Asides, "due", lambda *_: [])
+    monkeypatch.setattr(set_aside_plan.Asides, "due", lambda *_: [])
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(497), times=1)
     rig = begin()

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from loader import several, task
 from loader.metrics.listener import Listener
 from loader.metrics.observer import Observer
-from loader.session import widened
-from loader.settling import Stopped
-from loader.several import Loading, Sharing
-from loader.starting import InTurn
-from relay import config
+from loader.spark import several_apps, workers
+from loader.spark.micro_batch import Stopped
+from loader.spark.query_start import InTurn
+from loader.spark.session import widened
+from loader.spark.several_apps import Loading, Sharing
+from relay.config import settings_file
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
@@ -64,14 +64,14 @@ def test_no_pipeline_takes_more_slots_than_its_share(
     slots: int, beside: int, blocks: int, most: int, tmp_path: Path
 ) -> None:
     """One alone takes all, in as many rounds as are worth it."""
-    settings = config.load(write(tmp_path, GOOD))
+    settings = settings_file.load(write(tmp_path, GOOD))
     waiting = [Block(id=f"b{n}", topic="t", first_offset=n) for n in range(blocks)]
     spark: Any = Spark(slots)
-    task.attempt(spark, settings, waiting, (), beside)
+    workers.attempt(spark, settings, waiting, (), beside)
     assert spark.tasks == most
     alone: Any = Spark(slots)
-    task.attempt(alone, settings, waiting)
-    assert alone.tasks == task.shares(blocks, slots)
+    workers.attempt(alone, settings, waiting)
+    assert alone.tasks == workers.shares(blocks, slots)
 
 
 class Heard(Observer):
@@ -137,9 +137,9 @@ def loading(
         def stop(self) -> None:
             stop.set()
 
-    monkeypatch.setattr(several, "Load", Load)
-    monkeypatch.setattr("relay.supervision.FIRST_PAUSE_SECONDS", 0.001)
-    pipeline = config.pipelines(write(tmp_path, GOOD + TWO))[0]
+    monkeypatch.setattr(several_apps, "Load", Load)
+    monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.001)
+    pipeline = settings_file.pipelines(write(tmp_path, GOOD + TWO))[0]
     spark: Any = engine or Engine()
     return Loading(pipeline, Sharing(spark, 2, InTurn()), stop, None, once=once), stop
 

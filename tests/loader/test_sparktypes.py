@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from loader.dataframe import shaped, table_schema
-from loader.sparktypes import arrow_type, converted, kind_of, spark_type
+from loader.dataframe.source import shaped, table_schema
+from loader.dataframe.spark_types import arrow_type, converted, kind_of, spark_type
 from relay.errors import Refused
 from relay.records_pb2 import Block
-from relay.scalars import MAKERS
-from relay.types import COMPOSED
+from relay.schema.types.column_type import COMPOSED
+from relay.schema.types.scalar import MAKERS
 from tests.loader.blocks import batch
 
 CASES: list[tuple[str, str, list[Any], list[Any] | None]] = [

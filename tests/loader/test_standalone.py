@@ -9,7 +9,7 @@ import psutil
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.standalone import Cluster, cluster, runs

@@ -8,11 +8,13 @@ import json
 import pytest
 from rich.console import Console
 
-from loader import clistatus, plan, standing
-from loader.entries import Parked
-from loader.plan import Entry
-from loader.standing import Facts, PositionRow
-from relay.console import print_parts
+from loader.cli import status as cli_status
+from loader.core import plan
+from loader.core.entries import Parked
+from loader.core.plan import Entry
+from loader.operate import status
+from loader.operate.status import Facts, PositionRow
+from relay.program.console import print_parts
 from relay.records_pb2 import Block
 
 NOW_MS = 100_000
@@ -25,15 +27,15 @@ def block(number: int, table: str = "d.t") -> Block:
 
 
 def test_nothing_has_run_yet() -> None:
-    found = standing.assemble(Facts(NOW_MS))
+    found = status.assemble(Facts(NOW_MS))
     assert (found.tables, found.positions) == ((), ())
-    assert standing.as_json(found)["ledger"] is False
+    assert status.as_json(found)["ledger"] is False
 
 
 def test_a_loader_that_never_started() -> None:
     """All blocks are sealed; the oldest waits longest."""
     blocks = [block(5), block(30), block(7, "d.u")]
-    found = standing.assemble(Facts(NOW_MS, journal=True, sealed=blocks, ends={0: 9}))
+    found = status.assemble(Facts(NOW_MS, journal=True, sealed=blocks, ends={0: 9}))
     first, second = found.tables
     assert (first.sealed_blocks, first.sealed_rows, first.claimed_blocks) == (2, 20, 0)
     assert (first.oldest, first.oldest_seconds) == (blocks[1].id, 30.0)
@@ -48,7 +50,7 @@ def test_every_state_is_counted_once() -> None:
     entries = {b.id: (Entry(s, 1, "c"),) for b, s in zip(blocks, states, strict=False)}
     counts = [("d.t", state, 1 + 8 * (state == plan.LOADED), 10) for state in states]
     parked = [Parked(blocks[2], "there is no table", 1, claimed=False)]
-    found = standing.assemble(
+    found = status.assemble(
         Facts(
             NOW_MS,
             journal=True,
@@ -68,7 +70,7 @@ def test_every_state_is_counted_once() -> None:
     assert (row.parked_blocks, row.parked_rows, row.discarded_blocks) == (1, 10, 1)
     assert (row.oldest, row.oldest_seconds) == (blocks[1].id, 40.0), "the claimed one"
     assert found.positions == (PositionRow(0, 4, 3, 9), PositionRow(1, None, None, 0))
-    shown = json.loads(json.dumps(standing.as_json(found)))
+    shown = json.loads(json.dumps(status.as_json(found)))
     assert shown["parked"][0]["reason"] == "there is no table"
 
 
@@ -85,7 +87,7 @@ def test_every_state_is_counted_once() -> None:
 )
 def test_sparks_offset_log(text: str, offsets: dict[int, int] | None) -> None:
     """The position of this journal, or nothing."""
-    assert standing.checkpointed(text, "J") == offsets
+    assert status.checkpointed(text, "J") == offsets
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
@@ -94,12 +96,12 @@ def test_names_and_ids_are_whole_on_any_terminal(width: int) -> None:
     table = "museum_of_natural_history.gapminder_life_expectancy"
     waiting = block(1_002_030, table)
     counts = [(table, plan.LOADED, 564, 40_250), ("d.t", plan.LOADED, 1, 1)]
-    found = standing.assemble(
+    found = status.assemble(
         Facts(NOW_MS, journal=True, ledger=True, sealed=[waiting], counts=counts, ends={0: 9})
     )
     output = io.StringIO()
     console = Console(file=output, width=width, emoji=False)
-    print_parts(console, clistatus._shown(found, width))
+    print_parts(console, cli_status._shown(found, width))
     text = output.getvalue()
     assert "…" not in text
     for whole in (table, waiting.id, "564 (40,250 rows)"):

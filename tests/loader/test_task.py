@@ -8,8 +8,8 @@ import gc
 import pytest
 from pyspark import daemon
 
-from loader.task import TASK_BYTES, Traceback, keep, shares
-from loader.work import TOGETHER
+from loader.blocks.worker import TOGETHER
+from loader.spark.workers import TASK_BYTES, Traceback, keep, shares
 
 
 @pytest.mark.parametrize(

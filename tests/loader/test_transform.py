@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from loader import transform
-from loader.fitting import fitted
-from loader.transform import CannotTransform, Transform, Transforms
+from loader.blocks import transform
+from loader.blocks.fit_columns import fitted
+from loader.blocks.transform import CannotTransform, Transform, Transforms
 from relay.errors import ConfigError, Refused
 from tests.loader.blocks import batch
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
-from loader.resolve import resolve
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.clickhouse.ledger import Ledger
+from loader.operate.resolve import resolve
+from relay.config.settings import Settings
 from relay.errors import Refused
+from relay.operate.verify.judge.contents import landed
+from relay.operate.verify.read.landed_rows import LandedRows
 from relay.records_pb2 import Block
-from relay.settings import Settings
-from relay.verify.contents import landed
-from relay.verify.tables import LandedRows
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import cli, clickhouse, trial
-from relay import trial as trials
+from loader import cli
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import dedup_trial
+from relay.clickhouse import dedup_trial as trials
 from relay.errors import ContractBroken, Unavailable
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import RELEASES
@@ -30,7 +32,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[Client]:
-    made = clickhouse.connect(engine.reached_as(ADMIN), 30)
+    made = clickhouse_client.connect(engine.reached_as(ADMIN), 30)
     made.command("CREATE DATABASE IF NOT EXISTS relay")
     made.command("DROP TABLE IF EXISTS relay.trial")
     yield made
@@ -48,7 +50,7 @@ def broken(client: Client) -> None:
 def test_a_repeat_is_dropped_and_little_is_left(client: Client) -> None:
     """One table that stays, in which rows expire; no right to drop anything is needed."""
     for starts in (1, 2, 3):
-        assert trial.check(client, "relay") == ""
+        assert dedup_trial.check(client, "relay") == ""
         assert client.command("SELECT count() FROM relay.trial") == trials.ROWS * starts
     assert client.query("SHOW TABLES FROM relay").result_rows == [("trial",)]
     created = str(client.command("SHOW CREATE TABLE relay.trial"))
@@ -58,7 +60,7 @@ def test_a_repeat_is_dropped_and_little_is_left(client: Client) -> None:
 def test_a_server_that_doubles_is_refused(client: Client) -> None:
     broken(client)
     with pytest.raises(ContractBroken) as error:
-        trial.check(client, "relay")
+        dedup_trial.check(client, "relay")
     assert "4 rows of 2" in error.value.message
     assert NOW.engine in error.value.message
     assert "relay doctor CONFIG --try" in error.value.next_step
@@ -66,9 +68,9 @@ def test_a_server_that_doubles_is_refused(client: Client) -> None:
 
 def test_what_the_profile_says_is_not_asked(engine: Engine, client: Client) -> None:
     """B1: what decides is sent with the statement, and wins."""
-    assert trial.check(client, "relay") == ""  # makes the table
-    with contextlib.closing(clickhouse.connect(engine.reached_as(FIXED), 30)) as fixed:
-        assert trial.check(fixed, "relay") == ""
+    assert dedup_trial.check(client, "relay") == ""  # makes the table
+    with contextlib.closing(clickhouse_client.connect(engine.reached_as(FIXED), 30)) as fixed:
+        assert dedup_trial.check(fixed, "relay") == ""
 
 
 def test_without_these_settings_the_profile_decides(
@@ -81,26 +83,26 @@ def test_without_these_settings_the_profile_decides(
         return {k: v for k, v in real(token, rows).items() if k != "deduplicate_insert_select"}
 
     monkeypatch.setattr(trials, "deduplicated", fewer)
-    assert trial.check(client, "relay") == ""
-    made = clickhouse.connect(engine.reached_as(FIXED), 30)
+    assert dedup_trial.check(client, "relay") == ""
+    made = clickhouse_client.connect(engine.reached_as(FIXED), 30)
     with contextlib.closing(made) as fixed, pytest.raises(ContractBroken):
-        trial.check(fixed, "relay")
+        dedup_trial.check(fixed, "relay")
 
 
 def test_a_user_who_may_not_try_is_told_why(engine: Engine, client: Client) -> None:
     assert client.command("EXISTS TABLE relay.trial") == 0
-    with contextlib.closing(clickhouse.connect(engine.reached_as(READER), 30)) as reader:
-        said = trial.check(reader, "relay")
+    with contextlib.closing(clickhouse_client.connect(engine.reached_as(READER), 30)) as reader:
+        said = dedup_trial.check(reader, "relay")
     assert "could not be tried" in said
     assert "CREATE TABLE ON relay.trial" in said
 
 
 def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
     with running(NOW, tmp_path) as server:
-        away = clickhouse.connect(server.reached_as(ADMIN), 5)
+        away = clickhouse_client.connect(server.reached_as(ADMIN), 5)
         server.kill()
         with contextlib.closing(away), pytest.raises(Unavailable):
-            trial.check(away, "relay")
+            dedup_trial.check(away, "relay")
 
 
 def test_the_loader_does_not_start(

@@ -14,9 +14,9 @@ from clickhouse_connect.driver.client import Client
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from relay.config.server_settings import ClickHouse
 from relay.dev import broker, layout
 from relay.dev.clickhouse import toml
-from relay.server_settings import ClickHouse
 from tests.broker.pipeline import row_batch, wait_until
 from tests.loader.blocks import DEADLINE
 

@@ -15,11 +15,11 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.begin import ledger_of
-from loader.work import Worker
-from relay.clickhouse_errors import About
+from loader.blocks.worker import Worker
+from loader.journal.startup import ledger_of
+from relay.clickhouse.errors import About
+from relay.config.server_settings import ClickHouse
 from relay.errors import Refused
-from relay.server_settings import ClickHouse
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.test_run import loaded

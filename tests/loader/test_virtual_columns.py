@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.view.landed import LandedBlocks
+from relay.operate.view.landed import LandedBlocks
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, killed
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-    from loader.work import Worker
+    from loader.blocks.worker import Worker
     from tests.loader.blocks import Journal
 
 COLUMNS = [

@@ -10,10 +10,10 @@ import threading
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import begin
-from loader.metrics.listed import CURRENT
-from loader.metrics.looking import Look, Looking
-from relay.metrics.listed import PROCESS
+from loader.journal import startup
+from loader.metrics.definitions import CURRENT
+from loader.metrics.ledger_watch import Look, Looking
+from relay.operate.metrics.definitions import PROCESS
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.test_work import copies, make
@@ -79,7 +79,7 @@ def test_a_loader_serves_metrics_and_health_and_logs_json(
 def looked(journal: Journal) -> Look:
     """The first look of another one."""
     settings = journal.settings()
-    looking = Looking(begin.start(settings, begin.ledger_of(settings)))
+    looking = Looking(startup.start(settings, startup.ledger_of(settings)))
     try:
         wait_until(lambda: looking.latest is not None, "a look")
     finally:

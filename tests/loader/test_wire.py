@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader.ledger import Ledger
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.clickhouse.ledger import Ledger
+from relay.config.server_settings import ClickHouse
 from relay.records_pb2 import Block
-from relay.server_settings import ClickHouse
 from tests.chaos.proxy import Proxy
 from tests.chaos.proxy_wire import HTTP
 from tests.loader.blocks import Journal, batch

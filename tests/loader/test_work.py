@@ -16,14 +16,16 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from loader import inserting, plan, work
-from loader.ledger import Ledger, Row
-from loader.resolve import resolve
-from loader.work import Outcome, Worker
-from relay.clickhouse_errors import About
+from loader.blocks import insert_groups
+from loader.blocks import worker as blocks_worker
+from loader.blocks.worker import Outcome, Worker
+from loader.clickhouse.ledger import Ledger, Row
+from loader.core import plan
+from loader.operate.resolve import resolve
+from relay.clickhouse.errors import About
+from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from tests.loader.blocks import Journal, batch
 
 ROOT = Path(__file__).parents[2]
@@ -77,14 +79,14 @@ def killed(
 
 def before_the_next_insert(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
     """A loader pauses right before its INSERT, once, and this happens meanwhile."""
-    real = inserting.insert
+    real = insert_groups.insert
 
     def pause(*arguments: Any, **named: Any) -> plan.Answer:
-        monkeypatch.setattr(inserting, "insert", real)
+        monkeypatch.setattr(insert_groups, "insert", real)
         happens()
         return real(*arguments, **named)
 
-    monkeypatch.setattr(inserting, "insert", pause)
+    monkeypatch.setattr(insert_groups, "insert", pause)
 
 
 def outcomes(done: list[Outcome]) -> list[str]:
@@ -127,7 +129,7 @@ def test_merges_hide_no_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Parts are merged all the time; each block is loaded by its first attempt all the same."""
-    monkeypatch.setattr(inserting, "TOGETHER_BYTES", 0)  # one by one: so they are counted
+    monkeypatch.setattr(insert_groups, "TOGETHER_BYTES", 0)  # one by one: so they are counted
     blocks = journal.seal(table, *(batch(i * 10, 10) for i in range(40)))
     ended, merged = threading.Event(), threading.Event()
 
@@ -141,7 +143,7 @@ def test_merges_hide_no_rows(
     thread.start()
     try:
         assert merged.wait(30)
-        monkeypatch.setattr(work, "TOGETHER", 2)
+        monkeypatch.setattr(blocks_worker, "TOGETHER", 2)
         done = [worker.load(blocks[i : i + 2]) for i in range(0, len(blocks), 2)]
     finally:
         ended.set()

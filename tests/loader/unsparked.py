@@ -15,20 +15,21 @@ from unittest import mock
 
 from confluent_kafka import TopicPartition
 
-from loader import begin
-from loader.attempt import Outcome
-from loader.checkpoint import Checkpoint
-from loader.journal_source import JOURNAL, JournalReader
-from loader.known import Known, Seen
+from loader.blocks.attempt import Outcome
+from loader.blocks.worker import Worker
+from loader.journal import startup
+from loader.journal.checkpoint import Checkpoint
+from loader.journal.source import JOURNAL, JournalReader
 from loader.metrics.observer import NOTHING
-from loader.setaside import SetAside
-from loader.settling import Settling
-from loader.work import Worker
-from relay import kafka_settings, names
+from loader.spark.known_blocks import Known, Seen
+from loader.spark.micro_batch import Settling
+from loader.spark.set_aside import SetAside
+from relay import names
+from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import Unavailable
-from relay.reader import PartitionReader
+from relay.kafka.partition_reader import PartitionReader
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal
 
@@ -69,8 +70,8 @@ class Run:
     def __init__(self, settings: Settings, *, lost: bool = False) -> None:
         self.said: list[str] = []
         self._directory = Path(settings.loader.checkpoint)
-        ledger = begin.ledger_of(settings, make=True)
-        start = begin.begin(
+        ledger = startup.ledger_of(settings, make=True)
+        start = startup.begin(
             settings,
             ledger,
             Checkpoint(str(self._directory)),
@@ -107,7 +108,7 @@ class Run:
 
         A transaction is committed before its markers are in the log: until then nobody sees it.
         """
-        config = kafka_settings.reader(self._settings.kafka)
+        config = kafka_clients.reader(self._settings.kafka)
         topic = names.journal_topic(self._settings.app)
         uncommitted = PartitionReader({**config, "isolation.level": "read_uncommitted"})
 
@@ -133,7 +134,7 @@ class Run:
             return False
         rows = [SealedRow(*row) for row in found]
         self._write("offsets", "v1\n{}\n" + json.dumps(end))
-        with mock.patch("loader.settling.attempt", self._attempt):
+        with mock.patch("loader.spark.micro_batch.attempt", self._attempt):
             self._settling.settle(None, rows)  # type: ignore[arg-type] # Spark's part is ours
         self._write("commits", 'v1\n{"nextBatchWatermarkMs":0}')
         self._number, self._offsets = self._number + 1, end

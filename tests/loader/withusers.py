@@ -1,6 +1,7 @@
 """A ClickHouse server with users of one's own: `python -m tests.loader.withusers DIR PORT`.
 
-The directory holds users.xml. It is the server out of chdb's library, as relay.dev.server has it.
+The directory holds users.xml. It is the server out of chdb's library, as
+relay.dev.clickhouse_server has it.
 """
 
 from __future__ import annotations

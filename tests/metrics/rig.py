@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from relay.core import events as ev
 from relay.core.step import step
-from relay.health import Check, Limits, liveness, readiness
-from relay.metrics.current import Current
-from relay.metrics.metric import registry
-from relay.metrics.recorder import Recorder
-from relay.metrics.statistics import Statistics
-from relay.metrics.vitals import Vitals
+from relay.operate.metrics.gauges import Current
+from relay.operate.metrics.recorder import Recorder
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
+from relay.program.health import Check, Limits, liveness, readiness
+from relay.program.metric import registry
 from tests.core.build import limits, partition, result, with_limits
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from relay.blocks.form_block import Formed
 from relay.core import events as ev
 from relay.core.state import Phase
 from relay.errors import Fenced, Unavailable
-from relay.forming import Formed
-from relay.metrics.metric import NAMELESS
+from relay.program.metric import NAMELESS
 from tests.core.build import arrival, buffer, found, limits, partition, polled, with_limits
 from tests.metrics.rig import INFO, Rig, consumer_statistics
 

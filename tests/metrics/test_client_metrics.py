@@ -11,10 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.metrics import clientlisted as listed
-from relay.metrics.metric import COUNTER
-from relay.metrics.page import shown
-from relay.metrics.statistics import CONSUMER, PRODUCER, Statistics
+from relay.operate.metrics import client_definitions as listed
+from relay.operate.metrics.statistics import CONSUMER, PRODUCER, Statistics
+from relay.program.metric import COUNTER, exposition
 from tests.broker.pipeline import wait_until
 from tests.metrics.rig import TOPIC, Rig, consumer_statistics
 from tests.mock.cluster import Cluster
@@ -146,7 +145,7 @@ def test_what_this_version_lacks_is_left_out(rig: Rig) -> None:
     """Statistics with nothing in them are no error: another librdkafka names them otherwise."""
     for client in (CONSUMER, PRODUCER):
         rig.hear(client, {"type": client})
-    status, _, _ = shown(rig.registry, "shop")
+    status, _, _ = exposition(rig.registry, "shop")
     assert status == 200
     assert rig.statistics.readable() == {}
     assert rig.statistics.connected() is False
@@ -172,7 +171,7 @@ def test_messages_wait_since_they_were_first_seen_to() -> None:
 
 def test_a_page_of_metrics_reads_as_prometheus_does(rig: Rig) -> None:
     """The text parses, with help for each."""
-    _, kind, body = shown(rig.registry, "shop")
+    _, kind, body = exposition(rig.registry, "shop")
     assert kind.startswith("text/plain")
     families = list(text_string_to_metric_families(body.decode()))
     assert len(families) > 100

@@ -10,7 +10,7 @@ import pytest
 
 from relay.core import events as ev
 from relay.core.state import Turn, Turns
-from relay.health import Facts, Standing, answer, liveness, readiness
+from relay.program.health import Facts, Standing, answer, liveness, readiness
 from tests.core.build import arrival, found, limits, partition, polled, with_limits
 from tests.metrics.rig import LIMITS, Rig, consumer_statistics
 

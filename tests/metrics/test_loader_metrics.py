@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from loader.attempt import Figures, Outcome
-from loader.health import Limits, liveness, readiness
-from loader.metrics.current import Current
-from loader.metrics.listed import CURRENT, RECORDED
-from loader.metrics.looking import Look, waiting
+from loader.blocks.attempt import Figures, Outcome
+from loader.metrics.definitions import CURRENT, RECORDED
+from loader.metrics.gauges import Current
+from loader.metrics.health import Limits, liveness, readiness
+from loader.metrics.ledger_watch import Look, waiting
 from loader.metrics.recorder import Recorder, why
-from relay.metrics.metric import HISTOGRAM, Metric, registry
+from relay.program.metric import HISTOGRAM, Metric, registry
 from relay.records_pb2 import Block
 
 LIMITS = Limits(query_seconds=10, batch_seconds=20, partition_seconds=30)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from loader.metrics import listed as of_loader
-from relay.metrics import listed as of_relay
-from relay.metrics.clientlisted import CLIENTS
-from relay.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
-from relay.page.figures import METRICS as OF_VERIFIER
+from loader.metrics import definitions as of_loader
+from relay.operate.metrics import definitions as of_relay
+from relay.operate.metrics.client_definitions import CLIENTS
+from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
+from relay.program.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "relay/docs/metrics.md").read_text(encoding="utf-8")

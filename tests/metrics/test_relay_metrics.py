@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import pytest
 
 from relay.core.step import step
-from relay.metrics.clientlisted import CLIENTS
-from relay.metrics.listed import CURRENT, RECORDED
-from relay.metrics.metric import HISTOGRAM, OTHERS, Bounded, Metric
+from relay.operate.metrics.client_definitions import CLIENTS
+from relay.operate.metrics.definitions import CURRENT, RECORDED
+from relay.program.metric import HISTOGRAM, OTHERS, Bounded, Metric
 from tests.core.build import arrival, limits, partition, polled, with_limits
 from tests.metrics.rig import Rig
 from tests.metrics.scenarios import SCENARIOS, Scenario

@@ -11,8 +11,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from relay import transactions
-from relay.watchdog import armed
+from relay.kafka import transactional_producer
+from relay.kafka.hang_guard import armed
 from tests.mock.cluster import Api
 from tests.mock.rig import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Course, Rig
 
@@ -60,7 +60,7 @@ def begin(seconds: float) -> None:
     """The relay's own producer, whose begin_transaction holds the GIL (librdkafka#4420)."""
     with Rig("app") as rig:
         rig.producer.replace()
-        transactions.HANGING_SECONDS = rig.producer._deadline_seconds = 0.5
+        transactional_producer.HANGING_SECONDS = rig.producer._deadline_seconds = 0.5
         real: Any = rig.producer._producer
 
         class Hanging:
@@ -98,7 +98,7 @@ def offsets(fault: Callable[[Rig], None], *, first: bool) -> None:
         fault: how it is lost.
         first: it was never asked before; else the client remembers it.
     """
-    transactions.SLICE_SECONDS = SLICE_SECONDS
+    transactional_producer.SLICE_SECONDS = SLICE_SECONDS
     with Rig("app") as rig:
         course = Course()
         rig.start(course)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import names
+from relay.config.settings import Settings
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.step import step
 from relay.errors import RelayError
-from relay.failures import TransactionFailed
-from relay.performer import Performer
-from relay.run import ERRORS
-from relay.settings import Settings
-from relay.waiting import Waiting
+from relay.kafka.errors import TransactionFailed
+from relay.process.loop import ERRORS
+from relay.process.perform import Performer
+from relay.program.waiting import Waiting
 from tests.core.build import limits, partition, polled, with_limits
 from tests.mock.cluster import Cluster
 
@@ -200,7 +200,7 @@ def flags(error: KafkaError) -> str:
 
 
 class _NoMember:
-    """In the place of relay.source: group metadata of a consumer that never joined."""
+    """In the place of relay.intake.source: group metadata of a consumer that never joined."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         quiet = logging.Logger("consumer of the rig")  # noqa: LOG001 - apart from all others
@@ -212,7 +212,7 @@ class _NoMember:
 
 
 class _NoTables:
-    """In the place of relay.tables: no block is sealed here."""
+    """In the place of relay.rows.codecs_of_tables: no block is sealed here."""
 
     def resolve(self, tables: frozenset[str]) -> None:
         assert not tables

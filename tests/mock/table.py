@@ -2,7 +2,7 @@
 
 One row for all codes of a place that share flag, failure and reason. librdkafka's part (what
 it repeats inside, which flag it gives the rest) is measured; the relay's part is
-relay.failures and relay.core.step.
+relay.kafka.errors and relay.core.step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Row:
     Attributes:
         codes: names of KafkaError, any one of them once.
         flag: of the error as the client raises it: fatal, abort, none, or INSIDE.
-        failure: what relay.failures makes of it.
+        failure: what relay.kafka.errors makes of it.
         did: what the core did about it, in order.
     """
 

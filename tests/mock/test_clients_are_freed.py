@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from relay import transactions
-from relay.failures import without_frames
+from relay.kafka import transactional_producer
+from relay.kafka.errors import without_frames
 from tests.mock.cluster import Api
 from tests.mock.rig import Course, Rig
 
@@ -56,7 +56,7 @@ def test_control_with_its_frames_the_exception_keeps_the_client(
 ) -> None:
     """So the binding does not free it; should this fail, `without_frames` has become needless."""
     same: Callable[[BaseException], BaseException] = lambda error: error  # noqa: E731
-    monkeypatch.setattr(transactions, "without_frames", same)
+    monkeypatch.setattr(transactional_producer, "without_frames", same)
     assert left_by(app, Api.END_TXN, FENCED) == 1
     for one in gc.get_objects():
         if isinstance(one, KafkaException):

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from relay.config.settings import Kafka
 from relay.core.events import Failure
-from relay.delivery import Delivery
-from relay.evidence import Evidence
-from relay.failures import TransactionFailed
-from relay.intake import Poll
-from relay.settings import Kafka
+from relay.intake.sort_poll import Poll
+from relay.kafka.counted_producer import Delivery
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.transaction_evidence import Evidence
 from tests.broker.pipeline import wait_until
 from tests.mock.cluster import DISCONNECT, Api, Cluster
 from tests.mock.rig import GROUP_COORDINATOR, QUICK, TRANSACTION_COORDINATOR, Rig
@@ -222,13 +222,13 @@ def test_what_went_wrong_before_a_transaction_is_no_doubt(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow start and brokers that are away cost no second producer: nothing was open."""
-    monkeypatch.setattr("relay.transactions.SLICE_SECONDS", 0.2)
+    monkeypatch.setattr("relay.kafka.transactional_producer.SLICE_SECONDS", 0.2)
     one_of_two = [*rig.cluster.bootstrap.split(",")[:1], "127.0.0.1:9"]
     rig.producer._config["bootstrap.servers"] = ",".join(one_of_two)
     rig.cluster.delay(Api.INIT_PRODUCER_ID, [300], TRANSACTION_COORDINATOR)
     for _ in range(30):
         rig.producer.replace()
-        monkeypatch.setattr("relay.transactions.SLICE_SECONDS", 5.0)
+        monkeypatch.setattr("relay.kafka.transactional_producer.SLICE_SECONDS", 5.0)
         rig.fill()
         assert rig.producer.commit()
         if any("Connection refused" in line for line in rig.lines):
@@ -240,7 +240,7 @@ def test_what_went_wrong_before_a_transaction_is_no_doubt(
 def test_a_program_that_writes_rows_in_transactions_is_as_careful(
     fault: str | None, clients: int
 ) -> None:
-    """relay.producer: the transaction after a doubtful one is a new client's."""
+    """relay.produce.row_producer: the transaction after a doubtful one is a new client's."""
     with Cluster() as cluster:
         cluster.create_topic("rows")
         cluster.set_transaction_coordinator("rows-1", TRANSACTION_COORDINATOR)
@@ -280,7 +280,7 @@ def test_a_client_that_words_its_lines_otherwise_leaves_every_end_in_doubt(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The evidence is positive: not hearing anything is no reason to go on."""
-    monkeypatch.setattr("relay.evidence._ANSWERED", "EndTxn was answered")
+    monkeypatch.setattr("relay.kafka.transaction_evidence._ANSWERED", "EndTxn was answered")
     rig.producer.replace()
     rig.fill()
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError
 
-from relay import failures, transactions
 from relay.core import effects as ef
+from relay.kafka import errors, transactional_producer
 from tests.mock.cluster import Api
 from tests.mock.rig import Course, Rig, flags
 from tests.mock.table import INSIDE, LASTING, TABLE, TRIED, Place, Row
@@ -96,14 +96,14 @@ thread = threading.local()
 
 @pytest.fixture(scope="module", autouse=True)
 def _classified() -> Iterator[None]:
-    """Errors as the client raised them are written down on their way to relay.failures."""
+    """Errors as the client raised them are written down on their way to relay.kafka.errors."""
 
     def classify(error: KafkaError) -> object:
         thread.course.flagged = flags(error)
-        return failures.classify(error)
+        return errors.classify(error)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transactions, "classify", classify)
+        patch.setattr(transactional_producer, "classify", classify)
         yield
 
 
@@ -111,7 +111,7 @@ def _classified() -> Iterator[None]:
 def courses() -> dict[Row, Course]:
     """The course of every row of TABLE."""
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(AT_ONCE) as pool:
-        patch.setattr(transactions, "SLICE_SECONDS", 60.0)  # however slow this machine is
+        patch.setattr(transactional_producer, "SLICE_SECONDS", 60.0)  # however slow this machine is
         rows = single(TABLE)
         return dict(zip(rows, pool.map(once, rows), strict=True))
 
@@ -120,7 +120,7 @@ def courses() -> dict[Row, Course]:
 def long_courses() -> dict[Row, Course]:
     """The course of every row of LASTING."""
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(AT_ONCE) as pool:
-        patch.setattr(transactions, "SLICE_SECONDS", SLICE_SECONDS)
+        patch.setattr(transactional_producer, "SLICE_SECONDS", SLICE_SECONDS)
         rows = single(LASTING)
         return dict(zip(rows, pool.map(for_ever, rows), strict=True))
 
@@ -192,7 +192,7 @@ def test_a_wrong_row_is_found(row: Row, column: str) -> None:
 def test_flags_alone_would_not_do(emptied: str, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without the relay's own entries, pairs with too weak a flag go astray."""
     assert disagreements(row, once(row)) == []
-    monkeypatch.setattr(failures, emptied, {})
+    monkeypatch.setattr(errors, emptied, {})
 
     found = disagreements(row, once(row))
 

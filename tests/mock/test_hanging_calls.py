@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.events import Failure
-from relay.failures import TransactionFailed
-from relay.watchdog import within
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.hang_guard import within
 from tests.mock.cluster import Api
 from tests.mock.rig import LEADER, Rig
 
@@ -90,7 +90,7 @@ def test_a_begin_that_hangs_ends_the_relay(ended: Ended) -> None:
     process = ended[f"begin {LONG_ENOUGH}"]
 
     assert process.returncode == WATCHDOG_STATUS, process.stderr
-    assert "relay/transactions.py" in process.stderr
+    assert "relay/kafka/transactional_producer.py" in process.stderr
     assert "in begin" in process.stderr
 
 
@@ -118,7 +118,7 @@ def test_offsets_that_are_never_sent_are_given_up_at_the_own_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A call that ignores its timeout and lets go of the GIL: its outcome is unknown."""
-    monkeypatch.setattr("relay.transactions.SLICE_SECONDS", 0.25)
+    monkeypatch.setattr("relay.kafka.transactional_producer.SLICE_SECONDS", 0.25)
     released = threading.Event()
     with Rig("app") as rig:
         rig.producer.replace()

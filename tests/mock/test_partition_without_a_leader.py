@@ -8,18 +8,19 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import kafka_settings, names
+from relay import names
+from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.reader import PartitionReader
-from relay.registry import Registry
-from relay.topicends import TopicEnds
+from relay.kafka.partition_ends import TopicEnds
+from relay.kafka.partition_reader import PartitionReader
+from relay.schema.registry import Registry
 from tests.mock.cluster import Cluster
 from tests.mock.rig import SOURCE, relay_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 NOBODY = -1
 SECONDS = 10.0
@@ -50,7 +51,7 @@ def why_not(reader: Consumer, place: TopicPartition = PLACE) -> int:
 
 def test_a_reader_hears_of_the_new_leader(cluster: Cluster, settings: Settings) -> None:
     """At the next question; and a partition without a leader is not one that is gone."""
-    reader = PartitionReader(kafka_settings.reader(settings.kafka))
+    reader = PartitionReader(kafka_clients.reader(settings.kafka))
     assert why_not(reader) == KafkaError.LEADER_NOT_AVAILABLE
     assert why_not(reader, TopicPartition(SOURCE, 1)) == KafkaError._UNKNOWN_PARTITION
 
@@ -62,7 +63,7 @@ def test_a_reader_hears_of_the_new_leader(cluster: Cluster, settings: Settings) 
 
 def test_without_a_refresh_it_does_not(cluster: Cluster, settings: Settings) -> None:
     """Negative control: librdkafka's own consumer."""
-    reader = Consumer({**kafka_settings.reader(settings.kafka)})
+    reader = Consumer({**kafka_clients.reader(settings.kafka)})
     reader.list_topics(SOURCE, timeout=SECONDS)
     assert why_not(reader) == KafkaError._UNKNOWN_PARTITION
 
@@ -93,7 +94,7 @@ def test_a_relay_hears_of_the_new_leader(cluster: Cluster, settings: Settings) -
     Seen in a campaign: after the end of a broker a relay waited for 200 s for brokers that were
     there, and its whole group with it.
     """
-    ends = TopicEnds(AdminClient(kafka_settings.admin(settings.kafka)), SOURCE, SECONDS)
+    ends = TopicEnds(AdminClient(kafka_clients.admin(settings.kafka)), SOURCE, SECONDS)
     with pytest.raises(KafkaException):
         ends.bounds([0])
 

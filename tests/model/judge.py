@@ -17,7 +17,8 @@ from tests.model.records import DEAD, JOURNAL, SOURCE, Chunk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.core.records import CommittedOffset, JournalRecord
+    from relay.core.offsets import CommittedOffset
+    from relay.core.records import JournalRecord
     from tests.model.loader import ClickHouse
 
 

@@ -16,7 +16,7 @@ from relay.core.state import Fencing
 from tests.model.log import Log, LogKey
 
 if TYPE_CHECKING:
-    from relay.core.records import CommittedOffset
+    from relay.core.offsets import CommittedOffset
 
 OFFSETS: LogKey = ("__consumer_offsets", 0)
 """The group's offsets, as a participant of a transaction."""

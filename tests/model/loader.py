@@ -1,4 +1,4 @@
-"""A small model of the loader: loader.plan decides, an in-memory ClickHouse remembers.
+"""A small model of the loader: loader.core.plan decides, an in-memory ClickHouse remembers.
 
 Receives the committed journal and block topics of tests.model.kafka; gives rows in tables.
 tests/loader searches the plan itself (statements that overlap, windows, parking); here it
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from loader import plan
+from loader.core import plan
 from tests.model.records import JOURNAL
 
 if TYPE_CHECKING:

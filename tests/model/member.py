@@ -1,7 +1,7 @@
 """One relay process of the model: performs the effects of relay.core.step, one at a time.
 
 Receives its turn from the scheduler, calls the in-memory Kafka, feeds the answer to `step`.
-It stands where relay.run and the adapters stand in production and keeps their rules:
+It stands where relay.process.loop and the adapters stand in production and keeps their rules:
 group metadata at begin; an abort that was not clean counts as unknown; the journal's stable
 end is asked before the committed offset.
 """

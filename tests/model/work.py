@@ -1,6 +1,7 @@
 """What a model process does with its partitions: reads their truth, forms their blocks.
 
-Receives a seal or partitions, gives what relay.truth and relay.performer give in production.
+Receives a seal or partitions, gives what relay.process.truth and relay.process.perform give in
+production.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.core.records import CommittedOffset, Found, SealedBlock, SealResult
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Found, SealedBlock, SealResult
 from tests.model.kafka import NotNowError
 from tests.model.records import DEAD, JOURNAL, SOURCE, Chunk, DeadLetter
 

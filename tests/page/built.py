@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import ConfigError, Unavailable
-from relay.page.routes import Page
-from relay.page.samples import Samples
-from relay.page.trail import Trail
-from relay.serving import Serving
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.audit import Audit
-from relay.verify.standing import Standing
-from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.view.screen import as_json, assemble
-from relay.view.seen import Listed, Seen
-from relay.view.story import Change, Chunks, Landed, Part, Story
+from relay.operate.page.recent import Trail
+from relay.operate.page.routes import Page
+from relay.operate.page.samples import Samples
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.progress import Standing
+from relay.operate.view.block_story import Change, Chunks, Landed, Part, Story
+from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
+from relay.operate.view.journal_state import Listed, Seen
+from relay.operate.view.status import as_json, assemble
+from relay.program.serving import Serving
 from tests.view.records import APP, block, commit, dead
 
 HOSTILE = '<img src=x onerror="document.title=id"><script>document.title=top</script>'

@@ -9,12 +9,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.metrics.metric import rows
-from relay.page.figures import METRICS, Figures, health
+from relay.operate.page.verifier_metrics import METRICS, Figures, health
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.progress import SILENT_SECONDS
+from relay.operate.verify.webhook import Counts
+from relay.program.metric import rows
 from relay.records_pb2 import Accept, Commit, Rewind
-from relay.verify.anomaly import Kind
-from relay.verify.standing import SILENT_SECONDS
-from relay.verify.webhook import Counts
 from tests.page.built import ANOMALY, Built, built
 
 NOW_MS = 1_700_000_000_000

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from relay.errors import Unavailable
-from relay.page.looking import Looking
-from relay.page.routes import content_security_policy, html
-from relay.page.samples import Point, Samples, point
-from relay.page.trail import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
-from relay.view.facts import Facts, Group, LedgerFacts
-from relay.view.screen import Screen, assemble
-from relay.view.seen import Seen
+from relay.operate.page.recent import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
+from relay.operate.page.refresh import Looking
+from relay.operate.page.routes import content_security_policy, html
+from relay.operate.page.samples import Point, Samples, point
+from relay.operate.view.facts import Facts, Group, LedgerFacts
+from relay.operate.view.journal_state import Seen
+from relay.operate.view.status import Screen, assemble
 from tests.broker.pipeline import wait_until
 from tests.page.built import ANOMALY, LATEST, Built, built
 from tests.view.records import block, commit
@@ -99,7 +99,7 @@ class Screens:
 def test_a_look_that_fails_is_a_gap_and_the_next_one_is_shown(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.page.looking.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("relay.operate.page.refresh.EVERY_SECONDS", 0.01)
     facts = Facts("shop", "rows", NOW_MS, True, Group("empty"), {}, LedgerFacts(), 0)
     looks, samples = Screens(error, assemble(Seen(), facts)), Samples()
     assert samples.latest() == (None, "not looked yet")
@@ -158,7 +158,7 @@ def test_a_block_is_told_of_or_why_not(made: Built, name: str, status: int, says
 
 
 def test_blocks_are_told_of_one_at_a_time(made: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.page.routes._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("relay.operate.page.routes._BUSY_SECONDS", 0.01)
     page = made.page()
     again: list[int] = []
     story: Callable[..., Any] = made.story

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relay.rowencoder import RowEncoder
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.produce.row_encoder import RowEncoder
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import ColumnDef, evolve
 
 COLUMNS = (
     ColumnDef("small", "Int8"),

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relay import java
 from relay.dev import jars
+from relay.program import java
 
 _SYSTEMS = {"Linux": "linux", "Darwin": "osx"}
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch_64", "aarch64": "aarch_64"}

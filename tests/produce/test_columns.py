@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from relay.columns import BadValue, Origin, row_columns
 from relay.errors import ConfigError
+from relay.produce.arrow_columns import BadValue, Origin, row_columns
 from tests.produce.codecs import codec
 
 CODEC = codec()

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.columns import BadValue, Origin, row_columns
-from relay.decode import decode
-from relay.readers import Source
-from relay.rowencoder import RowEncoder
-from relay.schema import ColumnDef
+from relay.produce.arrow_columns import BadValue, Origin, row_columns
+from relay.produce.file_rows import Source
+from relay.produce.row_encoder import RowEncoder
+from relay.rows.decode import decode
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch
 

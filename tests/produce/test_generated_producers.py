@@ -14,14 +14,15 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import config, java
 from relay.cli import cli
-from relay.cli_support import run_main
-from relay.codecs import table_codecs
-from relay.dead.wire import fields
-from relay.decode import decode
+from relay.config import settings_file
+from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
-from relay.server_settings import ClickHouse
+from relay.operate.dead.wire import fields
+from relay.produce.codecs import table_codecs
+from relay.program import java
+from relay.program.command import run_main
+from relay.rows.decode import decode
 from tests.produce import protoc
 
 if TYPE_CHECKING:
@@ -160,4 +161,4 @@ def complaint(config_file: Path, table: str, value: bytes) -> str:
 
 
 def codec(config_file: Path, table: str) -> Any:
-    return table_codecs(config.load(config_file))(table)
+    return table_codecs(settings_file.load(config_file))(table)

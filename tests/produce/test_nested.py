@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from relay.columns import BadValue, Origin, row_columns
-from relay.decode import decode
-from relay.rowencoder import RowEncoder
-from relay.schema import ColumnDef
+from relay.produce.arrow_columns import BadValue, Origin, row_columns
+from relay.produce.row_encoder import RowEncoder
+from relay.rows.decode import decode
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch
 

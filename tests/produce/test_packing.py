@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.envelope import open_messages
-from relay.packing import cut_long, even_ends, pack, random_ends
+from relay.produce.message_packing import cut_long, even_ends, pack, random_ends
+from relay.rows.envelope import open_messages
 
 
 @settings(max_examples=200, deadline=None)

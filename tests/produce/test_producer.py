@@ -19,19 +19,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay.cli import cli
-from relay.cli_support import run_main
-from relay.codecs import table_codecs
-from relay.columns import BadValue
-from relay.config import load
+from relay.config.server_settings import ClickHouse
+from relay.config.settings import Kafka, Settings
+from relay.config.settings_file import load
 from relay.dev.clickhouse import toml
-from relay.envelope import open_messages
 from relay.errors import ConfigError, Fenced, Refused, Unavailable
-from relay.producer import Batching, RowProducer
-from relay.registry import Registry
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef
-from relay.server_settings import ClickHouse
-from relay.settings import Kafka, Settings
+from relay.produce.arrow_columns import BadValue
+from relay.produce.codecs import table_codecs
+from relay.produce.row_producer import Batching, RowProducer
+from relay.program.command import run_main
+from relay.rows.envelope import open_messages
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import ColumnDef
+from relay.schema.registry import Registry
 from tests.produce.codecs import codec
 
 CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))

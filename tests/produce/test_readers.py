@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from relay.columns import BadValue
 from relay.errors import ConfigError
-from relay.readers import BLOCK_BYTES, Source
-from relay.schema import ColumnDef
+from relay.produce.arrow_columns import BadValue
+from relay.produce.file_rows import BLOCK_BYTES, Source
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
 
 ENCODER = encoder(

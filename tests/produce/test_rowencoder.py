@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from relay.columns import BadValue
 from relay.errors import ConfigError
-from relay.rowencoder import RowEncoder
+from relay.produce.arrow_columns import BadValue
+from relay.produce.row_encoder import RowEncoder
 from tests.produce.codecs import encoder
 
 ENCODER = encoder()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay import replicas
+from relay.clickhouse import replicas
 from tests.replicas.journal import STAMPED, Replicated
 from tests.replicas.rig import Rig
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyspark
 
-from relay import java
 from relay.dev import process
+from relay.program import java
 
 NAME = "zookeeper"
 HOST = "127.0.0.1"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
+from relay.config.server_settings import ClickHouse
+from relay.config.settings import Settings
 from relay.dev.clickhouse import toml
-from relay.server_settings import ClickHouse
-from relay.settings import Settings
 from tests.loader.blocks import SCHEMA, Journal
 from tests.replicas.rig import Rig
 from tests.replicas.server import USER

@@ -11,8 +11,8 @@ from unittest import mock
 
 import pytest
 
-from loader.begin import ledger_of
-from loader.work import Worker
+from loader.blocks.worker import Worker
+from loader.journal.startup import ledger_of
 from relay.errors import Refused
 from tests.loader.blocks import DEADLINE, batch
 from tests.replicas.front import HOST, Front
@@ -39,7 +39,7 @@ def unnoticed(really: bool) -> Iterator[None]:
     if not really:
         yield
         return
-    with mock.patch("loader.work.several", return_value=False):
+    with mock.patch("loader.blocks.worker.several", return_value=False):
         yield
 
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader import running, work
-from loader.begin import ledger_of
-from loader.forgotten import Forgotten
-from loader.positions import Unsure
-from loader.supersede import supersede
-from loader.work import Worker
+from loader.blocks import worker as blocks_worker
+from loader.blocks.worker import Worker
+from loader.clickhouse import running_statements
+from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.core.positions import Unsure
+from loader.journal.startup import ledger_of
+from loader.operate.supersede import supersede
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
@@ -98,7 +99,9 @@ def test_asked_of_one_replica_alone_the_rows_appear_afterwards(
     rig: Rig, journal: Replicated, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control of the test above."""
-    monkeypatch.setattr(work, "Running", lambda client, _: running.Running(client))
+    monkeypatch.setattr(
+        blocks_worker, "Running", lambda client, _: running_statements.Running(client)
+    )
     (block,) = journal.seal(table, batch(0, ROWS))
     settings = journal.settings(url=others_first(rig), insert_timeout_seconds=2)
     with hanging(rig, journal, block) as held:
@@ -152,7 +155,9 @@ def test_a_restarted_replica_runs_nothing_of_before(
         assert still.silent
         assert f"replica {killed.front.url} does not answer" in still.reason
         killed.start()
-    wait_until(lambda: second._running.of(block) == running.Still(running=False), "it answers")
+    wait_until(
+        lambda: second._running.of(block) == running_statements.Still(running=False), "it answers"
+    )
 
 
 def test_a_block_that_the_ledger_lost_is_asked_about_while_it_runs_elsewhere(
@@ -163,14 +168,14 @@ def test_a_block_that_the_ledger_lost_is_asked_about_while_it_runs_elsewhere(
     settings = journal.settings(url=others_first(rig))
     ledger = ledger_of(settings)
     places = [(0, 0, block), (0, 1, other)]
-    every = running.Running(ledger.client, settings.clickhouse)
+    every = running_statements.Running(ledger.client, settings.clickhouse)
     with hanging(rig, journal, block):
         alone = Forgotten(ledger, "_block", {0: Unsure(9)})  # as before: negative control
         assert alone.among(places) == set()
         assert Forgotten(ledger, "_block", {0: Unsure(9)}, every).among(places) == {block.id}
         rig.replicas[0].pause()
         asked = every.of_app(journal.app, {table})
-        assert asked == running.Runs(frozenset(), frozenset({table}))
+        assert asked == running_statements.Runs(frozenset(), frozenset({table}))
         rig.replicas[0].resume()
     every.close()
 

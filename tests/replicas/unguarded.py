@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from loader import begin, work
+from loader.blocks import worker
+from loader.journal import startup
 from tests.chaos import bareloader
 
 GUARDS = ("quorum",)
@@ -15,7 +16,7 @@ GUARDS = ("quorum",)
 
 def quorum() -> None:
     """One URL is taken for one server, whatever answers there."""
-    for module in (begin, work):
+    for module in (startup, worker):
         module.several = lambda *_: False  # type: ignore[attr-defined]
 
 

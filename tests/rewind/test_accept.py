@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from relay.errors import ConfigError, ContractBroken
-from relay.rewind import accepting
-from relay.rewind import run as steps
-from relay.rewind.record import Author
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
-from relay.verify.audit import Audit
+from relay.operate.rewind import accepting
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Told
+from relay.operate.rewind.rewind import Wanted
+from relay.operate.verify.audit import Audit
 from tests.rewind.world import Crash, World
 from tests.verify import histories
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from loader.clisupersede import supersede
-from relay.cli import cli, rewindtext
-from relay.cli_support import run_main
+from loader.cli.supersede import supersede
+from relay.cli import cli
+from relay.cli.output import rewind
+from relay.operate.rewind import accepting
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.removal import Told
+from relay.operate.rewind.rewind import Wanted
+from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.rewind import accepting
-from relay.rewind import run as steps
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
 from tests.rewind.world import AUTHOR, World
 
 CONFIG = """
@@ -94,8 +95,8 @@ def test_a_dry_run_names_blocks_rows_and_relays() -> None:
     places = world.look(wanted.offsets)
     ready = steps.ready(world, places, wanted, "_block")
 
-    text = [str(line) for line in rewindtext.would(ready, places, ["a"], as_json=False)]
-    (row,) = rewindtext.would(ready, places, ["a"], as_json=True)
+    text = [str(line) for line in rewind.would(ready, places, ["a"], as_json=False)]
+    (row,) = rewind.would(ready, places, ["a"], as_json=True)
 
     blocks = {block.id for block in world.blocks()}
     assert isinstance(row, dict)
@@ -110,15 +111,15 @@ def test_what_was_done_and_what_was_begun_are_said() -> None:
     world = made()
     done = steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
 
-    text = "\n".join(str(line) for line in rewindtext.done(done, as_json=False))
-    (row,) = rewindtext.done(done, as_json=True)
+    text = "\n".join(str(line) for line in rewind.done(done, as_json=False))
+    (row,) = rewind.done(done, as_json=True)
 
     assert isinstance(row, dict)
     assert row["partitions"] == {"0": done.partitions[0]}
     assert f"{done.rows:,} of their rows were removed" in text
     begun = world.journal[: [c.rewound for _, c in world.journal].index(True)]
     world.journal = begun
-    (line,) = rewindtext.unfinished(steps.unfinished(world.look({0: 0})), as_json=False)
+    (line,) = rewind.unfinished(steps.unfinished(world.look({0: 0})), as_json=False)
     assert "--run finishes it" in str(line)
 
 
@@ -127,8 +128,8 @@ def test_notes_say_both_values() -> None:
     world.named = (3, None)
     notes = accepting.accept(world, {}, None, None)
 
-    text = "\n".join(str(line) for line in rewindtext.notes(notes, accepted=False, as_json=False))
-    (row,) = rewindtext.notes(notes, accepted=False, as_json=True)
+    text = "\n".join(str(line) for line in rewind.notes(notes, accepted=False, as_json=False))
+    (row,) = rewind.notes(notes, accepted=False, as_json=True)
 
     assert "which no relay wrote" in text
     assert f"floor {world.floor}" in text

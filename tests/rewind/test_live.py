@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from loader.begin import ledger_of
-from loader.work import Worker
-from relay import chunks
-from relay.config import load as load_config
-from relay.verify.topic import TopicReader
+from loader.blocks.worker import Worker
+from loader.journal.startup import ledger_of
+from relay.blocks import chunks
+from relay.config.settings_file import load as load_config
+from relay.operate.verify.read.topic import TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until
 

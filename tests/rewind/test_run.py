@@ -7,10 +7,10 @@ import random
 import pytest
 
 from relay.errors import ConfigError, ContractBroken
-from relay.rewind import run as steps
-from relay.rewind.removal import Target, Told
-from relay.rewind.run import Wanted
-from relay.verify.audit import Audit
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.removal import Target, Told
+from relay.operate.rewind.rewind import Wanted
+from relay.operate.verify.audit import Audit
 from tests.rewind.world import AUTHOR, Crash, World
 from tests.verify import histories
 

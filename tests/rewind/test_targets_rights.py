@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from relay.config.settings import Settings
 from relay.errors import Refused
-from relay.rewind import targets
-from relay.settings import Settings
+from relay.operate.rewind import tables
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
 from tests.versions.users import User
@@ -52,7 +52,7 @@ def unstamped(engine: Engine, user: str, database: str = "books") -> frozenset[s
             "loader": {"checkpoint": "c", "database": database},
         }
     )
-    return targets._unstamped(settings, [TABLE])
+    return tables._unstamped(settings, [TABLE])
 
 
 @pytest.mark.parametrize(("user", "right"), [("blind", "SHOW TABLES"), ("shown", "SELECT")])

@@ -9,16 +9,16 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay import journal
+from relay.blocks import journal
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
+from relay.operate.rewind.plan import Place
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Target
+from relay.operate.rewind.seals import Seals
 from relay.records_pb2 import Block, Commit
-from relay.rewind.plan import Place
-from relay.rewind.record import Author
-from relay.rewind.removal import Target
-from relay.rewind.seals import Seals
 from tests.verify import histories
 from tests.verify.histories import Writer
 
@@ -102,7 +102,7 @@ class World(Writer):
         for offset, commit in self.journal:
             seals.add(offset, commit)
         committed = self._committed
-        named = None if committed is None else (committed.floor, journal.metadata(committed))
+        named = None if committed is None else (committed.floor, committed.metadata)
         if not isinstance(self.named, str):
             named = self.named
         return {0: Place(0, named, seals, self.topic_id, self.log_start, self._end)}

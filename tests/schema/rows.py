@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from google.protobuf.internal.encoder import _VarintBytes
 
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import ColumnDef, evolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

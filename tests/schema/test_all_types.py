@@ -15,15 +15,16 @@ from grpc_tools import protoc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loader import insert as loader_insert
-from loader.tables import Target
-from loader.window import Nature, Window
-from relay import chunks, wirerows
-from relay.chunks import Encoder
-from relay.forming import form
+from loader.blocks import insert_statement as loader_insert
+from loader.clickhouse.tables import Target
+from loader.core.table_rules import Nature, Window
+from relay.blocks import chunks
+from relay.blocks.chunks import Encoder
+from relay.blocks.form_block import form
 from relay.records_pb2 import Block
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve, proto_text
+from relay.rows import proto_rows
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import ColumnDef, evolve, proto_text
 from tests.schema.drawn import SHOW, TYPES, Drawn, matches
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill
@@ -31,7 +32,7 @@ from tests.schema.values import fill
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from loader.ledger import Ledger
+    from loader.clickhouse.ledger import Ledger
     from tests.schema.engine import Engine
 
 LONG = settings.default is not None and settings.default.max_examples >= 1_000
@@ -128,7 +129,7 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
         for _, values in example.bad
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
+        patch.setattr(proto_rows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
         formed = form(
             list(range(len(messages))), binary(messages), codec, "batch", Encoder(100_000)
         )

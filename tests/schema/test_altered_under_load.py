@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.server_settings import ClickHouse
+from relay.config.server_settings import ClickHouse
 from tests.broker.pipeline import Pipeline
 from tests.chaos.programs import Program
 from tests.schema.alterations import COUNT, LABEL, ORDERS, PLAIN, Column, Kind, allowed, plan

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relay import chunks
-from relay.apart import Apart, together
-from relay.plain import aside, back
+from relay.blocks import chunks
+from relay.blocks.column_layout import Apart, together
+from relay.blocks.plain_columns import aside, back
 
 WHOLE = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32()]
 WHOLE += [pa.int64(), pa.uint64()]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.decode import Decoded, count_rows, decode
-from relay.isolate import isolate
+from relay.rows.bisect import isolate
+from relay.rows.decode import Decoded, count_rows, decode
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
-from relay.catalogue import Catalogue, translated
+from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
-from relay.schema import ColumnDef
-from relay.settings import ClickHouse
+from relay.schema.catalogue import Catalogue, translated
+from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

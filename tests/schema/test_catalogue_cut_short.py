@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from relay.catalogue import Catalogue
+from relay.config.settings import ClickHouse
 from relay.errors import Unavailable
-from relay.settings import ClickHouse
+from relay.schema.catalogue import Catalogue
 from tests import reach
 from tests.chaos.proxy import Proxy
 from tests.chaos.proxy_wire import HTTP

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay import chunks
+from relay.blocks import chunks
 
 SCHEMA = pa.schema([
     pa.field("a", pa.int64(), metadata={b"clickhouse": b"Int64"}),

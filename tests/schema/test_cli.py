@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grpc_tools import protoc
 
 from relay.cli import cli
-from relay.cli_support import run_main
+from relay.config.allowed_tables import LEDGER_COLUMNS
 from relay.dev.clickhouse import toml
-from relay.targets import LEDGER_COLUMNS
+from relay.program.command import run_main
 
 if TYPE_CHECKING:
-    from relay.server_settings import ClickHouse
+    from relay.config.server_settings import ClickHouse
 
 
 @pytest.fixture

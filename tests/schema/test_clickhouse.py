@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pytest
 
-from relay import chunks
-from relay.decode import decode
-from relay.types import parse_type
+from relay.blocks import chunks
+from relay.rows.decode import decode
+from relay.schema.types.column_type import parse_type
 from tests.schema.engine import Engine, EngineError
 from tests.schema.rows import binary, codec_of, row, row_batch
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from relay.compatible import Finding, findings
 from relay.errors import ConfigError
-from relay.protofile import row_message
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve, live_columns, needs_value, proto_text
+from relay.rows.row_codec import RowCodec
+from relay.schema.compatibility import Finding, findings
+from relay.schema.evolution import ColumnDef, evolve, live_columns, needs_value, proto_text
+from relay.schema.protoc import row_message
 
 COLUMNS = [
     ColumnDef("id", "Int64"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.records_pb2 import TableSchema
-from relay.schema import (
+from relay.schema.evolution import (
     ColumnDef,
     evolve,
     field_names,

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay import wirerows
-from relay.decode import Decoded, decode
-from relay.flatkernel import BYTES, FIXED64, TEXT, WHOLE64
-from relay.flatsinks import Density, Sinks
+from relay.rows import proto_rows
+from relay.rows.decode import Decoded, decode
+from relay.rows.flat_columns import Density, Sinks
+from relay.rows.flat_kernel import BYTES, FIXED64, TEXT, WHOLE64
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.schema.test_mutations import SIMPLE, SIMPLE_ROW, mutated
 from tests.schema.values import fill
 
 if TYPE_CHECKING:
-    from relay.rowmessage import RowCodec
+    from relay.rows.row_codec import RowCodec
 
 CODEC = codec_of({**SIMPLE, "wide": "UInt64", "part": "Float32", "small": "UInt16", "day": "Date"})
 ROW = {**SIMPLE_ROW, 10: 2**64 - 1, 11: 1.5, 12: 65_535, 13: 1}
@@ -42,7 +42,7 @@ def messages(random: np.random.Generator) -> list[bytes | None]:
 
 def by(compiled: bool, values: pa.ChunkedArray[Any], codec: RowCodec, **how: str) -> Decoded:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wirerows, "COMPILED_FROM_BYTES", 0 if compiled else 1 << 60)
+        patch.setattr(proto_rows, "COMPILED_FROM_BYTES", 0 if compiled else 1 << 60)
         return decode(values, codec, how.get("framing", "batch"), how.get("unknown", "dead"))
 
 

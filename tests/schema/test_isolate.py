@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.decode import decode
-from relay.isolate import BLOCK, Suspects, isolate, isolate_joined
+from relay.rows.bisect import BLOCK, Suspects, isolate, isolate_joined
+from relay.rows.decode import decode
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 pytestmark = pytest.mark.usefixtures("decoder")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from relay import chunks
-from relay.chunks import Encoder
-from relay.forming import form
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
+from relay.blocks import chunks
+from relay.blocks.chunks import Encoder
+from relay.blocks.form_block import form
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill
 

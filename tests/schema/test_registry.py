@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay import names
+from relay.config.settings import Kafka
 from relay.errors import ContractBroken, Refused, Unavailable
-from relay.failures import PASSING
+from relay.kafka.errors import PASSING
+from relay.kafka.partition_ends import TopicEnds
 from relay.records_pb2 import TableSchema
-from relay.registry import Registry, fold
-from relay.schema import ColumnDef, evolve
-from relay.settings import Kafka
-from relay.topicends import TopicEnds
+from relay.schema.evolution import ColumnDef, evolve
+from relay.schema.registry import Registry, fold
 from tests.broker.pipeline import wait_until
 from tests.schema.rows import TABLE
 
@@ -201,7 +201,7 @@ def test_many_at_once_never_give_a_number_twice(kafka: Kafka, app: str, registry
 
 def test_a_missing_topic_is_refused(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the topic, reading and writing say which topic and how to get it."""
-    monkeypatch.setattr("relay.registry.NEW_TOPIC_SECONDS", 0.3)
+    monkeypatch.setattr("relay.schema.registry.NEW_TOPIC_SECONDS", 0.3)
     registry = Registry(kafka, "no-such-app")
     with pytest.raises(Refused, match=r"no-such-app\.schemas is not there"):
         registry.catch_up()
@@ -247,7 +247,7 @@ def test_a_topic_made_anew_stops_everything(kafka: Kafka, app: str) -> None:
 
 def test_no_broker_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nobody at the address, reading ends with the next step after the wait allowed."""
-    monkeypatch.setattr("relay.registry._END_SECONDS", 1.0)
+    monkeypatch.setattr("relay.schema.registry._END_SECONDS", 1.0)
     registry = Registry(Kafka(bootstrap="127.0.0.1:1"), "app")
     began = time.monotonic()
     with pytest.raises(Unavailable) as away:

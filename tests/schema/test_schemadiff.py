@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relay.records_pb2 import TableSchema
-from relay.schema import ColumnDef, evolve
-from relay.schemadiff import Change, changes
+from relay.schema.difference import Change, changes
+from relay.schema.evolution import ColumnDef, evolve
 
 
 def evolved(before: TableSchema | None, uuid: str, *columns: ColumnDef) -> TableSchema:

@@ -7,13 +7,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay import strangers, wirescan
-from relay.decode import Decoded, decode
-from relay.rowmessage import RowCodec
-from relay.schema import ColumnDef, evolve
-from relay.strangers import find_strangers
-from relay.wirerows import in_one_piece
-from relay.wirescan import scan
+from relay.rows import unexplained, wire_scan
+from relay.rows.decode import Decoded, decode
+from relay.rows.proto_rows import in_one_piece
+from relay.rows.row_codec import RowCodec
+from relay.rows.unexplained import find_strangers
+from relay.rows.wire_scan import scan
+from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
 from tests.schema.values import fill
 
@@ -238,8 +238,8 @@ def test_a_long_row_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row with more fields than are walked together is read to its end."""
     many = tagged(6, 0, b"\x07") * 1_000
     rows = [GOOD + many + tagged(9, 0, b"\x01"), GOOD, GOOD + many, many + GOOD + many]
-    for steps in (wirescan.STEPS, 1, 3):
-        monkeypatch.setattr(wirescan, "STEPS", steps)
+    for steps in (wire_scan.STEPS, 1, 3):
+        monkeypatch.setattr(wire_scan, "STEPS", steps)
         found = decoded(rows)
         assert [bad.index for bad in found.bad] == [0]
 
@@ -302,7 +302,7 @@ def test_sums_are_protobufs_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         values |= {16: -edge, 17: edge, 19: "ü" * (edge % 20_000), 20: b"x" * (127 + at % 2)}
         rows.append(fill(codec.message_class(), values | {21: at % 2 == 0}).SerializeToString())
     array = in_one_piece(binary(list(rows)))
-    monkeypatch.setattr(strangers, "scan", None)
+    monkeypatch.setattr(unexplained, "scan", None)
     assert find_strangers(array, codec.decode_all(array), codec) == []
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relay.catalogue import TableColumns
+from relay.config.allowed_tables import Targets
 from relay.errors import Unavailable
-from relay.registry import Versions, fold
-from relay.schema import ColumnDef, evolve
-from relay.tables import Tables
-from relay.targets import Targets
+from relay.rows.codecs_of_tables import Tables
+from relay.schema.catalogue import TableColumns
+from relay.schema.evolution import ColumnDef, evolve
+from relay.schema.registry import Versions, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from relay.types import UnsupportedType, parse_type
-from relay.typetext import enum_names, parse_text
+from relay.schema.types.column_type import UnsupportedType, parse_type
+from relay.schema.types.type_text import enum_names, parse_text
 from tests.schema.rows import codec_of
 
 if TYPE_CHECKING:

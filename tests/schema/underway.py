@@ -14,11 +14,12 @@ from confluent_kafka import Consumer, TopicPartition
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from loader.ledger import Ledger
-from loader.plan import ASIDE, settled
-from relay import chunks, config
-from relay.batching import Batching
-from relay.producer import RowProducer
+from loader.clickhouse.ledger import Ledger
+from loader.core.plan import ASIDE, settled
+from relay.blocks import chunks
+from relay.config import settings_file
+from relay.produce.gathering import Batching
+from relay.produce.row_producer import RowProducer
 from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until
 from tests.chaos.programs import Program
 from tests.schema.alterations import Columns, Step
@@ -99,7 +100,7 @@ class Underway:
     _rows: int = 0
 
     def __post_init__(self) -> None:
-        settings = config.load(self.file)
+        settings = settings_file.load(self.file)
         self.settings = settings
         connected: HttpClient = self.client  # type: ignore[assignment]
         self.ledger = Ledger(connected, settings.loader.database, settings.app)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
+from relay.config.settings import Kafka
 from relay.core.events import Failure
-from relay.delivery import Delivery
 from relay.errors import RelayError
-from relay.failures import TransactionFailed
-from relay.settings import Kafka
-from relay.transactions import TransactionalProducer
+from relay.kafka.counted_producer import Delivery
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class Client:
 
 def test_a_transaction_with_a_lost_record_is_not_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its outcome is unknown: the producer is replaced, and the block formed anew."""
-    monkeypatch.setattr("relay.transactions.Producer", Client([LOST, KEPT]))
+    monkeypatch.setattr("relay.kafka.transactional_producer.Producer", Client([LOST, KEPT]))
     with pytest.raises(TransactionFailed, match="without an offset") as failed:
         flushed()
     assert failed.value.kind is Failure.UNKNOWN
@@ -69,7 +69,7 @@ def test_a_transaction_with_a_lost_record_is_not_flushed(monkeypatch: pytest.Mon
 
 def test_control_records_with_offsets_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offset 0 is one too."""
-    monkeypatch.setattr("relay.transactions.Producer", Client([KEPT, 1]))
+    monkeypatch.setattr("relay.kafka.transactional_producer.Producer", Client([KEPT, 1]))
     assert flushed() == [KEPT, 1]
 
 
@@ -91,7 +91,7 @@ def test_rows_that_may_be_lost_are_not_counted(
     monkeypatch: pytest.MonkeyPatch, offsets: list[int], rows: int
 ) -> None:
     """A producer's program is told which, instead of that all are delivered."""
-    monkeypatch.setattr("relay.delivery.Producer", Client(offsets))
+    monkeypatch.setattr("relay.kafka.counted_producer.Producer", Client(offsets))
     delivery = Delivery(Kafka(bootstrap="nowhere:1"), "rows", None, 5.0)
     for _ in range(2):
         delivery.send("d.t", b"x", 1)

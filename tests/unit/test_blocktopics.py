@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka import KafkaError
 
 from relay import names
-from relay.blocktopics import BlockTopics
 from relay.errors import ConfigError, Refused
+from relay.kafka.block_topics import BlockTopics
 
 PARTS = ("a", "b", "_", "a_b", "_a", "a_", "a__b", "_a_b", "a_b_c", "b_c", "__", "A")
 TABLES = [f"{database}.{table}" for database, table in product(PARTS, PARTS)]
 
 
 class Topics:
-    """In the place of relay.topics: a broker's rule for names, and what it says no to."""
+    """In the place of relay.kafka.topics: a broker's rule for names, and what it says no to."""
 
     def __init__(self, *there: str, says: dict[str, ConfigError | Refused] | None = None) -> None:
         self.there = list(there)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from relay.decode import decode
-from relay.depth import SURELY_SHALLOW, refuse_deep
-from relay.wirescan import NAMED
+from relay.rows.decode import decode
+from relay.rows.decoder_guards import SURELY_SHALLOW, refuse_deep
+from relay.rows.wire_scan import NAMED
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.unit import bombs
 

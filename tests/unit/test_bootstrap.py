@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from relay import librdkafka
-from relay.bootstrap import PAUSE_SECONDS, Bootstrap
+from relay.kafka import librdkafka
+from relay.kafka.reconnect import PAUSE_SECONDS, Bootstrap
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 

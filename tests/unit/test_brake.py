@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from relay import firstdead
-from relay.brake import ENOUGH, Brake
-from relay.dead.letter import Place
-from relay.firstdead import FirstDead
-from relay.sampling import Range, shares
+from relay.blocks.dead_letter import Place
+from relay.intake.sample import Range, shares
+from relay.process.suitability import first_dead_letters
+from relay.process.suitability.brake import ENOUGH, Brake
+from relay.process.suitability.first_dead_letters import FirstDead
 
 if TYPE_CHECKING:
     import pytest
@@ -116,7 +116,7 @@ def test_the_first_of_each_table_and_kind_is_a_warning_once(
 def test_kinds_are_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firstdead, "MOST", 3)
+    monkeypatch.setattr(first_dead_letters, "MOST", 3)
     first = FirstDead("rows")
     for _ in range(3):
         first.begun()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from relay import bytecolumn
-from relay.bytecolumn import NULL, ByteColumn
+from relay.intake import byte_column
+from relay.intake.byte_column import NULL, ByteColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,18 +32,18 @@ def column(values: Sequence[bytes | None], parts: int) -> ByteColumn:
     return made
 
 
-@pytest.mark.parametrize("kernel", [bytecolumn._KERNEL, WITHOUT])
+@pytest.mark.parametrize("kernel", [byte_column._KERNEL, WITHOUT])
 @pytest.mark.parametrize("seed", range(20))
 def test_values_are_copied_as_they_are(
     kernel: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty ones, nulls, some larger than a piece, and as many as need many pieces."""
-    from relay import messagekernel  # noqa: PLC0415 - so that it is loaded
+    from relay.intake import message_kernel  # noqa: PLC0415 - so that it is loaded
 
-    assert sys.modules[bytecolumn._KERNEL] is messagekernel
-    monkeypatch.setattr(bytecolumn, "_KERNEL", kernel)
+    assert sys.modules[byte_column._KERNEL] is message_kernel
+    monkeypatch.setattr(byte_column, "_KERNEL", kernel)
     chance = random.Random(seed)
-    monkeypatch.setattr(bytecolumn, "_MOST_BITS", chance.choice([10, 11, 19]))
+    monkeypatch.setattr(byte_column, "_MOST_BITS", chance.choice([10, 11, 19]))
     values = [
         chance.choice([None, b"", chance.randbytes(chance.randrange(1, chance.choice([9, 3_000])))])
         for _ in range(chance.randrange(1, 400))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader.clickhouse import failure, is_permanent, table_failure
-from relay import clickhouse_errors
-from relay.catalogue import translated
-from relay.clickhouse_errors import CODES, About, about, number
+from loader.clickhouse.client import failure, is_permanent, table_failure
+from relay.clickhouse import errors
+from relay.clickhouse.errors import CODES, About, about, number
+from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
-from relay.settings import ClickHouse
+from relay.schema.catalogue import translated
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -38,7 +38,7 @@ ONE_USER = "Code: 241. DB::Exception: User memory limit exceeded: would use 21.3
 
 def test_every_code_stands_once_with_its_reason() -> None:
     """A number has one meaning here, and says why in its own words or by another's."""
-    groups = [group for name, group in vars(clickhouse_errors).items() if _is_group(name)]
+    groups = [group for name, group in vars(errors).items() if _is_group(name)]
     listed = [code for group in groups for code in group]
     assert len(listed) > 100
     assert [n for n, times in Counter(code.number for code in listed).items() if times > 1] == []
@@ -84,8 +84,8 @@ def test_what_an_error_is_about(text: str, what: About) -> None:
 
 def test_two_meanings_are_told_by_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without it a block over too many partitions would wait for ever."""
-    monkeypatch.setattr(clickhouse_errors, "_PARTITIONS", re.compile(r"(?!)"))
-    monkeypatch.setattr(clickhouse_errors, "_OF_ONE_QUERY", re.compile(r"(?!)"))
+    monkeypatch.setattr(errors, "_PARTITIONS", re.compile(r"(?!)"))
+    monkeypatch.setattr(errors, "_OF_ONE_QUERY", re.compile(r"(?!)"))
     assert [about(text) for text in (PARTITIONS, ONE_QUERY)] == [About.TABLE_NOW, About.SERVER]
 
 
@@ -97,16 +97,16 @@ def test_only_the_first_code_counts() -> None:
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
-def test_relay_and_loader_go_by_the_same_table(code: clickhouse_errors.Code) -> None:
+def test_relay_and_loader_go_by_the_same_table(code: errors.Code) -> None:
     """What passes is waited for by both; what a person has to mend is refused by the loader."""
     text = f"Code: {code.number}. DB::Exception: no. ({code.name})"
     error = DatabaseError(text, code=code.number, name=code.name)
-    passes = code.about in clickhouse_errors.PASSING
+    passes = code.about in errors.PASSING
     assert is_permanent(error) is not passes
     kind = Unavailable if passes else Refused
     assert type(failure(error, "the ledger")) is kind
     of_relay = translated(error, ClickHouse(url="http://ch:8123"), "read")
-    of_one_table = code.about is About.TABLE and code.number not in clickhouse_errors.RIGHTS
+    of_one_table = code.about is About.TABLE and code.number not in errors.RIGHTS
     assert type(of_relay) is (Unavailable if passes or of_one_table else Refused)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.evidence import Evidence
+from relay.kafka.transaction_evidence import Evidence
 
 ANSWERED = "[thrd:main]: EndTxn returned NO_ERROR in state CommittingTransaction (may_retry=true)"
 UP = "Disconnected: connection closed by peer (after 4ms in state UP) (_TRANSPORT)"

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import KafkaError
 
+from relay.config.settings import Kafka
 from relay.core.events import Failure
 from relay.errors import Refused, Unavailable
-from relay.failures import (
+from relay.kafka.errors import (
     ENDED,
     FENCED,
     PASSING,
@@ -17,8 +18,7 @@ from relay.failures import (
     classify,
     describe,
 )
-from relay.registry import Registry
-from relay.settings import Kafka
+from relay.schema.registry import Registry
 
 # code, (fatal, retriable, requires abort) as measured (RELIABILITY 1.1), what to do
 CASES = [

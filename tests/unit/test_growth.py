@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay import topics as topics_module
+from relay.config.settings import Settings
 from relay.core.takeover import came_later
-from relay.coverage import left_over
 from relay.errors import Refused, Unavailable
-from relay.settings import Settings
-from relay.topics import TopicFacts, Topics
+from relay.kafka import topics as topics_module
+from relay.kafka.topics import TopicFacts, Topics
+from relay.process.coverage import left_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError, TopicCollection
 
-from relay.admin import Admin
+from relay.config.server_settings import Brokers
 from relay.errors import Unavailable
-from relay.heard import Heard
-from relay.server_settings import Brokers
+from relay.kafka.admin import Admin
+from relay.kafka.connection_errors import Heard
 from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:

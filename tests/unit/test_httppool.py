@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from urllib3.exceptions import HTTPError
 
-from relay.httppool import pool
+from relay.clickhouse.http_pool import pool
 
 BODY = b"12 rows of 345"
 HEADS = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.isolating import MOST, Refusal, TooMany, refused
-from relay.messagerows import MessageRows
+from loader.core.bad_messages import MOST, Refusal, TooMany, refused
+from relay.blocks.message_rows import MessageRows
 
 
 class Table:

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from relay import config
-from relay.joining import Joining
+from relay.config import settings_file
+from relay.intake.join_progress import Joining
 from tests.config.test_load import GOOD
 
 
@@ -20,7 +20,7 @@ def now() -> list[float]:
 def joining(tmp_path_factory: pytest.TempPathFactory, now: list[float]) -> Joining:
     path = tmp_path_factory.mktemp("c") / "relay.toml"
     path.write_text(GOOD, encoding="utf-8")
-    return Joining(config.load(path), lambda: now[0], 5.0)
+    return Joining(settings_file.load(path), lambda: now[0], 5.0)
 
 
 def test_it_is_said_once(

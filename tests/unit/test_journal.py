@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from relay import journal
-from relay.core.records import CommittedOffset, JournalRecord, Mark
+from relay.blocks import journal
+from relay.core.offsets import CommittedOffset
+from relay.core.records import JournalRecord, Mark
 
 
 def test_a_record_reads_back_as_it_was_written() -> None:
@@ -31,6 +32,6 @@ def test_metadata_reads_back_and_foreign_metadata_is_told_apart() -> None:
     """A tool that moves offsets writes none, or its own."""
     offset = CommittedOffset(12, 7, 99)
 
-    assert journal.parse_committed(12, journal.metadata(offset)) == offset
+    assert CommittedOffset.parse(12, offset.metadata) == offset
     for foreign in (None, "", "x", "{}", '{"n": 1}', "[]", '{"n": null, "journal": 3}'):
-        assert journal.parse_committed(12, foreign) is None
+        assert CommittedOffset.parse(12, foreign) is None

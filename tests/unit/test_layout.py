@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from relay.console import breaks, console_of, print_parts
-from relay.layout import Column, laid_out
+from relay.program.console import breaks, console_of, print_parts
+from relay.program.text_table import Column, laid_out
 
 COLUMNS = (
     Column("table", right=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.likeness import explained, foreign, of_headers, of_value
+from relay.intake.foreign_formats import explained, foreign, of_headers, of_value
 from tests.broker.pipeline import row_batch
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from relay.membership import MemberFenced, concerns_member, is_own_past
-from relay.source import Source
+from relay.intake.membership import MemberFenced, concerns_member, is_own_past
+from relay.intake.source import Source
 
 FATAL = "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id"
 

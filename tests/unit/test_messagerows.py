@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import messagerows
-from relay.messagerows import MessageRows
+from relay.blocks import message_rows
+from relay.blocks.message_rows import MessageRows
 
 
 @given(
@@ -18,7 +18,7 @@ from relay.messagerows import MessageRows
 def test_what_is_written_is_read_back(first: int, messages: list[tuple[int, int]]) -> None:
     steps, rows = np.array(messages, np.int64).T
     offsets = first + np.cumsum(steps) - steps[0]
-    read = messagerows.decode(messagerows.encode(MessageRows(offsets, rows)))
+    read = message_rows.decode(message_rows.encode(MessageRows(offsets, rows)))
     np.testing.assert_array_equal(read.offsets, offsets)
     np.testing.assert_array_equal(read.rows, rows)
 
@@ -29,15 +29,15 @@ def test_ends_of_the_rows() -> None:
 
 def test_messages_one_behind_the_other_take_few_bytes() -> None:
     many = MessageRows(np.arange(7, 100_007), np.ones(100_000, np.int64))
-    assert len(messagerows.encode(many)) < 1_500
+    assert len(message_rows.encode(many)) < 1_500
 
 
 def test_no_messages() -> None:
     nothing = np.zeros(0, np.int64)
-    assert messagerows.encode(MessageRows(nothing, nothing)) == b""
+    assert message_rows.encode(MessageRows(nothing, nothing)) == b""
 
 
-@pytest.mark.parametrize("value", [b"", b"text", messagerows.zlib.compress(b"short")])
+@pytest.mark.parametrize("value", [b"", b"text", message_rows.zlib.compress(b"short")])
 def test_anything_else_is_told(value: bytes) -> None:
     with pytest.raises(ValueError, match="no list of a block's messages"):
-        messagerows.decode(value)
+        message_rows.decode(value)

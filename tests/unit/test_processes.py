@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relay import config, processes
 from relay.cli.run import commands
+from relay.config import settings_file
 from relay.errors import ConfigError
-from relay.processes import served, supervise
+from relay.process import several
+from relay.process.several import served, supervise
 from tests.broker.pipeline import wait_until
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -55,8 +56,8 @@ time.sleep(600)
 @pytest.fixture
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of `relay`: notes each start, then ends as its second argument says."""
-    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", FAKE])
-    monkeypatch.setattr("relay.supervision.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(several, "PROGRAM", [sys.executable, "-c", FAKE])
+    monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.01)
 
 
 def starts(place: Path) -> int:
@@ -95,7 +96,7 @@ def test_when_none_is_started_again_it_ends(tmp_path: Path) -> None:
 def test_each_pipeline_has_processes_members_and_an_address_of_its_own(tmp_path: Path) -> None:
     """In the file's order; a member's name says its number where there are several."""
     path = write(tmp_path, GOOD + TWO)
-    every = config.pipelines(path, {"relay.member": "m"})
+    every = settings_file.pipelines(path, {"relay.member": "m"})
     alone = commands(path, every, 1, "127.0.0.1:90", ["--start", "latest"])
     assert alone == {
         f"{name}, m": [
@@ -107,7 +108,7 @@ def test_each_pipeline_has_processes_members_and_an_address_of_its_own(tmp_path:
     two = commands(path, every, 2, None, [])
     assert list(two) == ["east, m-0", "east, m-1", "west, m-0", "west, m-1"]
     assert two["west, m-1"] == [str(path), "--pipeline", "west", "--member", "m-1"]
-    (only,) = config.pipelines(write(tmp_path, GOOD), {"relay.member": "m"})
+    (only,) = settings_file.pipelines(write(tmp_path, GOOD), {"relay.member": "m"})
     assert commands(path, [only], 2, None, []) == {
         f"m-{index}": [str(path), "--member", f"m-{index}"] for index in range(2)
     }

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from urllib3.exceptions import HTTPError
 
-from relay.httppool import Trust
-from relay.replicas import InTurn, is_shared, reading, writing
-from relay.server_settings import ClickHouse
+from relay.clickhouse.http_pool import Trust
+from relay.clickhouse.replicas import InTurn, is_shared, reading, writing
+from relay.config.server_settings import ClickHouse
 
 
 class Replica:

@@ -1,11 +1,11 @@
-"""relay.retirement: which transactional ids may be ended."""
+"""relay.process.retire_plan: which transactional ids may be ended."""
 
 from __future__ import annotations
 
 import pytest
 
-from relay import retire
-from relay.retirement import Retirement, plan
+from relay.process import retire
+from relay.process.retire_plan import Retirement, plan
 from tests.config.test_kafka_settings import settings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.scratch import engine_of
+from loader.blocks.scratch_table import engine_of
 
 ROOM = "parts_to_delay_insert = 1000000, parts_to_throw_insert = 1000000"
 

@@ -8,10 +8,10 @@ from typing import Any
 import google_crc32c
 import pytest
 
+from relay.blocks.form_block import Formed
 from relay.core.records import SealedBlock, SealResult
 from relay.core.state import Seal, SealReason
-from relay.forming import Formed
-from relay.sent import Sent
+from relay.process.sealed import Sent
 from tests.core.build import buffer
 
 SEAL = Seal(0, "d.x", "shop:d.x:0:1:5", SealReason.AGE, buffer(5))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from relay.errors import ConfigError
-from relay.serving import TEXT, Answer, Serving, parsed
+from relay.program.serving import TEXT, Answer, Serving, parsed
 
 
 def _echo(query: Mapping[str, str]) -> Answer:

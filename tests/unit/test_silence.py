@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import clickhouse
-from relay import catalogue
-from relay.clickhouse_errors import number
+from loader.clickhouse import client
+from relay.clickhouse.error_text import plain, silence, told
+from relay.clickhouse.errors import number
+from relay.config.server_settings import ClickHouse
 from relay.errors import Unavailable
-from relay.server_settings import ClickHouse
-from relay.silence import plain, silence, told
+from relay.schema import catalogue
 from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_loader_and_relay_say_it_first(capfd: pytest.CaptureFixture[str]) -> Non
     settings = ClickHouse(url=url)
 
     with pytest.raises(Unavailable) as caught:
-        clickhouse.connect(settings, 5)
+        client.connect(settings, 5)
     relay = catalogue.translated(error(url), settings, "read the tables' columns")
 
     begins = f"ClickHouse {url}: connection refused ("

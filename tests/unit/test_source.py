@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from relay.core.records import UNKNOWN_EPOCH, CommittedOffset, Found
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import Found
 from relay.errors import Fenced, Refused
-from relay.fetching import Fetching
-from relay.leaderepochs import LeaderEpochs
-from relay.source import FULL_BYTES, Source, poll_bytes
-from relay.troubles import AGAIN_SECONDS, Troubles
+from relay.intake.fetching import Fetching
+from relay.intake.leader_epochs import LeaderEpochs
+from relay.intake.read_errors import AGAIN_SECONDS, Troubles
+from relay.intake.source import FULL_BYTES, Source, poll_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +115,7 @@ class Revoking:
 
 @pytest.fixture
 def revoked(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
-    monkeypatch.setattr("relay.source.Message", Heard)
+    monkeypatch.setattr("relay.intake.source.Message", Heard)
 
     def make(code: int) -> Any:
         made = source()
@@ -154,8 +155,8 @@ class Having:
 
 def test_how_full_a_poll_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a share of what counts as full at messages of this size; an empty one is not full."""
-    monkeypatch.setattr("relay.source.Message", SimpleNamespace(error=lambda _: None))
-    monkeypatch.setattr("relay.source.of_messages", lambda messages, _: messages)
+    monkeypatch.setattr("relay.intake.source.Message", SimpleNamespace(error=lambda _: None))
+    monkeypatch.setattr("relay.intake.source.of_messages", lambda messages, _: messages)
     made = source()
     made._raised, made._fatal, made._tables = None, None, None
     shares = []

@@ -5,35 +5,35 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relay.steady import Steady
+from relay.program.monotonic import Steady
 
 PACKAGES = (Path("relay"), Path("loader"))
 WALL = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.now\(|utcnow\(")
 FOR_PEOPLE_AND_RECORDS = {
-    "relay/steady.py": "read once",
-    "relay/performer.py": "written_at of a journal record",
-    "relay/registry.py": "written_at of a schema",
-    "relay/dead/replay.py": "a mark's time",
-    "relay/metrics/vitals.py": "compared with messages' own times",
-    "relay/producer.py": "an example in its description",
-    "relay/cli/parsed.py": "what a person gives as an age",
+    "relay/program/monotonic.py": "read once",
+    "relay/process/perform.py": "written_at of a journal record",
+    "relay/schema/registry.py": "written_at of a schema",
+    "relay/operate/dead/replay.py": "a mark's time",
+    "relay/operate/metrics/vitals.py": "compared with messages' own times",
+    "relay/produce/row_producer.py": "an example in its description",
+    "relay/cli/arguments.py": "what a person gives as an age",
     "relay/cli/accept.py": "when a person said so",
     "relay/cli/rewind.py": "when a person said so",
-    "relay/cli/verifyfollow.py": "when an anomaly was told",
-    "relay/cli/verifyseveral.py": "when an anomaly was told",
-    "relay/cli/verifytext.py": "when an anomaly was told",
-    "relay/verify/webhook.py": "when an anomaly was told",
-    "relay/verify/run.py": "when a round ended, as a gauge shows it",
-    "relay/verify/deep.py": "compared with what journal records say",
-    "relay/verify/landing.py": "compared with what journal records say",
-    "relay/view/look.py": "compared with what journal records say",
-    "relay/page/looking.py": "shown",
-    "relay/page/routes.py": "shown",
-    "relay/doctor/tables.py": "compared with a server's clock",
-    "relay/doctor/probe.py": "compared with a broker's clock",
-    "loader/inserting.py": "compared with what journal records say, as a metric",
-    "loader/metrics/current.py": "compared with what journal records say, as a metric",
-    "loader/clistatus.py": "compared with what journal records say",
+    "relay/cli/verify/follow.py": "when an anomaly was told",
+    "relay/cli/verify/several.py": "when an anomaly was told",
+    "relay/cli/output/verify.py": "when an anomaly was told",
+    "relay/operate/verify/webhook.py": "when an anomaly was told",
+    "relay/operate/verify/rounds.py": "when a round ended, as a gauge shows it",
+    "relay/operate/verify/deep.py": "compared with what journal records say",
+    "relay/operate/verify/landing.py": "compared with what journal records say",
+    "relay/operate/view/ask.py": "compared with what journal records say",
+    "relay/operate/page/refresh.py": "shown",
+    "relay/operate/page/routes.py": "shown",
+    "relay/operate/doctor/ask/clickhouse.py": "compared with a server's clock",
+    "relay/operate/doctor/ask/broker_clock.py": "compared with a broker's clock",
+    "loader/blocks/insert_groups.py": "compared with what journal records say, as a metric",
+    "loader/metrics/gauges.py": "compared with what journal records say, as a metric",
+    "loader/cli/status.py": "compared with what journal records say",
 }
 """Every module that reads the wall clock, and for what: none measures an interval by it."""
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from relay.errors import RelayError
-from relay.supervision import (
+from relay.program.supervision import (
     FENCES,
     LONGEST_PAUSE_SECONDS,
     STEADY_SECONDS,

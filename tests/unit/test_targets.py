@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from loader import ledger_table
-from relay.settings import Source
-from relay.targets import LEDGER_COLUMNS, Targets, is_ledger
+from loader.clickhouse import ledger_table
+from relay.config.allowed_tables import LEDGER_COLUMNS, Targets, is_ledger
+from relay.config.settings import Source
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import string
 import pyarrow as pa
 import pytest
 
-from relay.chunks import Encoder, decode
-from relay.toolarge import CHUNK_ROOM, ROOM, Limits, oversized, record_bytes
+from relay.blocks.chunks import Encoder, decode
+from relay.kafka.record_limits import CHUNK_ROOM, ROOM, Limits, oversized, record_bytes
 
 LETTERS = string.ascii_letters + string.digits
 

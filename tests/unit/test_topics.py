@@ -1,4 +1,4 @@
-"""relay.topics: what it asks the brokers, and in which order."""
+"""relay.kafka.topics: what it asks the brokers, and in which order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from relay.settings import Settings
-from relay.topics import Topics
+from relay.config.settings import Settings
+from relay.kafka.topics import Topics
 
 
 class Admin:

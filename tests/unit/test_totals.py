@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
+from relay.blocks.form_block import Formed
 from relay.core.state import Seal, SealReason
-from relay.forming import Formed
-from relay.sent import Sent
-from relay.totals import Totals
+from relay.process.sealed import Sent
+from relay.process.totals import Totals
 from tests.core.build import buffer
 
 

@@ -1,4 +1,4 @@
-"""relay.truth: what brokers that do not answer, or answer no, are to the relay."""
+"""relay.process.truth: what brokers that do not answer, or answer no, are to the relay."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
+from relay.config.settings import Settings
 from relay.errors import Refused, RelayError, Unavailable
-from relay.settings import Settings
-from relay.topics import TopicFacts
-from relay.truth import TruthReader
+from relay.kafka.topics import TopicFacts
+from relay.process.truth import TruthReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
-    from relay.topics import Topics
+    from relay.kafka.topics import Topics
 
 
 class Described:

@@ -1,4 +1,4 @@
-"""relay.waiting: how long a server that is away is waited for."""
+"""relay.program.waiting: how long a server that is away is waited for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from relay import waiting
 from relay.errors import Refused, Unavailable
-from relay.waiting import StoppedWaiting, until_available
+from relay.program import waiting
+from relay.program.waiting import StoppedWaiting, until_available
 
 
 class Clock(threading.Event):

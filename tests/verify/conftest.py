@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from relay.verify.recorded import SKEW_MS
+from relay.operate.verify.judge.server_records import SKEW_MS
 from tests.broker.pipeline import wait_until
 from tests.verify import realserver
 from tests.verify.shop import Shop

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from relay import java
 from relay.dev import jars
+from relay.program import java
 from tests.broker.pipeline import wait_until
 
 if TYPE_CHECKING:

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import random
 
-from relay import journal
+from relay.blocks import journal
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.records import (
-    Arrival,
-    CommittedOffset,
-    Found,
-    JournalRecord,
-    SealedBlock,
-    SealResult,
-)
+from relay.core.offsets import CommittedOffset
+from relay.core.records import Arrival, Found, JournalRecord, SealedBlock, SealResult
 from relay.core.state import Limits, Phase, RelayState, Seal
 from relay.core.step import step
 from relay.records_pb2 import Commit

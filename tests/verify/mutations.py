@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from relay.operate.verify.judge.anomaly import Kind
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Kind
 from tests.verify.histories import History
 
 Mutation = Callable[[random.Random, History], tuple[History, set[Kind]] | None]

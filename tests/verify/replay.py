@@ -18,12 +18,11 @@ from pathlib import Path
 
 import click
 
-from relay import journal
-from relay.cli_support import run_main
-from relay.core.records import CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, NotExactlyOnce
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.audit import Audit
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.program.command import run_main
 from tests.chaos import kept
 from tests.chaos.kept import Committed, Kept, Record
 
@@ -116,7 +115,7 @@ def _is_gap(anomaly: Anomaly, partition: int) -> bool:
 
 def _entry(entry: tuple[int, int, int]) -> tuple[int, str]:
     floor, n, offset = entry
-    return floor, journal.metadata(CommittedOffset(floor, n, offset))
+    return floor, CommittedOffset(floor, n, offset).metadata
 
 
 def _upto(left: dict[int, deque[Record]], committed: Committed) -> Iterator[Record]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import random
 
-from relay.rewind import run as steps
-from relay.rewind.removal import Told
-from relay.rewind.run import Wanted
-from relay.verify.anomaly import Anomaly
-from relay.verify.audit import Audit
+from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.removal import Told
+from relay.operate.rewind.rewind import Wanted
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly
 from tests.rewind.world import AUTHOR, World
 from tests.verify import histories
 from tests.verify.histories import TABLES, History

@@ -22,14 +22,14 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from relay import journal, names
-from relay.cli_support import run_main
-from relay.core.records import CommittedOffset
+from relay import names
+from relay.config.server_settings import ClickHouse
+from relay.core.offsets import CommittedOffset
 from relay.dev import stack as dev
 from relay.dev.clickhouse import toml
 from relay.errors import NotExactlyOnce, Unavailable
+from relay.program.command import run_main
 from relay.records_pb2 import Commit
-from relay.server_settings import ClickHouse
 from tests.verify import deepscale
 from tests.verify.histories import APP, SOURCE, clean
 from tests.verify.laps import laps
@@ -136,7 +136,7 @@ def _write(bootstrap: str, records: int, partitions: int) -> None:
                 block.id = f"{app}:{table}:{partition}:{epoch}:{first}"
             _produce(producer, topic, partition, commit)
         entry = CommittedOffset(commit.floor, commit.n, many - 1)
-        head = TopicPartition(SOURCE, partition, commit.floor, metadata=journal.metadata(entry))
+        head = TopicPartition(SOURCE, partition, commit.floor, metadata=entry.metadata)
         heads.append(head)
         _progress(f"partition {partition}: {many:,} records")
     if producer.flush(SECONDS):

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from loader import ledger_table
+from loader.clickhouse import ledger_table
 from relay import names
+from relay.config.settings import Settings
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.by_person import Superseded
+from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block, Commit
-from relay.settings import Settings
-from relay.verify.anomaly import Kind
-from relay.verify.decided import Superseded
-from relay.verify.landing import Landing
 from tests.verify.realserver import OFFICE, client
 
 ROWS = 10

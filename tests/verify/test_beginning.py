@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from loader.begin import ledger_of
+from loader.journal.startup import ledger_of
 from relay import names
-from relay.config import load
-from relay.topics import READ, Topics
-from relay.verify.beginning import Beginning, First, as_json, beginnings, gaps, said
+from relay.config.settings_file import load
+from relay.kafka.topics import READ, Topics
+from relay.operate.verify.judge.beginning import Beginning, First, as_json, beginnings, gaps, said
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.verify.test_live import RELAY, once, ran, spoken
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.verify.anomaly import Anomaly
-from relay.verify.chain import Head, check
-from relay.verify.record import Place
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.chain import check
+from relay.operate.verify.judge.head import Head
+from relay.operate.verify.judge.record import Place
 from tests.verify.histories import APP, SOURCE, History, clean
 from tests.verify.laps import laps
 from tests.verify.mutations import MUTATIONS

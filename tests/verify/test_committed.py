@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.operate.verify.audit import GRACE_SECONDS, Audit
+from relay.operate.verify.judge.anomaly import Kind
 from relay.records_pb2 import Accept, Commit
-from relay.verify.anomaly import Kind
-from relay.verify.audit import GRACE_SECONDS, Audit
 from tests.verify.histories import APP, SOURCE, History, clean
 
 HISTORY = clean(3, 50)

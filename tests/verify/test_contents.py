@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.contents import BlockTopic, Sealed, given_up, landed, source_counts
+from relay.operate.verify.judge.ledger_history import History
 from relay.records_pb2 import Block
-from relay.verify.anomaly import Kind
-from relay.verify.contents import BlockTopic, Sealed, given_up, landed, source_counts
-from relay.verify.history import History
 
 Chunk = tuple[int, str, int, bytes]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from relay.operate.rewind import accepting
+from relay.operate.rewind.records import Author
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge import ledger_history
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.by_person import Superseded, replaced
 from relay.records_pb2 import Block, Commit
-from relay.rewind import accepting
-from relay.rewind.record import Author
-from relay.verify import history
-from relay.verify.anomaly import Kind
-from relay.verify.audit import Audit
-from relay.verify.decided import Superseded, replaced
 from tests.rewind.world import World
 from tests.verify import histories
 from tests.verify.histories import History
@@ -238,7 +238,7 @@ def test_superseded_blocks_have_no_rows_and_are_settled() -> None:
     superseded = Superseded([commit for _, commit in world.journal])
     blocks = {b.id: b for b in world.blocks() if b.id in superseded.removed}
     assert blocks
-    ledger = {name: history.History(state) for name, state in world.ledger.items()}
+    ledger = {name: ledger_history.History(state) for name, state in world.ledger.items()}
 
     assert list(replaced(blocks, superseded, world.rows, ledger)) == []
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
-from relay.verify.anomaly import Kind
-from relay.verify.optional import Optional
 from tests.broker.pipeline import wait_until
 from tests.verify.realserver import AUDITOR, CLERK, ONLOOKER, running
 from tests.verify.shop import BARE, STAMPED, Shop

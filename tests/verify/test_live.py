@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from loader import clickhouse
-from loader.ledger import Ledger
-from loader.work import Worker
-from relay.config import load
+from loader.blocks.worker import Worker
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.ledger import Ledger
+from relay.config.settings_file import load
 from relay.records_pb2 import Commit
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
@@ -231,7 +231,7 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
         block for commits in pipeline.journal().values() for c in commits for block in c.blocks
     ]
     settings = load(config)
-    connected = clickhouse.connect(settings.clickhouse, 60)
+    connected = clickhouse_client.connect(settings.clickhouse, 60)
     Ledger(connected, settings.loader.database, pipeline.app).ensure(settings.loader.database)
     connected.close()
     with contextlib.closing(Worker(settings)) as worker:

@@ -8,7 +8,7 @@ import pytest
 
 from relay.cli import cli
 from relay.cli.config import example
-from relay.cli_support import run_main
+from relay.program.command import run_main
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from relay.errors import Unavailable
-from relay.groups import Committed
-from relay.verify import reading
-from relay.verify.reading import Reader
+from relay.kafka.group_queries import Committed
+from relay.operate.verify.read import journal
+from relay.operate.verify.read.journal import Reader
 
 
 class Asked:
@@ -49,7 +49,7 @@ def test_an_offset_that_is_being_committed_is_waited_for() -> None:
 
 def test_one_that_stays_open_is_left_out_and_is_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """None would say that the group has no offset: a false alarm."""
-    monkeypatch.setattr(reading, "UNSTABLE_SECONDS", 0.05)
+    monkeypatch.setattr(journal, "UNSTABLE_SECONDS", 0.05)
 
     assert reader([UNSTABLE, place(1, OFFSET_INVALID)]).committed() == {1: None}
 

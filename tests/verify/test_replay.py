@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.cli_support import run_main
-from relay.verify.anomaly import Kind
+from relay.operate.verify.judge.anomaly import Kind
+from relay.program.command import run_main
 from tests.chaos import kept
 from tests.chaos.kept import Kept
 from tests.verify import replay

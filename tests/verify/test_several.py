@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from relay.cli import cli, verifyseveral
-from relay.cli_support import run_main
+from relay.cli import cli
+from relay.cli.verify import several
 from relay.errors import ConfigError, Unavailable
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.merged import Clock, Merged, Told
+from relay.program.command import run_main
 from relay.records_pb2 import Commit
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.merged import Clock, Merged, Told
 from tests.broker.pipeline import wait_until
 from tests.config.test_load import GOOD
 from tests.config.test_pipelines import TWO
@@ -67,8 +68,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(verifyseveral, "Reader", Reader)
-    monkeypatch.setattr(verifyseveral, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(several, "Reader", Reader)
+    monkeypatch.setattr(several, "AGAIN_SECONDS", 0.05)
     return str(path)
 
 
@@ -88,7 +89,7 @@ def test_once_tells_all_of_all_in_one_order(
     config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {"shop-east": [(1, 100), (2, 300)], "shop-west": [(1, 200)]}
-    monkeypatch.setattr(verifyseveral, "once", found_by(found))
+    monkeypatch.setattr(several, "once", found_by(found))
     assert run_main(cli, "relay", ["verify", config, "--json"]) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [(one["pipeline"], one["committed_ms"]) for one in lines if "anomaly" in one]
@@ -115,7 +116,7 @@ def test_once_one_that_is_away_hides_no_other(
             raise Unavailable("east is away", "wait")
         found_by({"shop-west": of_west})(settings, *arguments, **named)
 
-    monkeypatch.setattr(verifyseveral, "once", look)
+    monkeypatch.setattr(several, "once", look)
     assert run_main(cli, "relay", ["verify", config]) == status
     said = capsys.readouterr()
     assert "relay: east: east is away" in said.err
@@ -146,7 +147,7 @@ def test_follow_goes_on_with_the_others_and_begins_again(
         both.set()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(verifyseveral, "follow_one", look)
+    monkeypatch.setattr(several, "follow_one", look)
     thread = threading.Thread(target=then_stop)
     thread.start()
     command = ["verify", config, "--follow", "--http", "127.0.0.1:9466"]
@@ -172,7 +173,7 @@ def test_what_nobody_foresaw_ends_the_verifier(
             raise KeyError("east")
         arguments[4].wait(60)
 
-    monkeypatch.setattr(verifyseveral, "follow_one", look)
+    monkeypatch.setattr(several, "follow_one", look)
     assert run_main(cli, "relay", ["verify", config, "--follow"]) == 70
     assert "KeyError" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from relay.verify.tablefacts import Removal, TableFacts, deleting, removal
+from relay.operate.verify.judge.table_facts import Removal, TableFacts, deleting, removal
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from relay.cli import verifytext
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.audit import Audit
-from relay.words import several
+from relay.cli.output import verify
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.program.plural import several
 
 
 def late(table: str, partition: int = 3) -> Anomaly:
@@ -31,29 +31,29 @@ def test_an_anomaly_names_only_places_that_it_has() -> None:
 
 def test_many_anomalies_are_summed_up_by_table(capsys: pytest.CaptureFixture[str]) -> None:
     many = [late("shop.a")] * 9 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")]
-    verifytext.conclude(audited(*many), 1.0, as_json=False)
+    verify.conclude(audited(*many), 1.0, as_json=False)
     assert "anomalies: shop" not in capsys.readouterr().err
-    verifytext.conclude(audited(*many, late("shop.b")), 1.0, as_json=False)
+    verify.conclude(audited(*many, late("shop.b")), 1.0, as_json=False)
     said = capsys.readouterr().err
     assert "anomalies: shop.a: 9 late\n" in said
     assert "anomalies: shop.b: 1 gap, 1 late\n" in said
 
 
 def test_what_is_not_judged_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    verifytext.conclude(audited(), 1.0, "east", as_json=False)
+    verify.conclude(audited(), 1.0, "east", as_json=False)
     assert "not judged: east: shop.events: TTL day deletes rows" in capsys.readouterr().err
-    verifytext.conclude(audited(), 1.0, "east", as_json=True)
+    verify.conclude(audited(), 1.0, "east", as_json=True)
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first == {"not_judged": "shop.events: TTL day deletes rows", "pipeline": "east"}
 
 
 def test_of_many_alike_the_first_few_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """942 lines of one kind hid the two that mattered."""
-    few = verifytext.Few()
+    few = verify.Few()
     many = [late("shop.a")] * 940 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")] * 2
     for anomaly in many:
         few.say(anomaly)
-    verifytext.conclude(audited(*many), 1.0, as_json=False, hidden=few.hidden)
+    verify.conclude(audited(*many), 1.0, as_json=False, hidden=few.hidden)
     lines = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("anomaly: late") for line in lines) == 5
     assert sum(line.startswith("anomaly: gap") for line in lines) == 2
@@ -63,17 +63,17 @@ def test_of_many_alike_the_first_few_are_shown(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("number", [0, 1, 5])
 def test_few_are_shown_all(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    few = verifytext.Few()
+    few = verify.Few()
     for _ in range(number):
         few.say(late("shop.a"))
-    verifytext.conclude(audited(), 1.0, as_json=False, hidden=few.hidden)
+    verify.conclude(audited(), 1.0, as_json=False, hidden=few.hidden)
     heard = capsys.readouterr().err
     assert heard.count("anomaly: late") == number
     assert "not shown" not in heard
 
 
 def test_all_are_shown_where_that_is_asked_for() -> None:
-    few = verifytext.Few(every=True)
+    few = verify.Few(every=True)
     assert all(few.shows(late("shop.a")) for _ in range(100))
     assert few.hidden == 0
 

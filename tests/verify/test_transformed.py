@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.by_person import Superseded, replaced
+from relay.operate.verify.judge.contents import landed
+from relay.operate.verify.judge.ledger_history import History
 from relay.records_pb2 import Block, Commit, Mark, Rewind
-from relay.verify.anomaly import Kind
-from relay.verify.contents import landed
-from relay.verify.decided import Superseded, replaced
-from relay.verify.history import History
 
 BLOCK = Block(id="a:d.t:0:0:0", table="d.t", rows=10)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import History
+from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.unlisted import known, unlisted
 from relay.records_pb2 import Commit, Mark
-from relay.verify.anomaly import Kind
-from relay.verify.history import History
-from relay.verify.tally import Tally
-from relay.verify.unlisted import known, unlisted
 
 BEGAN = 1_000_000
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from relay.errors import ConfigError
-from relay.verify.anomaly import Anomaly, Kind
-from relay.verify.webhook import Counts, Patience, Webhook, body
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.webhook import Counts, Patience, Webhook, body
 from tests.broker.pipeline import wait_until
 from tests.verify.receiver import SECRET, Receiver
 

@@ -7,12 +7,19 @@ from dataclasses import replace
 import pytest
 
 from relay import names
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import History, claims, impossible
+from relay.operate.verify.judge.server_records import (
+    Reach,
+    Recorded,
+    Statement,
+    ViewRun,
+    Written,
+    groups,
+)
+from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.operate.verify.judge.writes import Table, Writes
 from relay.records_pb2 import Block
-from relay.verify.anomaly import Kind
-from relay.verify.history import History, claims, impossible
-from relay.verify.recorded import Reach, Recorded, Statement, ViewRun, Written, groups
-from relay.verify.tablefacts import Removal, TableFacts
-from relay.verify.writes import Table, Writes
 
 A, B, T, V = "a:d.t:0:0:0", "a:d.t:0:0:1", "d.t", "d.v"
 SEALED = 100_000

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from relay.dev import broker, layout
-from relay.doctor.versions import OLDEST, parsed
+from relay.operate.doctor.versions import OLDEST, parsed
 from tests.jvms import live_shortly
 from tests.versions import guards
 from tests.versions.engines import Engine

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.settings import ClickHouse
+from relay.config.settings import ClickHouse
 from tests.versions import users as user_files
 from tests.versions.releases import Release, python_of
 from tests.versions.users import User

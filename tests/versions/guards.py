@@ -16,20 +16,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader import clickhouse, insert, inserting, plan, trial
-from loader.attempt import Outcome
-from loader.begin import ledger_of
-from loader.entries import Row
-from loader.ledger import Ledger
-from loader.tables import Tables
-from loader.work import Worker
-from relay.doctor import grants
-from relay.doctor.grants import ClickHouseRight
-from relay.doctor.versions import parsed
+from loader.blocks import insert_groups, insert_statement
+from loader.blocks.attempt import Outcome
+from loader.blocks.worker import Worker
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import dedup_trial
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
+from loader.core import plan
+from loader.core.entries import Row
+from loader.journal.startup import ledger_of
+from relay.clickhouse.insert_settings import deduplicated, known
+from relay.config.settings import Settings
 from relay.errors import RelayError
-from relay.insert_settings import deduplicated, known
+from relay.operate.doctor import grants
+from relay.operate.doctor.grants import ClickHouseRight
+from relay.operate.doctor.versions import parsed
 from relay.records_pb2 import Block
-from relay.settings import Settings
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, killed, make
 from tests.versions.engines import ADMIN, Engine
@@ -127,7 +130,7 @@ def guard(what: str) -> Callable[[Guard], Guard]:
 
 @guard("a repeated INSERT is dropped")
 def trial_at_start(bench: Bench) -> None:
-    if untried := trial.check(bench.ledger.client, bench.settings.loader.database):
+    if untried := dedup_trial.check(bench.ledger.client, bench.settings.loader.database):
         raise Red(untried)
 
 
@@ -164,7 +167,7 @@ def conditional(bench: Bench) -> None:
     table = bench.table()
     block = bench.block(table)
     target = Tables(bench.ledger.client, "_block").look({table})[table]
-    answer = insert.insert(
+    answer = insert_statement.insert(
         bench.ledger.client,
         bench.ledger,
         [block],
@@ -184,17 +187,17 @@ def written(bench: Bench) -> None:
     table = bench.table()
     block = bench.block(table)
     answers: list[object] = []
-    real = inserting.insert
+    real = insert_groups.insert
 
     def heard(*arguments: object, **named: object) -> plan.Answer:
         answers.append(real(*arguments, **named))  # type: ignore[arg-type]
         return answers[-1]  # type: ignore[return-value]
 
-    inserting.insert = heard  # type: ignore[assignment]
+    insert_groups.insert = heard  # type: ignore[assignment]
     try:
         bench.loaded(block)
     finally:
-        inserting.insert = real
+        insert_groups.insert = real
     expect("answers", answers, [plan.Wrote(ROWS)])
 
 
@@ -294,8 +297,8 @@ def codes(bench: Bench) -> None:
         try:
             client.command(sql, data=b"x\n" if " FORMAT " in sql else None)
         except ClickHouseError as error:
-            expect("code", clickhouse.error_code(error), code)
-            expect(f"{code} passes by itself", clickhouse.is_permanent(error), right=True)
+            expect("code", clickhouse_client.error_code(error), code)
+            expect(f"{code} passes by itself", clickhouse_client.is_permanent(error), right=True)
         else:
             raise Red(f"no error: {sql}")
     (gone,) = bench.worker.load([bench.block(f"{DATABASE}.nowhere")])
@@ -305,14 +308,14 @@ def codes(bench: Bench) -> None:
 
 @guard("settings that the server does not know are left out")
 def unknown_settings(bench: Bench) -> None:
-    real = insert.settings
-    insert.settings = lambda *a, **k: real(*a, **k) | {"a_setting_of_tomorrow": 1}
+    real = insert_statement.settings
+    insert_statement.settings = lambda *a, **k: real(*a, **k) | {"a_setting_of_tomorrow": 1}
     try:
         table = bench.table()
         bench.loaded(bench.block(table))
         bench.holds(table)
     finally:
-        insert.settings = real
+        insert_statement.settings = real
 
 
 @guard("types: dates, decimals, enums, arrays and maps arrive as they were sent")

@@ -10,8 +10,8 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from loader import task
-from loader.ledger import Ledger
+from loader.clickhouse.ledger import Ledger
+from loader.spark import workers
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.versions.engines import Engine
@@ -67,7 +67,7 @@ def _goes_on(driver: Ledger) -> None:
         try:
             driver.save_positions("of-before", {0: 7})
             break
-        except Unavailable as error:  # as loader.settling does, which waits and asks again
+        except Unavailable as error:  # as loader.spark.micro_batch does, which waits and asks again
             if not again:
                 raise Red(f"the driver's ledger: {error.message}") from error
         except Refused as error:
@@ -81,7 +81,7 @@ def _load(bench: Bench, block: Block) -> None:
     why = ""
     for _ in range(10):
         value = block.SerializeToString()
-        (one,) = task.load(bench.settings, [value], (frozenset(), 0), iter([0]))
+        (one,) = workers.load(bench.settings, [value], (frozenset(), 0), iter([0]))
         if one.outcome == "loaded":
             return
         why = f"{one.outcome}: {one.reason}"

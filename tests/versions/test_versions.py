@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from relay.doctor.versions import OLDEST, parsed
+from relay.operate.doctor.versions import OLDEST, parsed
 from tests.versions import __main__ as tool
 from tests.versions import users
 from tests.versions.__main__ import Verdict, markdown

@@ -1,4 +1,4 @@
-"""Journal records made by hand, for the pure modules of relay.view."""
+"""Journal records made by hand, for the pure modules of relay.operate.view."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from relay import log
-from relay.failures import PASSING
-from relay.groups import Groups, _describe, _Refusal
-from relay.settings import Kafka
+from relay.config.settings import Kafka
+from relay.kafka.errors import PASSING
+from relay.kafka.group_queries import Groups, _describe, _Refusal
 from tests.broker.pipeline import wait_until
 
 

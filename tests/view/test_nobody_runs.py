@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from relay.config import load as load_config
-from relay.view import troubles
-from relay.view.look import Look
-from relay.view.oldest import NOTHING_MS, OldestUnread
+from relay.config.settings_file import load as load_config
+from relay.operate.view import troubles
+from relay.operate.view.ask import Look
+from relay.operate.view.oldest_unread import NOTHING_MS, OldestUnread
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch, wait_until
 
 if TYPE_CHECKING:
-    from relay.view.screen import Screen
+    from relay.operate.view.status import Screen
 
 pytestmark = pytest.mark.timeout(240)
 AGO_MS = 600_000
@@ -105,7 +105,7 @@ def test_a_topic_that_is_not_there_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither an error nor a wait without end."""
-    monkeypatch.setattr("relay.view.oldest.SECONDS", 1.0)
+    monkeypatch.setattr("relay.operate.view.oldest_unread.SECONDS", 1.0)
     settings = load_config(pipeline.config())
     other = settings.source.model_copy(update={"topic": f"{pipeline.app}-none"})
     with contextlib.closing(OldestUnread(settings.model_copy(update={"source": other}))) as oldest:

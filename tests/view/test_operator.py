@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from loader.asides import Aside
-from loader.begin import ledger_of, start
+from loader.blocks.worker import Worker
 from loader.cli import main as loader_main
-from loader.journal_source import JournalReader
-from loader.setaside import set_aside
-from loader.work import Worker
+from loader.core.set_aside_plan import Aside
+from loader.journal.source import JournalReader
+from loader.journal.startup import ledger_of, start
+from loader.spark.set_aside import set_aside
 from relay.cli import cli
-from relay.cli_support import run_main
-from relay.config import load as load_config
+from relay.config.settings_file import load as load_config
 from relay.errors import Unavailable
+from relay.operate.view import ask
+from relay.program.command import run_main
 from relay.records_pb2 import Block
-from relay.view import look
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch, wait_until
 
@@ -184,9 +184,9 @@ def away_at_first(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_: Any) -> None:
         raise Unavailable("ClickHouse is away", "start it")
 
-    with contextlib.closing(look.Look(load_config(operator._config), 1)) as looking:
+    with contextlib.closing(ask.Look(load_config(operator._config), 1)) as looking:
         with monkeypatch.context() as patch:
-            patch.setattr(look, "LandedBlocks", away)
+            patch.setattr(ask, "LandedBlocks", away)
             screen = looking.screen()
         assert screen.facts.ledger.problem == "ClickHouse is away"
         assert sum(screen.facts.ends.values()) > 0

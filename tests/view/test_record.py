@@ -8,29 +8,29 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TopicPartition
 
+from relay.operate.view import journal_lines, start
+from relay.operate.view.journal_lines import Entry
 from relay.records_pb2 import Accept, Mark, Rewind
-from relay.view import begin, record
-from relay.view.record import Entry
 from tests.view.records import block, commit, dead
 
 ENTRIES = [Entry(p, at, commit(at)) for p, at in ((0, 1), (1, 1), (0, 2), (0, 3))]
 
 
 def test_the_last_of_each_partition() -> None:
-    found = record.last(ENTRIES, 2)
+    found = journal_lines.last(ENTRIES, 2)
     assert {p: [entry.offset for entry in of_one] for p, of_one in found.items()} == {
         0: [2, 3],
         1: [1],
     }
-    assert record.last([], 2) == {}
+    assert journal_lines.last([], 2) == {}
 
 
 def test_more_is_read_only_where_more_may_be() -> None:
-    found = record.last(ENTRIES, 2)
-    assert record.enough(found, [], 2), "nothing is unread"
-    assert record.enough(found, [0], 2)
-    assert not record.enough(found, [0, 1], 2)
-    assert not record.enough(found, [7], 1)
+    found = journal_lines.last(ENTRIES, 2)
+    assert journal_lines.enough(found, [], 2), "nothing is unread"
+    assert journal_lines.enough(found, [0], 2)
+    assert not journal_lines.enough(found, [0, 1], 2)
+    assert not journal_lines.enough(found, [7], 1)
 
 
 def test_a_record_as_lines_and_as_json() -> None:
@@ -43,7 +43,7 @@ def test_a_record_as_lines_and_as_json() -> None:
         marks=[Mark(table="d.u", offset=8)],
         dead=[dead("", 2, "no header")],
     )
-    text = "\n".join(record.lines(Entry(0, 14, one)))
+    text = "\n".join(journal_lines.lines(Entry(0, 14, one)))
     for part in (
         "offset 14  n 7  epoch 0  floor 2 → 5  position 9  by a",
         "mark d.u 8",
@@ -51,15 +51,17 @@ def test_a_record_as_lines_and_as_json() -> None:
         "dead 2 of (no table) from 0 to 1: first reason: no header",
     ):
         assert part in text
-    still = next(record.lines(Entry(0, 1, commit(1, floor=4, previous_floor=4, flush_point=True))))
+    still = next(
+        journal_lines.lines(Entry(0, 1, commit(1, floor=4, previous_floor=4, flush_point=True)))
+    )
     assert "floor 4  position 4  flush point" in still
-    found = json.loads(json.dumps(record.as_json(Entry(0, 14, one))))
+    found = json.loads(json.dumps(journal_lines.as_json(Entry(0, 14, one))))
     assert found["record"]["blocks"][0]["id"] == "shop:d.t:0:0:3"
     assert found["record"]["epoch"] == "0"
 
 
 def told(**fields: Any) -> list[str]:
-    return list(record.lines(Entry(0, 14, commit(7, floor=5, previous_floor=9, **fields))))
+    return list(journal_lines.lines(Entry(0, 14, commit(7, floor=5, previous_floor=9, **fields))))
 
 
 def test_a_rewind_and_its_end_are_told_to_people() -> None:
@@ -104,11 +106,11 @@ NOBODY = cast("Any", None)
 )
 def test_where_a_screen_begins(offsets: int, needed: dict[int, int] | None, first: int) -> None:
     """So far back, and to where the loader stands."""
-    assert begin.last(offsets, needed)(NOBODY, TopicPartition("j", 0), 20, 100) == first
+    assert start.last(offsets, needed)(NOBODY, TopicPartition("j", 0), 20, 100) == first
 
 
 def test_one_partition_alone() -> None:
-    where = begin.only(1)
+    where = start.only(1)
     ends = [where(NOBODY, TopicPartition("j", p), 20, 100) for p in range(3)]
     assert ends == [100, 20, 100]
 
@@ -124,5 +126,5 @@ def test_since_a_time(found: int, first: int) -> None:
             assert asked[0].offset == 1_234
             return [TopicPartition("j", 0, found)]
 
-    where = begin.since(1_234)
+    where = start.since(1_234)
     assert where(cast("Any", Answers()), TopicPartition("j", 0), 20, 100) == first

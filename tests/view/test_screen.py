@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from relay.cli import statustext
-from relay.console import print_parts
-from relay.verify.anomaly import Anomaly, Kind
-from relay.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.view.screen import Screen, as_json, assemble, at_rest, of_tables
-from relay.view.seen import Seen
-from relay.view.troubles import NO_RELAY
+from relay.cli.output import status
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
+from relay.operate.view.journal_state import Seen
+from relay.operate.view.status import Screen, as_json, assemble, at_rest, of_tables
+from relay.operate.view.troubles import NO_RELAY
+from relay.program.console import print_parts
 from tests.view.records import TABLE, block, commit, dead
 
 NOW_MS = 12_000
@@ -27,7 +27,7 @@ def shown(screen: Screen, width: int = 200, *, every: bool = False) -> str:
     """As people see it."""
     output = io.StringIO()
     console = Console(file=output, width=width)
-    print_parts(console, statustext.whole(screen, width, every=every))
+    print_parts(console, status.whole(screen, width, every=every))
     return output.getvalue()
 
 
@@ -168,8 +168,8 @@ def test_no_relay_and_an_empty_source() -> None:
 
 def test_a_timestamp_that_is_none() -> None:
     """A producer's mistake must not hide a block."""
-    assert statustext.clock(1_700_000_000_123) == "2023-11-14 22:13:20.123"
-    assert statustext.clock(1_700_000_000_123_456_789) == "1700000000123456789 ms"
+    assert status.clock(1_700_000_000_123) == "2023-11-14 22:13:20.123"
+    assert status.clock(1_700_000_000_123_456_789) == "1700000000123456789 ms"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_timestamp_that_is_none() -> None:
     [(0.04, "0.0 s"), (99.9, "99.9 s"), (100, "2 min"), (7_200, "2 h"), (864_000, "10 d")],
 )
 def test_spans(seconds: float, text: str) -> None:
-    assert statustext.seconds(seconds) == text
+    assert status.seconds(seconds) == text
 
 
 # ---- nobody runs, and no record says so
@@ -211,7 +211,7 @@ def test_nobody_runs_and_it_is_red() -> None:
     assert "no relay is in the group; 40 offsets wait to be read" in text
     assert "no loader has settled a block since 00:00 UTC while 2 blocks wait" in text
     assert [one["kind"] for one in as_json(screen)["troubles"]] == ["no_relay", "no_loader"]
-    styled = [part for part in statustext.whole(screen) if "no loader" in str(part)]
+    styled = [part for part in status.whole(screen) if "no loader" in str(part)]
     assert styled
     assert all(str(part).startswith("[red]") for part in styled)
 

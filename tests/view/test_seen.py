@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.view.seen import Head, Seen
+from relay.operate.view.journal_state import Head, Seen
 from tests.view.records import block, commit, dead
 
 

@@ -9,11 +9,11 @@ import google_crc32c
 import pytest
 from rich.console import Console
 
-from relay.cli import blockstext
-from relay.console import print_parts
-from relay.view import story
-from relay.view.seen import Listed
-from relay.view.story import BlockRow, Change, Chunks, Landed, Part, Story
+from relay.cli.output import blocks as output_blocks
+from relay.operate.view import block_story
+from relay.operate.view.block_story import BlockRow, Change, Chunks, Landed, Part, Story
+from relay.operate.view.journal_state import Listed
+from relay.program.console import print_parts
 from tests.view.records import block, commit
 
 VALUES = [b"first", b"second"]
@@ -41,14 +41,17 @@ def test_only_those_that_are_meant() -> None:
     """By table, time and state; an unknown ledger leaves states empty."""
     blocks = [*listed(0, 10, 20), Listed(block(30, "d.u"), 0, 30, commit(4))]
     ledger = {blocks[0].block.id: "loaded", blocks[1].block.id: "prepared"}
-    states = [row.state for row in story.rows_of(blocks, ledger)]
+    states = [row.state for row in block_story.rows_of(blocks, ledger)]
     assert states == ["loaded", "claimed", "sealed", "sealed"]
-    assert [r.listed for r in story.rows_of(blocks, ledger, state="claimed")] == [blocks[1]]
-    assert [r.listed for r in story.rows_of(blocks, ledger, table="d.u")] == [blocks[3]]
-    assert [r.listed for r in story.rows_of(blocks, ledger, since_ms=10_000)] == blocks[1:3]
-    assert {row.state for row in story.rows_of(blocks, None)} == {""}
-    assert list(story.rows_of([], {})) == []
-    assert json.loads(json.dumps(story.row_as_json(story.BlockRow(LISTED, ""))))["state"] is None
+    assert [r.listed for r in block_story.rows_of(blocks, ledger, state="claimed")] == [blocks[1]]
+    assert [r.listed for r in block_story.rows_of(blocks, ledger, table="d.u")] == [blocks[3]]
+    assert [r.listed for r in block_story.rows_of(blocks, ledger, since_ms=10_000)] == blocks[1:3]
+    assert {row.state for row in block_story.rows_of(blocks, None)} == {""}
+    assert list(block_story.rows_of([], {})) == []
+    assert (
+        json.loads(json.dumps(block_story.row_as_json(block_story.BlockRow(LISTED, ""))))["state"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,11 +71,11 @@ def test_only_those_that_are_meant() -> None:
     ],
 )
 def test_the_ledgers_state_is_the_loaders(changes: tuple[Change, ...], state: str) -> None:
-    assert story.current(changes) == state
+    assert block_story.current(changes) == state
 
 
 def test_chunks_are_what_the_journal_says() -> None:
-    assert story.chunks_of(LISTED, 0, RECORDS) == Chunks(0, 2, 10)
+    assert block_story.chunks_of(LISTED, 0, RECORDS) == Chunks(0, 2, 10)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_chunks_are_what_the_journal_says() -> None:
 def test_damaged_chunks_are_told(
     start: int, records: list[tuple[int, str, int, bytes]], problem: str
 ) -> None:
-    (found,) = story.chunks_of(LISTED, start, records).problems
+    (found,) = block_story.chunks_of(LISTED, start, records).problems
     assert problem in found
 
 
@@ -95,7 +98,7 @@ def test_a_whole_story() -> None:
     """From source offsets to parts, in lines and as an object."""
     landed = Landed(CHANGES, 10, "", (Part("all_1_1_0", 10, "now"),), None, "no system.part_log")
     told = Story(ONE.id, LISTED, Chunks(0, 2, 10), landed)
-    text = "\n".join(blockstext.whole(told))
+    text = "\n".join(output_blocks.whole(told))
     for line in (
         "state        loaded",
         "rows[0], offsets 0 to 5: 5 messages",
@@ -107,7 +110,7 @@ def test_a_whole_story() -> None:
         "parts made   not available: no system.part_log",
     ):
         assert line in text
-    found = json.loads(json.dumps(story.story_as_json(told)))
+    found = json.loads(json.dumps(block_story.story_as_json(told)))
     assert found["sealed"]["journal"]["offset"] == 17
     assert found["landed"]["ledger"][1]["reason"] == "there is no table"
 
@@ -115,14 +118,14 @@ def test_a_whole_story() -> None:
 def test_a_story_with_pieces_missing() -> None:
     """No loader yet, no ClickHouse, no journal record: each said in its place."""
     never = Landed(None, None, "there is no table d.t", None, None, "no log")
-    text = "\n".join(blockstext.whole(Story(ONE.id, LISTED, None, never)))
+    text = "\n".join(output_blocks.whole(Story(ONE.id, LISTED, None, never)))
     assert "state        sealed" in text
     assert "no loader has run" in text
     untouched = Landed((), None, "d.t has no column _block")
     assert "no loader has touched it" in "\n".join(
-        blockstext.whole(Story(ONE.id, LISTED, None, untouched))
+        output_blocks.whole(Story(ONE.id, LISTED, None, untouched))
     )
-    away = "\n".join(blockstext.whole(Story(ONE.id, None, None, None, "it did not answer")))
+    away = "\n".join(output_blocks.whole(Story(ONE.id, None, None, None, "it did not answer")))
     assert "no record that is retained lists it" in away
     assert "ClickHouse   it did not answer" in away
     assert "state        not known" in away
@@ -135,7 +138,7 @@ def test_a_block_id_is_in_one_piece_on_any_terminal(width: int) -> None:
     rows = [BlockRow(Listed(made, 0, 7, commit(1, made)), "loaded")] * 2
     output = io.StringIO()
     console = Console(file=output, width=width, emoji=False)
-    print_parts(console, blockstext.listed(rows, width))
+    print_parts(console, output_blocks.listed(rows, width))
     text = output.getvalue()
     assert text.count(made.id) == 2
     assert "loaded" in text

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from relay.view.facts import Group, Member
-from relay.view.troubles import LOADER_MS, Waiting, troubles
+from relay.operate.view.facts import Group, Member
+from relay.operate.view.troubles import LOADER_MS, Waiting, troubles
 
 NOW = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 MINUTE = 60_000

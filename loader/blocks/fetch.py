@@ -1,0 +1,261 @@
+"""Reads a block's chunks from its block topic and checks them against the journal.
+
+Receives a Block, gives its rows as one record batch. One consumer per process, kept
+over blocks, since a new one costs about a second; read_committed, at exactly the
+block's offsets; commits nothing. Small blocks are read several at once, each from a partition of
+its own: one after another, the client would wait for the broker at each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from relay.blocks import chunks, message_rows
+from relay.config import kafka_clients
+from relay.errors import Unavailable
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from relay.config.settings import Kafka
+    from relay.records_pb2 import Block
+
+READ_SECONDS = 30.0
+"""For one block: 10 MB take well under a second; longer means a broker is away."""
+AT_ONCE, AT_ONCE_BYTES = 32, 8 << 20
+"""So many blocks are read at once at most, and so much of rows, as producers sent them."""
+_LARGE = {"max.partition.fetch.bytes": 16 << 20}
+"""A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
+_KNOWN_SECONDS = 300.0
+"""librdkafka forgets what it heard of a topic that is not assigned any more after 15 minutes."""
+_EARLY_BYTES = 16 << 20
+"""Of chunks that are kept until their blocks are wanted; the partitions may hold more of them."""
+
+_GONE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - how the library names its local errors
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+    }
+)
+
+
+class Damaged(Exception):
+    """The chunks are gone, or are not what the journal says; trying again changes nothing."""
+
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Fetcher:
+    """Reads blocks with one consumer.
+
+    Attributes:
+        messages: of the block that was fetched last: which message each row came from, as of
+            relay.blocks.message_rows; empty where the block does not say.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._consumer = PartitionReader(kafka_clients.reader(kafka) | _LARGE)
+        self._at: dict[Place, int] = {}  # next offset of what is assigned
+        self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
+        self._early_bytes = 0
+        self._asked: dict[str, float] = {}  # topics, by when
+        self.messages = b""
+
+    def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
+        """The block's rows; the client reads on in the background.
+
+        Args:
+            block: wanted now.
+            ahead: those that will probably be wanted next, in their order.
+
+        Raises:
+            Damaged: chunks, rows or checksum differ from the journal, or are gone.
+            Unavailable: Kafka did not deliver all chunks within READ_SECONDS.
+            Refused: the brokers said no.
+        """
+        try:
+            self._seek(block, ahead)
+            values = self._chunks(block)
+            if ahead:
+                self._seek(ahead[0], ahead[1:])
+        except KafkaException as error:
+            self._forget()
+            cause = error.args[0]
+            if cause.code() in _GONE:
+                raise Damaged(f"{block.topic}[{block.partition}]: {cause.str()}") from error
+            grant = f"grant Read on topic {block.topic} to the user of kafka.client"
+            raise answered(f"read {block.topic}", cause, grant) from error
+        except BaseException:
+            self._forget()
+            raise
+        return check(block, values)
+
+    def rest(self) -> None:
+        """Reads nothing until the next fetch.
+
+        At a partition's end the client would ask again every few milliseconds.
+        """
+        self._forget()
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """Ends the consumer."""
+        self._consumer.close()
+
+    def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
+        """Goes on where an earlier read stands, if that is near; else assigns."""
+        at = self._at.get(_place(block))
+        # Between are transaction markers and few chunks; all else is cheaper to skip.
+        if at is not None and 0 <= block.first_offset - at <= 8:
+            return
+        self._forget()
+        wanted = together(block, ahead)
+        for topic in dict.fromkeys(topic for topic, _ in wanted):
+            self._ask_about(topic)
+        self._consumer.assign([TopicPartition(*place, first) for place, first in wanted.items()])
+        self._at = wanted
+
+    def _ask_about(self, topic: str) -> None:
+        """See that the client knows who leads it.
+
+        Left to itself, it looks once a second for the leaders of a topic that is assigned to it
+        for the first time.
+        """
+        now = time.monotonic()
+        if now - self._asked.get(topic, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
+            self._consumer.list_topics(topic, timeout=READ_SECONDS)
+            self._asked[topic] = now
+
+    def _chunks(self, block: Block) -> list[bytes]:
+        values: list[bytes] = []
+        deadline = time.monotonic() + READ_SECONDS
+        while len(values) < block.chunks:
+            message = self._next(_place(block))
+            if message is None:
+                if time.monotonic() > deadline:
+                    self._explain(block, len(values))
+                continue
+            if (error := message.error()) is not None:
+                if error.code() in _GONE or not error.retriable():
+                    raise KafkaException(error)
+                continue
+            offset = message.offset() or 0
+            if offset < block.first_offset:
+                continue  # of an earlier block, in a read that goes on
+            if offset >= block.next_offset:
+                raise Damaged(f"{len(values)} of {block.chunks} chunks before offset {offset}")
+            if not values:
+                self.messages = _listed(message)
+            values.append(_value(message, block, len(values)))
+            self._at[_place(block)] = offset + 1
+        return values
+
+    def _next(self, place: Place) -> Message | None:
+        """A message of this partition, or an error; None if none came, perhaps for a while."""
+        if early := self._early[place]:
+            kept = early.popleft()
+            self._early_bytes -= len(kept.value() or b"")
+            return kept
+        message = self._consumer.poll(0.5)
+        if message is None or message.topic() is None:
+            return message
+        other = message.topic() or "", message.partition() or 0
+        if other == place:
+            return message
+        self._keep(other, message)
+        return None
+
+    def _keep(self, place: Place, message: Message) -> None:
+        """One of a block that is not wanted yet; what cannot be kept is read again then."""
+        size = len(message.value() or b"")
+        if message.error() is not None or self._early_bytes + size > _EARLY_BYTES:
+            self._at.pop(place, None)
+        if place in self._at:
+            self._early[place].append(message)
+            self._early_bytes += size
+
+    def _forget(self) -> None:
+        """Whatever is wanted next is assigned anew."""
+        self._at = {}
+        self._early.clear()
+        self._early_bytes = 0
+
+    def _explain(self, block: Block, found: int) -> None:
+        where = TopicPartition(block.topic, block.partition)
+        low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
+        if low > block.first_offset or high < block.next_offset:
+            raise Damaged(
+                f"{block.topic}[{block.partition}] holds offsets {low} to {high}, the block is "
+                f"at {block.first_offset} to {block.next_offset}: deleted, or the topic is new"
+            )
+        raise Unavailable(
+            f"{found} of {block.chunks} chunks of {block.id} came within {READ_SECONDS:g} s"
+        )
+
+
+def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
+    """Where reading begins, by partition: of the block, and of those to be read at once with it."""
+    found = {_place(block): block.first_offset}
+    size = block.row_bytes
+    for other in ahead[: AT_ONCE - 1]:
+        size += other.row_bytes
+        if size > AT_ONCE_BYTES:
+            break
+        found.setdefault(_place(other), other.first_offset)
+    return found
+
+
+def _place(block: Block) -> Place:
+    return block.topic, block.partition
+
+
+def _listed(message: Message) -> bytes:
+    """Whose the rows of the chunk's block are; empty where the chunk does not say."""
+    found = dict(message.headers() or []).get(message_rows.HEADER)
+    return found if isinstance(found, bytes) else b""
+
+
+def _value(message: Message, block: Block, sequence: int) -> bytes:
+    """The chunk's bytes, after its key and headers were checked."""
+    headers = dict(message.headers() or [])
+    key = message.key()
+    if key != block.id.encode() or headers.get("seq") != str(sequence).encode():
+        raise Damaged(
+            f"{block.topic}[{block.partition}]@{message.offset()} is chunk {headers.get('seq')!r} "
+            f"of {key!r}, not chunk {sequence} of {block.id}"
+        )
+    value = message.value()
+    if value is None:
+        raise Damaged(f"{block.topic}[{block.partition}]@{message.offset()} is empty")
+    return bytes(value)
+
+
+def check(block: Block, values: list[bytes]) -> pa.RecordBatch:
+    """The chunks as one record batch.
+
+    Raises:
+        Damaged: checksum or rows differ from the journal.
+    """
+    found = chunks.crc32c(values)
+    if found != block.crc32c:
+        raise Damaged(f"CRC-32C of the chunks is {found:08x}, the journal says {block.crc32c:08x}")
+    try:
+        batch = chunks.decode(values)
+    except ValueError as error:  # pyarrow's own errors derive from it
+        raise Damaged(f"the chunks are no Arrow stream: {error}") from error
+    if batch.num_rows != block.rows:
+        raise Damaged(f"{batch.num_rows} rows in the chunks, the journal says {block.rows}")
+    return batch

@@ -1,0 +1,226 @@
+"""INSERTs of claimed blocks: small ones of one table together, all others one by one.
+
+Receives attempts whose next effect is an INSERT, answers each. What a statement costs beside its
+rows is most of a small block's cost, and every statement leaves a part to be merged.
+
+Blocks go together only where that loses no evidence: first attempts, on a table whose rows are
+counted by the block-id column, stay as they are, and land in one step
+(loader.core.table_rules.Nature). Elsewhere a block's own token is the first repair after an unknown
+outcome, and a block goes alone. Of blocks that go together the ledger has this claim and nothing
+else, which is what an INSERT of several asks of it. No other attempt ever repeats such a statement,
+so its token is its own; whether it still runs is seen in system.processes, and whether it ran, in
+the rows of each block. After a failure each block is tried again by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from loader.blocks.attempt import guarded
+from loader.blocks.fetch import Damaged
+from loader.blocks.fit_columns import CLICKHOUSE
+from loader.blocks.insert_statement import insert
+from loader.core import plan
+from loader.core.left_out import is_divisible
+from relay.clickhouse.errors import About
+from relay.failpoints import reached
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.blocks.attempt import Attempt
+    from loader.blocks.fetch import Fetcher
+    from loader.clickhouse.ledger import Ledger
+    from loader.clickhouse.tables import Tables, Target
+
+TOGETHER_BYTES = 8 << 20
+"""Of Arrow data in one INSERT of several blocks."""
+ID_BYTES = 5_000
+"""Of the ids of blocks in one INSERT: its log_comment names them, in the URL, with escapes."""
+
+
+class Ready(NamedTuple):
+    """A block whose rows are there."""
+
+    attempt: Attempt
+    target: Target
+    batch: pa.RecordBatch
+    limit: int | None
+
+
+class Inserter:
+    """Sends INSERTs through one client.
+
+    Args:
+        client: of ClickHouse.
+        ledger: whose claims the INSERTs ask for.
+        tables: are looked at again where an INSERT is refused.
+        fetcher: reads the rows.
+        stamp: name of the block-id column.
+    """
+
+    def __init__(
+        self, client: HttpClient, ledger: Ledger, tables: Tables, fetcher: Fetcher, stamp: str
+    ) -> None:
+        self._client, self._ledger, self._tables = client, ledger, tables
+        self._fetcher, self._stamp = fetcher, stamp
+
+    def insert(self, attempts: Sequence[Attempt]) -> None:
+        """Answers each of the attempts, all under one claim, in their order.
+
+        Raises:
+            Refused: the user may not insert into a table, or not read a block topic.
+        """
+        waiting: list[Ready] = []
+        for attempt in attempts:
+            found: list[Ready] = []
+            guarded([attempt], lambda one=attempt, to=found: to.extend(self._ready(one)))  # type: ignore[misc]
+            if found and waiting and not joins(waiting, found[0], self._stamp):
+                self._send(waiting)
+                waiting = []
+            waiting += found
+            # One that waits for no other is not held while the next is fetched.
+            if waiting and not open_for_more(waiting[0], self._stamp):
+                self._send(waiting)
+                waiting = []
+        if waiting:
+            self._send(waiting)
+
+    def _ready(self, attempt: Attempt) -> list[Ready]:
+        """The attempt with its rows; nothing where it is answered without an INSERT."""
+        assert attempt.target is not None
+        assert isinstance(attempt.effect, plan.Insert)
+        begun = time.monotonic()
+        batch, attempt.made = attempt.made, None
+        try:
+            if batch is None:
+                batch = self._fetcher.fetch(attempt.block, attempt.ahead)
+                attempt.divisible = is_divisible(attempt.block, self._fetcher.messages)
+        except Damaged as error:
+            attempt.answer(plan.Impossible(str(error)))
+            return []
+        attempt.figures.fetch_seconds += time.monotonic() - begun
+        if not batch.num_rows:
+            attempt.answer(plan.Wrote(0))  # a transform left nothing of it
+            return []
+        return [Ready(attempt, attempt.target, batch, attempt.effect.limit)]
+
+    def _send(self, group: Sequence[Ready]) -> None:
+        attempts = [one.attempt for one in group]
+        guarded(attempts, lambda: self._statement(group))
+
+    def _statement(self, group: Sequence[Ready]) -> None:
+        first, figures = group[0], group[0].attempt.figures
+        begun = time.monotonic()
+        figures.inserts += 1
+        figures.repeats += first.attempt.asked
+        rows = whole(group, self._stamp)
+        answer = insert(
+            self._client,
+            self._ledger,
+            [one.attempt.block for one in group],
+            rows,
+            first.attempt.run.claim,
+            first.target,
+            stamp=self._stamp,
+            limit=first.limit,
+            alone=first.attempt.alone,
+        )
+        figures.insert_seconds += time.monotonic() - begun
+        reached("after_insert")
+        answers = self._answers(group, self._unless_altered(answer, first), rows.num_rows)
+        figures.failures += not isinstance(answer, plan.Wrote)
+        now_ms = time.time_ns() // 1_000_000
+        for one, said in zip(group, answers, strict=True):
+            one.attempt.inserted = isinstance(said, plan.Wrote) and said.rows > 0
+            if one.attempt.inserted:
+                one.attempt.figures.queryable_ms = now_ms
+            one.attempt.answer(said)
+
+    def _answers(
+        self, group: Sequence[Ready], answer: plan.Answer, rows: int
+    ) -> Sequence[plan.Answer]:
+        """What the answer to the statement says of each of its blocks."""
+        if len(group) == 1:
+            return [_of_one_message(answer, group[0].attempt)]
+        if isinstance(answer, plan.Wrote) and answer.rows >= rows:
+            return [plan.Wrote(one.batch.num_rows) for one in group]
+        if _is_refused(answer, About.SIZE, About.UNKNOWN):
+            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
+            # For one of them, perhaps: the next attempt at each finds that by itself. Where it is
+            # for its rows, other tables do not wait for that attempt: they stand aside.
+            about = About.BLOCK if isinstance(answer, plan.Rejected) else ""
+            reason = f"in one INSERT with {len(group) - 1} others: {answer.reason}"
+            answer = plan.Failed(reason, about)
+        return [answer] * len(group)
+
+    def _unless_altered(self, answer: plan.Answer, of: Ready) -> plan.Answer:
+        """A refusal says nothing of a table that is not the one which was looked at any more."""
+        table = of.attempt.block.table
+        if _is_refused(answer, About.TABLE, About.UNKNOWN):
+            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
+            now = self._tables.look({table}).get(table)
+            if now is None or now.shape != of.target.shape:
+                return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
+        return answer
+
+
+def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
+    """Whether the statement was refused for its rows, or for one of these."""
+    failed = isinstance(answer, plan.Failed) and answer.about in abouts
+    return failed or isinstance(answer, plan.Impossible | plan.Rejected)
+
+
+def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
+    """A block with a single message, or that does not say which row is whose, parks as a whole."""
+    if isinstance(answer, plan.Rejected) and not attempt.divisible:
+        return plan.Impossible(answer.reason)
+    return answer
+
+
+def whole(group: Sequence[Ready], stamp: str) -> pa.RecordBatch:
+    """Their rows; of several blocks with a column more, the id of each row's block."""
+    if len(group) == 1:
+        return group[0].batch
+    rows: pa.RecordBatch = pa.concat_batches([one.batch for one in group])  # type: ignore[attr-defined]
+    lengths = [one.batch.num_rows for one in group]
+    index = np.repeat(np.arange(len(group), dtype=np.int32), lengths)
+    ids = [one.attempt.block.id for one in group]
+    kind = pa.dictionary(pa.int32(), pa.string())
+    field = pa.field(stamp, kind, metadata={CLICKHOUSE: b"LowCardinality(String)"})
+    return rows.append_column(field, pa.DictionaryArray.from_arrays(index, ids))
+
+
+def joins(group: Sequence[Ready], one: Ready, stamp: str) -> bool:
+    """Whether `one` may go into the INSERT of these."""
+    first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
+    ids = sum(len(other.attempt.block.id) for other in (*group, one))
+    return (
+        _joinable(first, stamp)
+        and _joinable(one, stamp)
+        and first.attempt.block.table == one.attempt.block.table
+        and first.batch.schema.equals(one.batch.schema, check_metadata=True)
+        and size <= TOGETHER_BYTES
+        and ids <= ID_BYTES
+    )
+
+
+def open_for_more(one: Ready, stamp: str) -> bool:
+    """Whether any other block may go into the INSERT of this one."""
+    return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
+
+
+def _joinable(one: Ready, stamp: str) -> bool:
+    """Whether the claim leaves room for others, and nobody else has claimed the block."""
+    return (
+        not one.attempt.alone
+        and not one.attempt.asked
+        and one.limit is None
+        and stamp not in one.batch.schema.names
+    )

@@ -1,0 +1,291 @@
+"""Blocks as one conditional INSERT, that ClickHouse takes as one server block.
+
+Receives rows and the claim on their blocks, gives them to ClickHouse: one block under its id as
+deduplication token, several of one table (loader.blocks.insert_groups says which) all or none of
+them. Never retries and never decides: loader.core.plan does.
+
+The statement travels in the body, before the rows: servers and proxies bound the length of a
+URL, and a table may have a thousand columns. Its values are literals, since parameters would be
+in the URL.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.summary import QuerySummary
+
+from loader.blocks.fit_columns import recorded_type
+from loader.clickhouse.client import error_code, failure, literal, one_line, quoted
+from loader.clickhouse.tables import counter_sql, shape_sql
+from loader.core import plan
+from relay import names
+from relay.clickhouse.error_text import told
+from relay.clickhouse.errors import About, about
+from relay.clickhouse.insert_settings import deduplicated
+from relay.schema.types.column_type import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.clickhouse.ledger import Ledger
+    from loader.clickhouse.tables import Target
+    from relay.records_pb2 import Block
+    from relay.schema.types.column_type import ColumnType
+
+_WRAPPED = re.compile(
+    r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"
+)
+_THROWN = 395
+"""FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
+_ALTERED = "other columns than the statement was made for"
+_TAKEN = "not all of these blocks are claimed by this loader any more"
+
+
+def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> dict[str, object]:
+    """Return the INSERT's settings, each with its reason; none that a server does not know is sent.
+
+    A setting that is sent with the statement wins over the user's profile, and means the same on
+    every version.
+
+    Args:
+        blocks: that are inserted.
+        claim: under which.
+        rows: of all blocks.
+        alone: whether the claim says that the block is inserted alone, under its id as token.
+    """
+    first = blocks[0].id
+    return {
+        # What is not alone is inserted under this claim only: no other attempt repeats it.
+        **deduplicated(first if alone else f"{first} {claim}", rows),
+        # A view that fails must fail the INSERT, or its rows would be missing for ever.
+        "materialized_views_ignore_errors": 0,
+        # A block over more partitions than the default of 100 would be refused for ever.
+        "max_partitions_per_insert_block": 0,
+        # A field that a message does not carry takes the column's DEFAULT.
+        "insert_null_as_default": 1,
+        # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
+        "cast_string_to_variant_use_inference": 0,
+        "cast_string_to_dynamic_use_inference": 0,
+        # What the server records of the statement is evidence (loader.clickhouse.server_records).
+        "log_queries": 1,
+        "log_queries_probability": 1,
+        "log_queries_min_type": "QUERY_START",
+        "log_queries_min_query_duration_ms": 0,
+        # How other attempts see that this statement still runs (loader.tables), or ran.
+        "log_comment": names.insert_comment((block.id for block in blocks), claim),
+    }
+
+
+def statement(
+    blocks: Sequence[Block],
+    schema: pa.Schema,
+    ledger: Ledger,
+    target: Target,
+    stamp: str,
+    claim: str,
+    limit: int | None,
+) -> str:
+    """Return the INSERT's text; names and values are quoted.
+
+    A column that the table does not take any more is left out.
+
+    Raises:
+        ValueError: a column's type, as the relay recorded it, is not known here, or the table
+            takes none of the block's columns.
+    """
+    database, table = names.split_table(blocks[0].table)
+    into, rows = _selection(schema, target, stamp, blocks)
+    claimed = ledger.holds
+    if len(blocks) > 1:  # said loudly: who inserts nothing of a claim that holds, has to know
+        other = f"{ledger.holding} != length({{blocks:Array(String)}})"
+        claimed = f"throwIf({other}, {literal(_TAKEN)}) = 0"
+    # ClickHouse takes the table as it is when the statement begins, and evaluates this later:
+    # what it casts, and what not, was decided for just these columns.
+    bound = f" AND throwIf({shape_sql()} != {target.shape:d}, {literal(_ALTERED)}) = 0"
+    counter = target.nature.window.counter
+    if limit is not None and counter != "none":
+        bound += f" AND throwIf({counter_sql(counter)} > {limit:d}) = 0"
+    values = {
+        "{app:String}": literal(ledger.app),
+        "{table:String}": literal(blocks[0].table),
+        "{block:String}": literal(blocks[0].id),
+        "{blocks:Array(String)}": f"[{', '.join(literal(block.id) for block in blocks)}]",
+        "{claim:String}": literal(claim),
+        "{database:String}": literal(database),
+        "{name:String}": literal(table),
+    }
+    condition = f"{claimed}{bound}"
+    for place, value in values.items():
+        condition = condition.replace(place, value)
+    return (
+        f"INSERT INTO {quoted(database)}.{quoted(table)} {into} {rows} "
+        f"WHERE {condition} FORMAT Arrow\n"
+    )
+
+
+def trial_statement(
+    block: Block, schema: pa.Schema, target: Target, stamp: str, scratch: str
+) -> str:
+    """Return the text of the INSERT of the same rows into a table like the block's.
+
+    Args:
+        block: whose rows.
+        schema: of them.
+        target: the block's table, which the other has the columns of.
+        stamp: name of the block-id column.
+        scratch: the other table, quoted.
+
+    Raises:
+        ValueError: as `statement`.
+    """
+    into, rows = _selection(schema, target, stamp, [block])
+    return f"INSERT INTO {scratch} {into} {rows} FORMAT Arrow\n"
+
+
+def _selection(
+    schema: pa.Schema, target: Target, stamp: str, blocks: Sequence[Block]
+) -> tuple[str, str]:
+    """The columns that are filled, and the SELECT that makes them of the rows as they are sent."""
+    columns, selects, structure = [], [], []
+    for field in schema:
+        kind = parse_type(recorded_type(field))
+        name = quoted(field.name)
+        structure.append(f"{name} {kind.input_type}")
+        if field.name in target.columns:
+            columns.append(name)
+            selects.append(_strictly(name, kind, target.columns[field.name]))
+    if not columns or columns == [quoted(stamp)]:
+        raise ValueError(f"it has none of the block's columns {', '.join(schema.names)}")
+    if stamp in target.columns and len(blocks) == 1:
+        columns.append(quoted(stamp))
+        selects.append(literal(blocks[0].id))
+    rows = f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))})"  # noqa: S608 - quoted
+    return f"({', '.join(columns)})", rows
+
+
+def _strictly(name: str, recorded: ColumnType, now: str) -> str:
+    """The column as its type of now, which may not be the one the relay recorded.
+
+    Left to itself, an INSERT of a value that does not fit wraps it around (300 into UInt8: 44)
+    or stores the default ('x': 0), and reads a Date's days as the seconds of a DateTime.
+    """
+    value = recorded.select(name)
+    if now == recorded.clickhouse:
+        return value
+    if not recorded.input_type.startswith("Nullable("):
+        return _accurately(value, recorded.clickhouse, now)
+    cast = _accurately(f"assumeNotNull({value})", _bare(recorded.clickhouse), _bare(now))
+    return f"if(isNull({value}), NULL, {cast})"
+
+
+def _accurately(value: str, recorded: str, now: str) -> str:
+    return f"accurateCast(CAST({value}, {literal(recorded)}), {literal(now)})"
+
+
+def _bare(text: str) -> str:
+    """The type of the value itself."""
+    while match := _WRAPPED.fullmatch(text):
+        text = match[1]
+    return text
+
+
+class Body(bytes):
+    """An INSERT with its data, which nobody needs as text.
+
+    clickhouse-connect decodes all data of a command, to see whether it were a SELECT: as long
+    as ClickHouse takes to insert it. The beginning tells as well.
+    """
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The beginning as text."""
+        return self[:16].decode(encoding, errors)
+
+
+def body(sql: str, batch: pa.RecordBatch) -> Body:
+    """Return the statement and the batch as an Arrow file with a single record batch."""
+    sink = io.BytesIO()
+    sink.write(sql.encode())
+    with pa.ipc.new_file(pa.PythonFile(sink), batch.schema) as writer:
+        writer.write_batch(batch)
+    return Body(sink.getvalue())
+
+
+def insert(  # noqa: PLR0913 - the statement needs them all
+    client: HttpClient,
+    ledger: Ledger,
+    blocks: Sequence[Block],
+    batch: pa.RecordBatch,
+    claim: str,
+    target: Target,
+    *,
+    stamp: str,
+    limit: int | None,
+    alone: bool,
+) -> plan.Answer:
+    """Insert the blocks once; return loader.core.plan's answer, for each of them.
+
+    Where the server took the statement, that is a plan.Wrote of all of them.
+
+    Args:
+        client: of the server that has the table.
+        ledger: that says whose the blocks are.
+        blocks: of one table, under one claim.
+        batch: their rows; of several blocks with a column `stamp`, the id of each row's.
+        claim: this attempt's.
+        target: the table as it was before the claim.
+        stamp: name of the block-id column; of several blocks, the table has it.
+        limit: of the insert counter; None: any. Of a single block only.
+        alone: whether the claim says so; several blocks are not.
+
+    Raises:
+        Refused: the server does not let this user in any more.
+    """
+    table = blocks[0].table
+    try:
+        sql = statement(blocks, batch.schema, ledger, target, stamp, claim, limit)
+    except ValueError as error:
+        return plan.Impossible(f"{table}: {error}")
+    asked = settings(blocks, claim, batch.num_rows, alone=alone)
+    try:
+        summary = client.command(
+            "",
+            data=body(sql, batch),
+            settings={k: v for k, v in asked.items() if k in client.server_settings},
+        )
+    except ClickHouseError as error:
+        if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
+            return plan.Failed(f"{table} was altered meanwhile")
+        if f"Exception: {_TAKEN}" in str(error):
+            return plan.Failed(_TAKEN)
+        if limit is not None and error_code(error) == _THROWN:
+            return plan.Failed("others inserted into the table meanwhile")
+        return _failed(error, table)
+    return _written(summary)
+
+
+def _failed(error: ClickHouseError, table: str) -> plan.Answer:
+    """What an INSERT's error says to the plan."""
+    what = about(str(error))
+    if what is About.USER:
+        raise failure(error, f"INSERT into {table}") from error
+    if what is About.BLOCK:
+        return plan.Rejected(one_line(error))
+    return plan.Failed(told(error, f"INSERT into {table}")[:500], what)
+
+
+def _written(answer: object) -> plan.Answer:
+    """Return how many rows the server says that it wrote."""
+    rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
+    if rows is None:
+        return plan.Failed(
+            "the server did not say how many rows it wrote: does a proxy before it take away the "
+            "header X-ClickHouse-Summary?"
+        )
+    return plan.Wrote(int(rows))

@@ -1,0 +1,96 @@
+"""What is to be inserted for a block, before it is claimed: its rows, or what is made of them.
+
+Receives an attempt, gives how many rows and by which version; the rows themselves stay with the
+attempt until its INSERT. Where nothing is made of them nothing is read: rows go through as they
+are. A transform may make others of them, and messages that the table refuses are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from loader.blocks.fetch import Damaged
+from loader.blocks.fit_columns import fitted
+from loader.blocks.transform import CannotTransform, Transforms
+from loader.core import left_out, plan
+from relay.blocks import message_rows
+from relay.errors import Unavailable
+
+if TYPE_CHECKING:
+    from loader.blocks.attempt import Attempt
+    from loader.blocks.fetch import Fetcher
+    from loader.clickhouse.tables import Target
+    from relay.blocks.message_rows import MessageRows
+    from relay.config.settings import Loader
+    from relay.records_pb2 import Block
+
+
+def transforms(settings: Loader) -> Transforms:
+    """Those that the settings name, none of them loaded yet."""
+    overrides = {name: one.transform for name, one in settings.tables.items()}
+    return Transforms(settings.transform, overrides)
+
+
+class Maker:
+    """Makes the rows of blocks in one process, with its consumer."""
+
+    def __init__(self, settings: Loader, fetcher: Fetcher) -> None:
+        self._transforms, self._fetcher = transforms(settings), fetcher
+        self._stamp = settings.block_column
+
+    def makes(self, table: str) -> bool:
+        """Whether a transform makes the table's rows."""
+        return bool(self._transforms.name(table))
+
+    def make(self, attempt: Attempt) -> plan.Made | plan.Failed | plan.Rejected | plan.Impossible:
+        """What a claim of this attempt says of its rows.
+
+        Raises:
+            Refused: the transform cannot be imported here, or is not deterministic.
+        """
+        block, run, target = attempt.block, attempt.run, attempt.target
+        if run.human in {"loaded", "discard"}:
+            return plan.Made(left_out.rows(block), plan.NOTHING_MADE)
+        transform = self._transforms.of(block.table)
+        if target is None or (transform is None and not block.left_out):
+            return plan.Made(left_out.rows(block), "")
+        try:
+            rows, listed = self.read(attempt)
+            if block.left_out:
+                rows = rows.filter(pa.array(left_out.kept(block, listed)))
+            attempt.made = self.of(block, rows, target)
+        except CannotTransform as error:
+            return (plan.Rejected if attempt.divisible else plan.Impossible)(str(error))
+        except (Damaged, ValueError) as error:
+            return plan.Impossible(str(error))
+        except Unavailable as error:
+            return plan.Failed(error.message)
+        version = "" if transform is None else transform.version
+        return plan.Made(attempt.made.num_rows, left_out.version(version, block))
+
+    def read(self, attempt: Attempt) -> tuple[pa.RecordBatch, MessageRows | None]:
+        """The block's rows as they were sealed, and whose they are; None where it does not say.
+
+        Raises:
+            Damaged, Unavailable, Refused: as Fetcher.fetch.
+            ValueError: what it says is damaged.
+        """
+        rows = self._fetcher.fetch(left_out.source(attempt.block), attempt.ahead)
+        attempt.divisible = left_out.is_divisible(attempt.block, self._fetcher.messages)
+        listed = self._fetcher.messages
+        return rows, message_rows.decode(listed) if listed else None
+
+    def of(self, block: Block, rows: pa.RecordBatch, target: Target) -> pa.RecordBatch:
+        """What the table's transform makes of these rows of the block, if it has one.
+
+        Raises:
+            CannotTransform: as Transforms.made.
+            Refused: likewise.
+        """
+        transform = self._transforms.of(block.table)
+        if transform is None:
+            return rows
+        made = self._transforms.made(transform, block.table, rows)
+        return fitted(made, rows, target.columns, self._stamp)

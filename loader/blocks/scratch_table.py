@@ -1,0 +1,170 @@
+"""Tries rows on a table that is made like the block's, so that nothing is at stake.
+
+Receives a table and rows, says whether such a table takes them: its CHECKs, its DEFAULT and
+MATERIALIZED expressions, keys, TTL and indexes are the table's own. No view hangs on it. It lies in
+the ledger's database and is dropped afterwards; one that a killed loader left, a day later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.blocks.insert_statement import body, settings, trial_statement
+from loader.clickhouse.client import TableRefused, one_line, quoted, quoted_table, table_failure
+from loader.core.bad_messages import Refusal
+from relay import names
+from relay.clickhouse.errors import About, about
+from relay.errors import Unavailable
+from relay.failpoints import reached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.clickhouse.tables import Target
+    from relay.records_pb2 import Block
+
+PREFIX = "scratch_"
+_LEFT_BEHIND_SECONDS = 86_400
+_OWN = f"^{PREFIX}[0-9a-f]{{32}}$"
+"""Names of such tables alone: a user may have others that begin like this."""
+_ROOM = ("parts_to_delay_insert = 1000000", "parts_to_throw_insert = 1000000")
+"""Each trial leaves a part, and merges may not keep up with trials."""
+_OVERRULED = re.compile(
+    r"(?:^|, )(?:parts_to_(?:delay|throw)_insert"
+    r"|(?:non_)?replicated_deduplication_window(?:_seconds)?) = \d+"
+)
+_REPLICATED = re.compile(
+    # Path and replica come first, as texts; the engine's own arguments follow.
+    r"^(?:Replicated|Shared)(\w*MergeTree)(?:(\()'(?:[^'\\]|\\.)*', '(?:[^'\\]|\\.)*'(?:, )?)?"
+)
+_NAMED_ROW = re.compile(r"is violated at row (\d+)\.")
+"""From 1; of a CHECK."""
+_NAMED_TABLE = re.compile(rf"\S*{PREFIX}[0-9a-f]{{32}}`?(?: \([0-9a-f-]{{36}}\))?")
+
+
+class NoScratch(Exception):
+    """The server does not let this user make such a table; the reason is in words."""
+
+
+def engine_of(engine: str, engine_full: str) -> str:
+    """Return the engine clause of a table on one server that judges rows as the table does.
+
+    Args:
+        engine: system.tables.engine.
+        engine_full: system.tables.engine_full.
+    """
+    if not engine.endswith("MergeTree"):
+        return "Null"  # CHECKs and DEFAULTs are judged before the engine gets the rows
+    clauses, _, kept = engine_full.partition(" SETTINGS ")
+    alone = _REPLICATED.sub(r"\1\2", clauses)
+    others = _OVERRULED.sub("", kept).removeprefix(", ")
+    return f"{alone} SETTINGS {', '.join(filter(None, [others, *_ROOM]))}"
+
+
+@contextlib.contextmanager
+def like(
+    client: HttpClient, database: str, block: Block, target: Target, stamp: str
+) -> Iterator[Callable[[pa.RecordBatch], Refusal | None]]:
+    """Give what tries rows of the block on a table like its own, and drop that table at the end.
+
+    Args:
+        client: of the server that has the table.
+        database: the ledger's.
+        block: whose rows will be tried.
+        target: its table, as it was looked at.
+        stamp: name of the block-id column.
+
+    Raises:
+        NoScratch: such a table cannot be made.
+        Unavailable, Refused: as the loader's other questions.
+        ValueError: the table takes none of the rows' columns.
+    """
+    name = f"{quoted(database)}.{PREFIX}{uuid.uuid4().hex}"
+    try:
+        if not int(str(client.command(f"CHECK GRANT DROP TABLE ON {name}"))):
+            raise NoScratch(
+                f"this user may not drop it afterwards: GRANT DROP TABLE ON {name[:-32]}*"
+            )
+        _drop_left_behind(client, database)
+        engine = engine_of(*_engine(client, block.table))
+        client.command(f"CREATE TABLE {name} AS {quoted_table(block.table)} ENGINE = {engine}")
+    except ClickHouseError as error:
+        failed = table_failure(error, f"making a table like {block.table} to try rows on")
+        if isinstance(failed, Unavailable):
+            raise failed from error
+        raise NoScratch(failed.message) from error
+
+    reached("scratch_made")
+
+    def trial(rows: pa.RecordBatch) -> Refusal | None:
+        return _tried(client, name, block, rows, target, stamp)
+
+    try:
+        yield trial
+    finally:
+        with contextlib.suppress(ClickHouseError):  # it goes a day later, then
+            client.command(f"DROP TABLE IF EXISTS {name}")
+
+
+def _engine(client: HttpClient, table: str) -> tuple[str, str]:
+    database, name = names.split_table(table)
+    rows = client.query(
+        "SELECT engine, engine_full FROM system.tables "
+        "WHERE database = {database:String} AND name = {name:String}",
+        parameters={"database": database, "name": name},
+    ).result_rows
+    if not rows:
+        raise TableRefused(
+            f"{table} was dropped meanwhile", "Make it again, or give its blocks up."
+        )
+    return str(rows[0][0]), str(rows[0][1])
+
+
+def _drop_left_behind(client: HttpClient, database: str) -> None:
+    found = client.query(
+        "SELECT name FROM system.tables WHERE database = {database:String} "
+        "AND match(name, {own:String}) "
+        "AND metadata_modification_time < now() - {seconds:UInt32}",
+        parameters={
+            "database": database,
+            "own": _OWN,
+            "seconds": _LEFT_BEHIND_SECONDS,
+        },
+    )
+    for (name,) in found.result_rows:
+        client.command(f"DROP TABLE IF EXISTS {quoted(database)}.{quoted(name)}")
+
+
+def _tried(
+    client: HttpClient,
+    scratch: str,
+    block: Block,
+    rows: pa.RecordBatch,
+    target: Target,
+    stamp: str,
+) -> Refusal | None:
+    sql = trial_statement(block, rows.schema, target, stamp, scratch)
+    asked = settings([block], "", rows.num_rows, alone=True)
+    # What the server records of a trial must not be taken for an INSERT of the block.
+    asked["log_comment"] = f"trial of {block.id}"
+    try:
+        client.command(
+            "",
+            data=body(sql, rows),
+            settings={k: v for k, v in asked.items() if k in client.server_settings},
+        )
+    except ClickHouseError as error:
+        if about(str(error)) is not About.BLOCK:
+            raise table_failure(error, f"trying rows of {block.table} on {scratch}") from error
+        text = _NAMED_TABLE.sub(block.table, one_line(error))
+        row = _NAMED_ROW.search(text)
+        return Refusal(text, int(row[1]) - 1 if row else None)
+    return None

@@ -1,0 +1,94 @@
+"""Which sealed blocks a DataFrame is made of, and how they are shared out. Pure.
+
+Receives journal records, partition by partition in order, gives blocks and groups of them.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from relay.records_pb2 import Block, Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes:
+        table: as database.table.
+        since_ms: sealed then or later, in Unix milliseconds; None: from the first retained.
+        until_ms: sealed before then; None: up to the last.
+        block: id of the only one; empty: all.
+    """
+
+    table: str
+    since_ms: int | None = None
+    until_ms: int | None = None
+    block: str = ""
+
+    def takes(self, block: Block) -> bool:
+        """Whether the block is one of them."""
+        return (
+            block.table == self.table
+            and self.block in {"", block.id}
+            and (self.since_ms is None or block.sealed_at_ms >= self.since_ms)
+            and (self.until_ms is None or block.sealed_at_ms < self.until_ms)
+        )
+
+
+def concerns(commit: Commit, table: str) -> bool:
+    """Whether the record has blocks of the table, or a rewind of it."""
+    return any(block.table == table for block in commit.blocks) or any(
+        start.table == table for start in commit.rewind.starts
+    )
+
+
+def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
+    """The table's blocks that no rewind has replaced, in order of the records.
+
+    Args:
+        records: partition and record, each partition's in the journal's order.
+        table: as database.table.
+    """
+    found: dict[int, list[Block]] = {}
+    for partition, commit in records:
+        blocks = found.setdefault(partition, [])
+        for start in commit.rewind.starts:
+            if start.table == table:
+                blocks[:] = [one for one in blocks if one.first_source_offset < start.offset]
+        blocks += [block for block in commit.blocks if block.table == table]
+    return [block for partition in sorted(found) for block in found[partition]]
+
+
+def newest(blocks: Sequence[Block]) -> Block | None:
+    """The block whose columns are the DataFrame's; of several alike, the last."""
+    ranked = reversed(blocks)
+    return max(ranked, key=lambda one: (one.schema_version, one.sealed_at_ms), default=None)
+
+
+def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
+    """The blocks by neighbours in Kafka, each group of about so many bytes at most.
+
+    Args:
+        blocks: in any order.
+        row_bytes: of a group, as producers sent the rows; a larger block is one by itself.
+    """
+    made: list[list[Block]] = []
+    size = 0
+    for block in near(blocks):
+        beside = made and made[-1][-1].partition == block.partition
+        if beside and size + block.row_bytes <= row_bytes:
+            made[-1].append(block)
+            size += block.row_bytes
+        else:
+            made.append([block])
+            size = block.row_bytes
+    return made
+
+
+def near(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks in the order in which they lie in Kafka: neighbours are read in one go."""
+    return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))

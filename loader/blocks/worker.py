@@ -1,0 +1,309 @@
+"""Carries out loader.core.plan's effects for a few blocks; runs in Spark's worker processes.
+
+Receives blocks, gives one outcome per block. A task that Spark runs twice is two loaders
+at once, which the plan is made for: claims are written here, not by the driver.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import Counter
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.fetch import Fetcher
+from loader.blocks.insert_groups import Inserter
+from loader.blocks.isolation import Isolator
+from loader.blocks.made_rows import Maker
+from loader.blocks.selection import near
+from loader.clickhouse import client
+from loader.clickhouse.client import TableRefused
+from loader.clickhouse.ledger import Claimed, Ledger
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import earliest
+from loader.clickhouse.servers import several
+from loader.clickhouse.table_cache import Looks
+from loader.clickhouse.tables import Tables, Target
+from loader.core import left_out as core_left_out
+from loader.core import plan
+from loader.core.entries import Row
+from relay.clickhouse.errors import About
+from relay.config.allowed_tables import ledger_refusal
+from relay.errors import Unavailable
+from relay.failpoints import reached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block
+
+    Begin = Callable[..., tuple[plan.Run, plan.Effect]]
+
+_ALONE = plan.Ask | plan.AskRecord | plan.Insert | plan.Isolate | plan.Park
+"""Effects that are carried out for one attempt at a time."""
+
+TOGETHER = 32
+"""Blocks claimed by one statement and marked by one: four round trips for each block would cost
+half as much as its insert."""
+AT_RISK_TOGETHER = 4
+"""The same, of tables with neither block-id column nor window: so many blocks at most are
+parked when a loader dies in the middle."""
+_ROOMY = 8 * TOGETHER
+"""Parts that a table's window must have room for, so that its blocks are not at risk."""
+
+
+class Worker:
+    """Client, consumer and questions of one process, kept over tasks.
+
+    Args:
+        settings: of the app.
+        isolates: whether it looks for the messages that a table refuses, which may take seconds;
+            else a block that has some is left to one that does.
+    """
+
+    def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
+        self._isolates, self._database = isolates, settings.loader.database
+        timeout = settings.loader.insert_timeout_seconds
+        self._stamp = settings.loader.block_column
+        self._client = client.connect(settings.clickhouse, timeout)
+        self._ledger = Ledger(self._client, settings.loader.database, settings.app)
+        self._running = Running(self._client, settings.clickhouse)
+        many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
+        self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
+        self._looks = Looks(self._tables, self._stamp)
+        self._targets = settings.targets()
+        self._until = 0
+        self._fetcher = Fetcher(settings.kafka)
+        self._maker = Maker(settings.loader, self._fetcher)
+        using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
+        self._inserter = Inserter(*using)
+        self._isolator = Isolator(self._client, self._database, self._maker, self._stamp)
+        self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
+
+    def close(self) -> None:
+        """Ends consumer and client."""
+        self._fetcher.close()
+        self._running.close()
+        self._client.close()
+
+    def load(
+        self,
+        blocks: Sequence[Block],
+        new: Collection[str] = (),
+        human: plan.Human = "nothing",
+        why: str = "",
+        until: int = 0,
+    ) -> list[Outcome]:
+        """One attempt at each block.
+
+        Args:
+            blocks: sealed ones of the app.
+            new: ids of those that the ledger knew nothing of, a moment ago: they are not asked
+                for again before the claim. What came since is seen behind it, by all of them.
+            human: what a person says of all blocks.
+            why: in the person's own words.
+            until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
+
+        Raises:
+            Refused: ClickHouse denies what no block can be loaded without.
+        """
+        left, self._until = near(blocks), until
+        outcomes: list[Outcome] = []
+        try:
+            while left:
+                few = self._next(left)
+                left = left[len(few) :]
+                begun = partial(plan.start, human=human, why=why, isolates=self._isolates)
+                outcomes += self._few(few, new, begun, left[:TOGETHER])
+        finally:
+            self._fetcher.rest()
+        return outcomes
+
+    def _next(self, left: Sequence[Block]) -> Sequence[Block]:
+        """Of these, from the front, as many as are to be claimed by one statement."""
+
+        def roomy(block: Block) -> bool:
+            # What a transform made is held from the claim to the INSERT.
+            return block.table in self._decidable and not self._maker.makes(block.table)
+
+        return list(takewhile(roomy, left[:TOGETHER])) or left[:AT_RISK_TOGETHER]
+
+    def _few(
+        self,
+        blocks: Sequence[Block],
+        new: Collection[str],
+        begin: Begin,
+        after: Sequence[Block],
+    ) -> list[Outcome]:
+        try:
+            targets = self._look(blocks, new)
+        except Unavailable as error:
+            return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
+        except TableRefused as error:
+            return self._refused(error, blocks, new, begin)
+        claim = uuid.uuid4().hex
+        attempts = []
+        for at, block in enumerate(blocks, 1):
+            target = targets.get(block.table)
+            stamped = target is not None and target.stamped(self._stamp)
+            begun = begin(claim, block.rows, stamped=stamped)
+            attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
+            if block.id in new:
+                attempts[-1].new = True
+                attempts[-1].answer(())
+        while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
+            self._advance(open_)
+        return [outcome(attempt) for attempt in attempts]
+
+    def _refused(
+        self,
+        error: TableRefused,
+        blocks: Sequence[Block],
+        new: Collection[str],
+        begin: Begin,
+    ) -> list[Outcome]:
+        """Of blocks whose tables could not all be looked at: table by table then."""
+        tables = sorted({block.table for block in blocks})
+        if len(tables) > 1:
+            by_table = ([b for b in blocks if b.table == table] for table in tables)
+            return [one for some in by_table for one in self._few(some, new, begin, ())]
+        why, about = error.message, About.TABLE
+        return [Outcome(b.id, "retry", b.rows, why, about=about) for b in blocks]
+
+    def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
+        targets = self._looks.look(blocks, new)
+        targets = {t: one for t, one in targets.items() if not self._targets.refusal(t)}
+        self._decidable -= {block.table for block in blocks}
+        self._decidable |= {
+            table
+            for table, target in targets.items()
+            if target.counts(self._stamp) or target.nature.window.margin(0) >= _ROOMY
+        }
+        return targets
+
+    def _advance(self, attempts: Sequence[Attempt]) -> None:
+        """The next effect of each: all but questions and parking for several at once."""
+        reading = [a for a in attempts if isinstance(a.effect, plan.Read)]
+        claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
+        marking = [a for a in attempts if isinstance(a.effect, plan.Mark)]
+        if reading:
+            guarded(reading, lambda: self._read(reading))
+        if claiming:
+            guarded(claiming, lambda: self._claim(claiming))
+        for some_alike in alike(marking):
+            guarded(some_alike, lambda some=some_alike: self._mark(some))  # type: ignore[misc]
+        # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
+        self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
+        for attempt in attempts:
+            while isinstance(attempt.effect, _ALONE):
+                guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
+
+    def _read(self, attempts: Sequence[Attempt]) -> None:
+        entries = self._ledger.entries([attempt.block for attempt in attempts])
+        if any(one.run.at == "again" and not one.new for one in attempts):
+            # Before anything is inserted: an earlier claim that is hidden would not be asked about.
+            self._ledger.check_seen()
+        for attempt in attempts:
+            of_block = entries.get(attempt.block.id, ())
+            # Before the claim, which says what it leaves out.
+            if attempt.run.at == "look" and (left_out := core_left_out.known(of_block)):
+                attempt.block = core_left_out.without(attempt.block, left_out)
+            attempt.answer(of_block)
+
+    def _claim(self, attempts: Sequence[Attempt]) -> None:
+        claimed: list[tuple[Attempt, plan.Made]] = []
+        for attempt in attempts:
+            # A block is given up where its table is gone, too.
+            if attempt.target is None and attempt.run.human != "discard":
+                attempt.answer(self._no_target(attempt.block.table))
+                continue
+            made = self._maker.make(attempt)
+            if isinstance(made, plan.Made):
+                claimed.append((attempt, made))
+            else:
+                attempt.answer(made)
+        self._part_ways([attempt for attempt, _ in claimed])
+        reached("before_prepare")
+        if claimed:
+            rows = [Row(one.block, _claim_of(one, made)) for one, made in claimed]
+            self._ledger.write(rows, self._until)
+        reached("after_prepare")
+        for attempt, made in claimed:
+            attempt.answer(made)
+
+    def _no_target(self, table: str) -> plan.Failed | plan.Impossible:
+        """Why no row may go into the table for ever, or not now."""
+        ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
+        if refusal := self._targets.refusal(table) or ledger:
+            return plan.Impossible(refusal)
+        missing = f"there is no table {table}, or this user may not see it"
+        return plan.Failed(missing, About.TABLE)
+
+    def _part_ways(self, attempts: Sequence[Attempt]) -> None:
+        """Which of them may go together: the claim says so, before anything is inserted."""
+        blocks_of = Counter(attempt.block.table for attempt in attempts)
+        for one in attempts:
+            assert isinstance(one.effect, plan.Claim)
+            first = one.effect.attempt == 1 and not one.run.forgotten
+            counts = one.target is not None and one.target.counts(self._stamp)
+            one.alone = not (first and counts and blocks_of[one.block.table] > 1)
+
+    def _mark(self, attempts: Sequence[Attempt]) -> None:
+        blocks, first = [attempt.block for attempt in attempts], attempts[0]
+        assert isinstance(first.effect, plan.Mark)
+        said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
+        self._ledger.mark(blocks, first.run.claim, said, made_by)
+        reached("after_loaded")
+        for attempt in attempts:
+            attempt.answer(plan.Ok())
+
+    def _one(self, attempt: Attempt) -> None:
+        block, run, effect = attempt.block, attempt.run, attempt.effect
+        attempt.asked |= isinstance(effect, plan.Ask)
+        match effect:
+            case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
+                attempt.answer(plan.Facts())
+            case plan.Ask():
+                assert attempt.target is not None
+                claimed = self._claimed(attempt)
+                attempt.answer(self._tables.facts(block, run, attempt.target, claimed))
+            case plan.AskRecord():
+                rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
+                since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
+                record = evidence.record(block.id, rows, since_ms, stays=run.forgotten)
+                attempt.answer(record)
+            case plan.Insert():
+                self._inserter.insert([attempt])
+            case plan.Isolate(reason):
+                attempt.answer(self._isolator.isolate(attempt, reason))
+            case plan.Park(number, reason):
+                entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
+                self._ledger.write([Row(block, entry)])
+                attempt.answer(plan.Ok())
+
+    def _claimed(self, attempt: Attempt) -> Claimed:
+        """When a statement of the block can first have been sent."""
+        claimed = self._ledger.oldest_claim(attempt.block)
+        if not attempt.run.forgotten:
+            return claimed
+        return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
+
+
+def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
+    effect, run, target = attempt.effect, attempt.run, attempt.target
+    assert isinstance(effect, plan.Claim)
+    entry = plan.Entry(
+        plan.PREPARED,
+        effect.attempt,
+        run.claim,
+        -1 if target is None else target.counter,
+        run.stamped,
+        rows=made.rows,
+        transform=made.transform,
+        sent=plan.ALONE if attempt.alone else plan.TOGETHER,
+    )
+    return core_left_out.on_claim(entry, attempt.block)

@@ -1,0 +1,98 @@
+"""`loader ledger`: what of the ledger may go."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from loader.cli.options import config_argument, settings_of
+from loader.journal.startup import ledger_of
+from loader.operate.clean import Cleaned, clean
+from relay.errors import ConfigError
+from relay.program.command import WholeGroup
+
+_DAY = 86_400
+
+
+@click.group(cls=WholeGroup)
+def ledger() -> None:
+    """The table that says which blocks are loaded: remove what nobody needs any more.
+
+    \b
+    loader ledger clean relay.toml
+    loader ledger clean relay.toml --run
+    """
+
+
+@ledger.command("clean")
+@config_argument
+@click.option("--run", is_flag=True, help="Remove it; without, only what would go is shown.")
+@click.option(
+    "--gone",
+    multiple=True,
+    metavar="TOPIC-ID",
+    help="A journal that was deleted: what it knew of is removed, too. `loader run` names it.",
+)
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(min=2),
+    default=7,
+    show_default=True,
+    metavar="DAYS",
+    help="Keep entries of blocks that were settled later.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def clean_command(
+    path: Path, *, run: bool, gone: tuple[str, ...], days: int, as_json: bool
+) -> None:
+    """Remove entries that no loader asks for any more.
+
+    These are entries of blocks that are loaded or discarded and whose journal records Kafka's
+    retention has deleted, and old positions. What waits for a person stays, as does every block
+    that the journal still holds. Loaders may run meanwhile. `loader status` counts what the ledger
+    holds, so it shows fewer loaded blocks afterwards.
+
+    \b
+    loader ledger clean relay.toml
+    loader ledger clean relay.toml --older-than 30 --run
+    loader ledger clean relay.toml --gone wQ9q0J0bQ2a5xM3p0Zr1Yg --run
+    """
+    settings = settings_of(path)
+    found = ledger_of(settings)
+    if not found.exists():
+        raise ConfigError(f"there is no ledger {found.name}", "Start `loader run` once.")
+    told = clean(settings, found, gone, days * _DAY, run=run)
+    if as_json:
+        click.echo(json.dumps({"app": settings.app, "removed": run, **asdict(told)}))
+        return
+    for line in _shown(told, gone, days, run=run):
+        click.echo(line)
+
+
+def _shown(told: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> list[str]:
+    does = "removed" if run else "would be removed"
+    lines = []
+    for table, blocks in told.blocks.items():
+        lines.append(f"{table}: {blocks['old']:,} blocks whose journal records are gone {does}")
+        if blocks["new"]:
+            lines.append(f"  kept {blocks['new']:,}: settled less than {days} days ago")
+        if blocks["unsettled"]:
+            lines.append(f"  kept {blocks['unsettled']:,}: not settled, see `loader parked ls`")
+    lines.append(f"positions: {told.rows['positions']:,} old rows {does}, the newest kept")
+    if gone:
+        lines.append(
+            f"deleted journals: {told.rows['gone']:,} rows {does}; {told.unsettled:,} of their "
+            "blocks were never loaded, and are lost"
+        )
+    lines += [
+        f"kept all of journal {one}, which is not the topic of now: --gone {one}"
+        for one in told.others
+        if one not in gone
+    ]
+    if not run:
+        lines.append("nothing was changed; --run removes it")
+    return lines

@@ -1,0 +1,159 @@
+"""`loader parked`: blocks that wait for a person or for their table, and the person's word."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.cli.options import config_argument, settings_of
+from loader.core.plan import DISCARDED, LOADED
+from loader.journal.startup import ledger_of
+from loader.operate import status
+from relay.errors import Refused
+from relay.program.command import WholeGroup
+
+if TYPE_CHECKING:
+    from loader.core.plan import Human
+    from relay.records_pb2 import Block
+
+
+@click.group(cls=WholeGroup)
+def parked() -> None:
+    """Blocks that the loader neither inserts blind nor skips: list them, settle them.
+
+    A parked one waits for a person. One that is set aside waits for its table, or for a limit that
+    it exceeds: a running loader tries it again, every two minutes at most, and needs nobody.
+
+    \b
+    loader parked ls relay.toml
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
+    """
+
+
+@parked.command("ls")
+@config_argument
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_parked(path: Path, *, as_json: bool) -> None:
+    """List parked blocks and those that are set aside, with rows and reasons.
+
+    A claimed one is being settled by somebody, or that was broken off: settling it again is
+    safe.
+
+    \b
+    loader parked ls relay.toml
+    loader parked ls relay.toml --json | jq -r .id
+    """
+    ledger = ledger_of(settings_of(path))
+    waiting = ledger.waiting() if ledger.exists() else []
+    for one in waiting:
+        if as_json:
+            click.echo(json.dumps(status.parked_as_json(one), ensure_ascii=False))
+            continue
+        since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        claimed = "  (claimed)" if one.claimed and not one.aside else ""
+        aside = f"set aside, {status.tried(one)}: " if one.aside else ""
+        said = f"{since} UTC  {aside}{one.reason}{claimed}"
+        click.echo(f"{one.block.id}  {one.block.rows:,} rows  {said}")
+    if not waiting:
+        click.echo("no parked blocks", err=True)
+
+
+@parked.command()
+@config_argument
+@click.argument("blocks", nargs=-1, required=True, metavar="BLOCK...")
+@click.option(
+    "--retry", "human", flag_value="retry", help="Decide again: what stood in the way is mended."
+)
+@click.option(
+    "--insert",
+    "human",
+    flag_value="absent",
+    help="Insert: you have looked, and none of the block's rows are in the table.",
+)
+@click.option(
+    "--loaded",
+    "human",
+    flag_value="loaded",
+    help="Mark as loaded: you have looked, and all of its rows are in the table.",
+)
+@click.option(
+    "--discard",
+    "human",
+    flag_value="discard",
+    help="Never load it: its rows are given up. Needs --why; says what would be given up, and "
+    "does it with --run alone. The ledger keeps it as discarded, and relay verify goes on naming "
+    "it.",
+)
+@click.option(
+    "--why", default="", metavar="TEXT", help="Your reason, for the ledger; --discard needs it."
+)
+@click.option(
+    "--run", "for_real", is_flag=True, help="With --discard: do it; the other words do it at once."
+)
+def resolve(
+    path: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
+) -> None:
+    """Settle BLOCKs that are not loaded; "all" means every parked one, "aside" every one set aside.
+
+    It is done here and now, under a claim as a loader's: running loaders need no restart and
+    cannot come between, and a second resolve of a block is refused. A block that no loader has
+    settled is taken from the journal, so it need not be parked: one that a loader is at, or left
+    in the middle, can be given up as well. Where the table has the
+    block-id column its count has the last word: --loaded is refused unless all rows are there,
+    and a block that is whole is marked loaded even under --discard. What a --discard leaves in
+    the table stays there. Ends with status 5 where a block is not settled as told.
+
+    \b
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows' --run
+    """
+    human = _checked(human, why, for_real=for_real)
+    from loader.operate.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
+    from loader.operate.resolve import resolve as settle  # noqa: PLC0415 - likewise
+
+    settings = settings_of(path)
+    if human == "discard" and not for_real:
+        for line in given_up(chosen(settings, ledger_of(settings), blocks).values()):
+            click.echo(line)
+        return
+    wanted = DISCARDED if human == "discard" else LOADED
+    left = 0
+    for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):
+        click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
+        left += outcome != wanted
+    if left:
+        raise Refused(f"{left} block(s) are not {wanted}", "Read the reasons above.")
+
+
+def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
+    """The word, where the others go with it."""
+    if human is None:
+        raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
+    if human == "discard" and not why.strip():
+        raise click.UsageError("--discard gives rows up: say why, with --why TEXT.")
+    if for_real and human != "discard":
+        raise click.UsageError("--run goes with --discard; the other words do it at once.")
+    return human
+
+
+def given_up(blocks: Collection[Block]) -> Iterator[str]:
+    """Return what a --discard of these blocks would give up: each, and by table.
+
+    Args:
+        blocks: that are not loaded.
+    """
+    tables: Counter[str] = Counter()
+    rows: Counter[str] = Counter()
+    for block in blocks:
+        yield f"would be given up: {block.id}  {block.rows:,} rows of {block.table}"
+        tables[block.table] += 1
+        rows[block.table] += block.rows
+    for table, count in sorted(tables.items()):
+        yield f"{table}: {count:,} block(s), {rows[table]:,} rows"
+    yield "nothing was done: --run does it" if blocks else "no such block waits"

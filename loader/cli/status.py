@@ -1,0 +1,149 @@
+"""`loader status`: how far the loader is, and what waits."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from loader.cli.options import config_argument, settings_of
+from loader.journal.startup import ledger_of
+from loader.operate import status as operate_status
+from loader.operate.status import Facts, PositionRow, Standing, TableRow
+from relay import names
+from relay.kafka.topics import READ, Topics
+from relay.program.console import console_of, print_parts
+from relay.program.text_table import Column, laid_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loader.clickhouse.ledger import Ledger
+    from relay.config.settings import Settings
+
+WIDTH = 140  # columns, where there is no terminal to ask
+
+
+@click.command()
+@config_argument
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def status(path: Path, *, as_json: bool) -> None:
+    """Show each table's blocks by state, what waits longest, and how far the journal is settled.
+
+    sealed: no loader has touched it; claimed: one is at it, or ended in the middle; loaded;
+    aside: its table or a limit keeps it out, and a running loader tries it again every two
+    minutes at most; parked: it waits for a person; discarded: a person gave it up. Starts no
+    Spark, changes nothing, and may run beside a loader.
+
+    \b
+    loader status relay.toml
+    loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
+    """
+    found = operate_status.assemble(_facts(settings_of(path)))
+    if as_json:
+        click.echo(json.dumps(operate_status.as_json(found), ensure_ascii=False))
+        return
+    console = console_of(WIDTH)
+    print_parts(console, _shown(found, console.width))
+
+
+def _facts(settings: Settings) -> Facts:
+    ledger = ledger_of(settings)
+    there = ledger.exists()
+    counts = ledger.counts() if there else []
+    waiting = ledger.waiting() if there else []
+    parked = [one for one in waiting if not one.aside]
+    aside = [one for one in waiting if one.aside]
+    now_ms = time.time_ns() // 1_000_000
+    topic = names.journal_topic(settings.app)
+    journal = Topics(settings).describe(topic, (READ,)) is not None
+    facts = Facts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
+    return _journal(settings, ledger, facts) if journal else facts
+
+
+def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
+    """With what stands in the journal behind the ledger's position."""
+    # Spark's Python, which `loader parked` mostly does without.
+    from loader.journal.sealed_blocks import sealed  # noqa: PLC0415
+
+    found = sealed(settings, ledger if facts.ledger else None)
+    return replace(
+        facts,
+        sealed=found.blocks,
+        entries=ledger.entries(found.blocks) if facts.ledger else {},
+        positions=found.begun.positions,
+        ends=found.ends,
+        checkpoint=_checkpoint(settings.loader.checkpoint, found.begun.journal),
+    )
+
+
+def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
+    """Where the last batch that Spark calls committed ended; None where it is not on this disk."""
+    try:
+        batches = [int(one.name) for one in (directory / "commits").iterdir() if one.name.isdigit()]
+        text = (directory / "offsets" / str(max(batches, default=-1))).read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return operate_status.checkpointed(text, journal)
+
+
+def _shown(found: Standing, width: int) -> Iterator[Table | str]:
+    if not found.facts.journal:
+        yield "no journal yet: no relay has run"
+    if not found.facts.ledger:
+        yield "no ledger yet: no loader has run"
+    if found.tables:
+        yield from laid_out(_TABLE, [list(_table(row)) for row in found.tables], width)
+    if found.positions:
+        yield _positions(found.positions)
+    waiting = [*found.facts.parked, *found.facts.aside]
+    for one in waiting[:10]:
+        state = f"set aside, {operate_status.tried(one)}," if one.aside else "parked"
+        yield f"{state} {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason[:120])}"
+    if len(waiting) > 10:
+        yield f"and {len(waiting) - 10:,} more: loader parked ls"
+
+
+_TABLE = (
+    Column("table", right=False),
+    Column("sealed"),
+    Column("claimed"),
+    Column("loaded"),
+    Column("aside"),
+    Column("parked"),
+    Column("discarded"),
+    Column("waits longest", right=False),
+    Column("for"),
+)
+
+
+def _table(row: TableRow) -> Iterator[str]:
+    yield row.table
+    yield _blocks(row.sealed_blocks, row.sealed_rows)
+    yield f"{row.claimed_blocks:,}"
+    yield _blocks(row.loaded_blocks, row.loaded_rows)
+    yield f"{row.aside_blocks:,}"
+    yield _blocks(row.parked_blocks, row.parked_rows)
+    yield f"{row.discarded_blocks:,}"
+    yield row.oldest
+    yield "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
+
+
+def _blocks(blocks: int, rows: int) -> str:
+    return f"{blocks:,} ({rows:,} rows)"
+
+
+def _positions(rows: tuple[PositionRow, ...]) -> Table:
+    table = Table("journal partition", "settled up to", "checkpoint", "end")
+    for column in table.columns:
+        column.justify = "right"
+    for row in rows:
+        offsets = (row.ledger, row.checkpoint, row.end)
+        table.add_row(str(row.partition), *("none" if n is None else f"{n:,}" for n in offsets))
+    return table

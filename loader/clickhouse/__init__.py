@@ -1,0 +1,7 @@
+"""Ask ClickHouse: the ledger, the target tables, and the evidence for each INSERT.
+
+In come table names and block ids; out come the values that `loader.core.plan` decides by.
+
+Read `client` and `ledger` (with `ledger_table`) first, then `tables`, `running_statements` and
+`server_records` (the evidence).
+"""

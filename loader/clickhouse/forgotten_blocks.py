@@ -1,0 +1,138 @@
+"""Which blocks may be in their tables though the ledger has no entry of them.
+
+Receives the blocks of a micro-batch, gives the ids of those that loader.core.plan has to ask about
+before it inserts: those before the journal's end of then, but for blocks of a table that is empty,
+and for those of which no row is there and no INSERT is in the query log. Of the others
+loader.core.plan asks more. Where nothing is known of a block it is inserted, since it may as well
+be a first start, or a restored ClickHouse whose tables and ledger are of one moment; where a person
+says that the ledger was lost, it is parked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse.client import failure, quoted_table
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import earliest
+from loader.clickhouse.tables import Tables
+from loader.core.plan import PERHAPS, SURELY, Entry
+from loader.core.positions import Unsure
+from relay.errors import Refused
+from relay.records_pb2 import Block
+
+if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
+
+Place = tuple[int, int, Block]
+"""Journal partition, offset, and a block that is there."""
+
+
+class Forgotten:
+    """Of one run of the loader.
+
+    Args:
+        ledger: of the app; its client asks.
+        stamp: name of the block-id column.
+        unsure: by journal partition.
+        running: asks all servers what runs; else the ledger's is the only one.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        stamp: str,
+        unsure: Mapping[int, Unsure],
+        running: Running | None = None,
+    ) -> None:
+        self._ledger, self._stamp, self._unsure = ledger, stamp, unsure
+        self._running = running or Running(ledger.client)
+        self._tables = Tables(ledger.client, stamp)
+        self._empty: set[str] = set()
+
+    def lost(self, partition: int, offset: int) -> bool:
+        """Return whether a person says that the ledger had entries of what is there."""
+        return offset < self._unsure.get(partition, Unsure(0)).lost
+
+    def asks(self, one: Place, entries: Sequence[Entry]) -> bool:
+        """Return whether the ledger may lack what it knew of a block of which it has these."""
+        partition, offset, _ = one
+        unsure = self._unsure.get(partition, Unsure(0))
+        if not entries:
+            return offset < unsure.end
+        # Of a restored ledger a claim may be older than the rows, and than the table's tokens.
+        return offset < unsure.back and not {one.claim for one in entries} & {PERHAPS, SURELY}
+
+    def among(self, some: Iterable[Place]) -> set[str]:
+        """Return the ids of those that have to be asked about.
+
+        Args:
+            some: that `asks`.
+
+        Raises:
+            Unavailable, Refused: as ClickHouse answers.
+        """
+        by_table: dict[tuple[str, bool], dict[str, Block]] = {}
+        for partition, offset, block in some:
+            if block.table not in self._empty:
+                key = block.table, self.lost(partition, offset)
+                by_table.setdefault(key, {})[block.id] = block
+        if not by_table:
+            return set()
+        runs = self._running.of_app(self._ledger.app, {table for table, _ in by_table})
+        found = {one for blocks in by_table.values() for one in blocks if one in runs.blocks}
+        unseen: dict[str, Block] = {}
+        for (table, lost), blocks in sorted(by_table.items()):
+            if table in runs.unknown:  # what runs there may leave rows: the attempt waits for it
+                found |= blocks.keys()
+                continue
+            try:
+                nothing_runs = not runs.blocks
+                found |= self._among(table, blocks, unseen, lost=lost, nothing_runs=nothing_runs)
+            except Refused:  # one table's trouble: the attempt at its blocks meets it again
+                found |= blocks.keys()
+        if unseen:
+            since_ms = min(earliest(block) for block in unseen.values())
+            found |= self._tables.evidence.recorded(unseen, since_ms)
+        return found
+
+    def _among(
+        self,
+        table: str,
+        blocks: Mapping[str, Block],
+        unseen: dict[str, Block],
+        *,
+        lost: bool,
+        nothing_runs: bool,
+    ) -> set[str]:
+        """Those that are in their table, or may be; others go to `unseen`, if rows prove little."""
+        target = self._tables.look({table}).get(table)
+        if target is None:
+            return set()
+        if self._tables.evidence.shown_only(
+            table
+        ):  # nor does a count say that a block is not there
+            return set(blocks)
+        # Of what merges, expires or passes through, an empty table says nothing.
+        if target.nature.plain and not self._has_rows(table):
+            if nothing_runs:  # what still runs may leave rows of blocks of later batches
+                self._empty.add(table)
+            return set()
+        if target.counts(self._stamp):
+            return set(self._tables.counted(table, blocks))
+        if lost:
+            return set(blocks)
+        unseen.update(blocks)
+        return set(self._tables.counted(table, blocks)) if target.stamped(self._stamp) else set()
+
+    def _has_rows(self, table: str) -> bool:
+        return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted
+
+    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+        try:
+            return list(self._ledger.client.query(sql, parameters=parameters).result_rows)
+        except ClickHouseError as error:
+            raise failure(error, "asking what the tables have already") from error

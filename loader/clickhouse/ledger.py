@@ -1,0 +1,311 @@
+"""The ledger: a table in ClickHouse with one row per change of a block's state.
+
+Receives and gives loader.core.plan's entries; also keeps positions in the journal. Never
+decides anything, never updates or deletes a row.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse import ledger_table
+from loader.clickhouse.client import failure, quoted
+from loader.clickhouse.hidden_rows import shown_only
+from loader.core import left_out
+from loader.core.entries import Parked, Row
+from loader.core.plan import Entry
+from loader.core.positions import NOTED, SAVE, Noted, noted, saved
+from relay.clickhouse.http_pool import in_urls
+from relay.errors import Refused
+from relay.names import LEFT_OUT
+from relay.records_pb2 import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+_RANK = "(attempt, state != 'prepared', claim)"
+_FINAL = "state IN ('loaded', 'discarded')"
+_RESTS = "state IN ('parked', 'aside')"
+_NOW = f"(argMax(claim, {_RANK}), argMax({_RESTS}, {_RANK}), countIf({_FINAL}))"
+_HELD = "({claim:String}, 0, 0)"
+HOLDS = (
+    f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
+    f"AND block = {{block:String}}) = {_HELD}"
+)
+"""loader.core.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
+HOLDING = (
+    "(SELECT min(claim = {claim:String} AND state = 'prepared') * uniqExact(block) "
+    "FROM LEDGER WHERE app = {app:String} AND table = {table:String} "
+    "AND block IN {blocks:Array(String)})"
+)
+"""Of how many blocks the claim holds, in SQL; 0 where the ledger has anything else of one of them.
+
+Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
+several took half as long again."""
+_MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
+_REST = f"(concat(block, '{LEFT_OUT}'), 'parked', toInt64(1), refused, out, '', toUInt64(0), rest)"
+"""Two rows of a mark: the block's, and that of the messages which were left out of it."""
+
+
+class Claimed(NamedTuple):
+    """When the oldest claim of a block was made, by the server's clock."""
+
+    seconds: float
+    """Ago."""
+    at_ms: int
+    """Unix time."""
+
+
+class Ledger:
+    """The ledger of one app, through one client.
+
+    Raises (every method): Unavailable, Refused.
+    """
+
+    def __init__(self, client: HttpClient, database: str, app: str) -> None:
+        self.client = client
+        self.app = app
+        self.name = f"{quoted(database)}.ledger"
+        self.holds = HOLDS.replace("LEDGER", self.name)
+        self.holding = HOLDING.replace("LEDGER", self.name)
+
+    def exists(self) -> bool:
+        """Whether a loader has ever run here."""
+        return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
+
+    def engine(self, database: str) -> str:
+        """Its table's; empty where there is none."""
+        rows = self._ask(
+            "SELECT engine FROM system.tables WHERE database = {within:String} AND name = 'ledger'",
+            within=database,
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def ensure(self, database: str) -> None:
+        """Makes database and table where they are not there.
+
+        Raises:
+            ContractBroken: a table of that name has other columns.
+        """
+        if not self.exists():
+            self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+            self._tell(ledger_table.create(self.name))
+        found = {row[0] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
+        if added := ledger_table.add(self.name, found):
+            self._tell(added)
+
+    def check_seen(self) -> None:
+        """See that no row is hidden from this user.
+
+        Raises:
+            Refused: some are hidden, so that a block which is loaded looks as if it were not.
+        """
+        try:
+            seen = shown_only(self.client, self.name)
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error
+        if seen:
+            raise Refused(
+                f"this user sees only those rows of the ledger {self.name} where {seen}: a row "
+                "policy or additional_table_filters hides the others, and of the blocks in them "
+                "nobody could tell that they are loaded",
+                f"Exempt the loader's user (ALTER ROW POLICY … ON {self.name} TO ALL EXCEPT it, or "
+                "its settings profile), then start the loader again: nothing was inserted on what "
+                "was hidden.",
+            )
+
+    def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
+        """All rows of the blocks, by block id; a block without rows is not in it."""
+        found: dict[str, list[Entry]] = {}
+        for some in in_urls(blocks, lambda block: len(block.id)):
+            rows = self._ask(
+                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, "  # noqa: S608 - names are quoted, values bound
+                f"sent, left_out, if({_RESTS}, '', record) FROM {self.name} "
+                "WHERE app = {app:String} AND table IN {tables:Array(String)} "
+                "AND block IN {blocks:Array(String)}",
+                tables=sorted({block.table for block in some}),
+                blocks=[block.id for block in some],
+            )
+            for block, *entry in rows:
+                found.setdefault(block, []).append(Entry(*entry))
+        return {block: tuple(entries) for block, entries in found.items()}
+
+    def oldest_claim(self, block: Block) -> Claimed:
+        """Return when the first claim of a block was made, by the server's clock at both ends."""
+        rows = self._ask(
+            "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)) "  # noqa: S608 - names are quoted, values bound
+            f"FROM {self.name} WHERE "
+            "app = {app:String} AND table = {table:String} AND block = {block:String}",
+            table=block.table,
+            block=block.id,
+        )
+        return Claimed(float(rows[0][0]), int(rows[0][1]))
+
+    def write(self, rows: Sequence[Row], until: int = 0) -> None:
+        """Appends rows, all of them visible at once.
+
+        Args:
+            rows: state changes.
+            until: Unix seconds by the server's clock: later nothing is written; 0: whenever.
+        """
+        written = (
+            {
+                "table": row.block.table,
+                "block": row.block.id,
+                "rows": row.entry.rows,
+                "transform": row.entry.transform,
+                "sent": row.entry.sent,
+                "record": row.entry.record
+                or (left_out.record(row.block) if row.entry.state in {"parked", "aside"} else ""),
+                "state": row.entry.state,
+                "attempt": row.entry.attempt,
+                "claim": row.entry.claim,
+                "seen": row.entry.seen,
+                "stamped": row.entry.stamped,
+                "reason": row.entry.reason,
+                "left_out": row.entry.left_out,
+            }
+            for row in rows
+        )
+        self._append(written, until)
+
+    def mark(
+        self,
+        blocks: Sequence[Block],
+        claim: str,
+        said: tuple[str, str] = ("loaded", ""),
+        made_by: str = "",
+    ) -> None:
+        """Append a row of this state for each block whose claim holds.
+
+        What is left out of a loaded block is parked by the same statement, as a block of its own.
+
+        Args:
+            blocks: all under this claim.
+            claim: written before for each of them.
+            said: the state, loaded or discarded, and why.
+            made_by: the claim whose rows these are, if it is another.
+        """
+        made = "claim = {made_by:String} AND state = 'prepared'"
+        of_maker = ", ".join(
+            f"argMaxIf({column}, attempt, {made}) AS {name}"
+            for column, name in (
+                ("rows", "n"),
+                ("transform", "version"),
+                ("left_out", "out"),
+                ("reason", "refused"),
+                ("record", "rest"),
+            )
+        )
+        self._tell(
+            f"INSERT INTO {self.name} "  # noqa: S608 - names are quoted, values bound
+            "(app, table, block, state, attempt, claim, reason, rows, transform, left_out, record) "
+            "SELECT app, table, one.1, one.2, one.3, {claim:String}, one.4, one.5, one.6, one.7, "
+            "one.8 FROM (SELECT app, table, arrayJoin("
+            f"if(out > 0 AND {{state:String}} = 'loaded', [{_MAIN}, {_REST}], [{_MAIN}])"
+            f") AS one FROM (SELECT app, table, block, max(attempt) AS newest, {of_maker} "
+            f"FROM {self.name} "
+            "WHERE app = {app:String} AND table IN {tables:Array(String)} "
+            "AND block IN {blocks:Array(String)} "
+            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD}))",
+            tables=sorted({block.table for block in blocks}),
+            blocks=[block.id for block in blocks],
+            claim=claim,
+            made_by=made_by or claim,
+            state=said[0],
+            reason=said[1],
+        )
+
+    def noted(self) -> Noted:
+        """What it says of the app's journals: positions, and what may be missing."""
+        return noted(self.ask(NOTED))
+
+    def positions(self) -> Mapping[tuple[str, int], int]:
+        """Next journal offset by (journal topic id, partition): all before it is settled."""
+        return self.noted().positions
+
+    def save_positions(
+        self, journal: str, positions: Mapping[int, int], known: Mapping[int, int] | None = None
+    ) -> None:
+        """Appends position rows, unless the ledger is behind what it is `known` to have said.
+
+        Where it has those positions no more, somebody set it back, and a position beyond would
+        hide what is missing: then nothing is written.
+        """
+        self._tell(SAVE.replace("LEDGER", self.name), **saved(journal, positions, known or {}))
+
+    def note(self, rows: Iterable[Mapping[str, object]]) -> None:
+        """Appends rows that loader.core.positions made."""
+        self._append(iter(rows))
+
+    def ask(self, sql: str) -> list[Sequence[Any]]:
+        """The answer to a question about the table, which it calls LEDGER."""
+        return self._ask(sql.replace("LEDGER", self.name))
+
+    def remove(self, where: str) -> None:
+        """Removes rows; waits until it is done, on all replicas."""
+        self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
+
+    def counts(self) -> list[tuple[str, str, int, int]]:
+        """(table, state, blocks, rows); a block that is tried again is aside all the while."""
+        return sorted(
+            tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
+        )
+
+    def waiting(self) -> list[Parked]:
+        """Blocks parked or set aside, and not settled since, by block id."""
+        rows = self._current(
+            "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
+            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
+            f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
+        )
+        found = [Parked(left_out.read(row[0]), *row[1:]) for row in rows]
+        return sorted(found, key=lambda one: one.block.id)
+
+    def parked(self) -> list[tuple[Block, str]]:
+        """Those that wait for a person, with reasons."""
+        return [(one.block, one.reason) for one in self.waiting() if not one.aside]
+
+    def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
+        order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
+        return self._ask(
+            f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
+            "if(st = 'prepared' AND rest, 'aside', st) AS now, "
+            f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, {_RESTS}) AS rec, "
+            f"argMaxIf(reason, {order}, {_RESTS}) AS why, "
+            f"argMaxIf(state, {order}, {_RESTS}) = 'aside' AS rest, "
+            "countIf(state = 'aside') AS nth, "
+            f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rest, "
+            "toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since "
+            f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' AND {which} "
+            f"GROUP BY table, block) GROUP BY {group}"
+        )
+
+    def _append(self, rows: Iterator[Mapping[str, object]], until: int = 0) -> None:
+        if body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows):
+            self._tell(
+                f"INSERT INTO {self.name} {ledger_table.given(until)} FORMAT JSONEachRow",
+                data=body.encode(),
+            )
+
+    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+        try:
+            result = self.client.query(sql, parameters={"app": self.app, **parameters})
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error
+        return list(result.result_rows)
+
+    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
+        # async_insert would answer before the row can be read.
+        settings = {"async_insert": 0} if sql.startswith("INSERT") else {}
+        try:
+            self.client.command(
+                sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
+            )
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error

@@ -1,0 +1,76 @@
+"""The ledger's columns, and the statements that make the table or bring it up to date. Pure.
+
+It is made as MergeTree, right for a single server. On a cluster, make it beforehand with the
+same columns as ReplicatedMergeTree and send the loader to one replica: the loader uses what it
+finds.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from relay.errors import ContractBroken
+
+COLUMNS: Mapping[str, str] = {
+    "app": "LowCardinality(String)",
+    "table": "LowCardinality(String)",  # empty in position rows
+    "block": "String",  # in position rows the journal's topic id and partition
+    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded; position
+    "attempt": "Int64",  # in position rows the next journal offset
+    "claim": "String",
+    "seen": "Int64",
+    "stamped": "Bool",
+    "rows": "UInt64",  # that an INSERT under the claim inserts
+    "reason": "String",
+    # In base64, to resolve it by: of a parked block its journal record; of a claim that leaves
+    # messages out, that of the block which they make.
+    "record": "String",
+    "at": "DateTime64(3) DEFAULT now64(3)",
+    "transform": "String",  # version of what made the rows; empty: they are the block's
+    "sent": "LowCardinality(String)",  # alone, under the block's token; or maybe together
+    "left_out": "UInt64",  # rows of messages that the table refuses; of a claim, and of loaded
+}
+LATER = frozenset({"transform", "sent", "left_out"})
+"""Columns that ledgers of earlier versions of the program have not."""
+
+
+def create(name: str) -> str:
+    """The statement that makes the table; `name` is quoted."""
+    columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree "
+        "ORDER BY (app, table, block)"
+    )
+
+
+def add(name: str, found: Collection[str]) -> str:
+    """The statement that adds what a table with these columns lacks; empty: nothing.
+
+    Raises:
+        ContractBroken: it lacks columns that every ledger has had.
+    """
+    missing = [column for column in COLUMNS if column not in found]
+    if others := [column for column in missing if column not in LATER]:
+        raise ContractBroken(
+            f"{name} has no column {', '.join(others)}",
+            "Set loader.database to one whose `ledger` is this product's, or to a new one.",
+        )
+    added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column} {COLUMNS[column]}" for column in missing)
+    return f"ALTER TABLE {name} {added}" if added else ""
+
+
+def given(until: int) -> str:
+    """The part of an INSERT that names the columns of rows sent along.
+
+    Args:
+        until: Unix seconds; the server takes the rows no later than that, by its clock; 0: always.
+    """
+    columns = {column: kind for column, kind in COLUMNS.items() if column != "at"}
+    listed = ", ".join(columns)
+    if not until:
+        return f"({listed})"
+    structure = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    # Evaluated when the statement runs, however late it came.
+    return f"({listed}) SELECT {listed} FROM input('{structure}') WHERE now() <= {until:d}"  # noqa: S608 - constants and a number

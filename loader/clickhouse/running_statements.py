@@ -1,0 +1,311 @@
+"""Does an INSERT of this block, or of an app, still run? Asks every server that could run it.
+
+Receives a block, gives Still; receives an app, gives Runs. An attempt of another loader, or of
+this one before its connection was lost, may have gone to any replica, and a statement stands in
+`system.processes` of its own server only. So each configured replica is asked directly; one that
+does not answer counts as one that runs it, with its name in the reason, because its rows may still
+come.
+
+Two things end that wait: the replica answers (a server that was started anew runs nothing of
+before), or it is no replica of the table any more (`SYSTEM DROP REPLICA`, as for any that is gone
+for good): what still runs on it can't commit then. The coordinator is the witness.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse.client import failure, one_line
+from relay import names
+from relay.clickhouse.replicas import connected, own_pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from clickhouse_connect.driver.client import Client
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from relay.config.settings import ClickHouse
+    from relay.records_pb2 import Block
+
+    About = dict[str, str]
+    Rows = Sequence[Sequence[Any]]
+
+ANSWER_SECONDS = 5
+"""That a replica has for its answer."""
+SILENT_SECONDS = 5.0
+"""That one without an answer is not asked again: blocks of one table ask one after the other."""
+TURNS = 4
+"""Connections through a balancer, for each replica that is to be met behind it."""
+BALANCER_SECONDS = 30.0
+"""For all of them together."""
+_INSERTS = names.is_of_block("Settings['log_comment']")
+_RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants
+_OF_APP = (
+    "SELECT groupUniqArrayArray(arrayFilter(b -> startsWith(b, {begin:String}), "
+    "splitByChar(',', Settings['log_comment']))) FROM system.processes"
+)
+"""Blocks of the app, as the comments of what runs name them."""
+_OF_TABLE = "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
+_REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
+_BOTH = f"SELECT replica_name, mapKeys(replica_is_active), ({_RUNNING}) {_OF_TABLE}"
+_ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """Whether an INSERT of a block still runs.
+
+    Attributes:
+        running: it does, or nobody can say that it does not.
+        reason: where, for people.
+        silent: nobody was found to run it, and not all have answered.
+    """
+
+    running: bool
+    reason: str = ""
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What of an app runs.
+
+    Attributes:
+        blocks: whose INSERT was seen to run.
+        unknown: tables of which a server that may run one gave no answer.
+    """
+
+    blocks: frozenset[str]
+    unknown: frozenset[str] = frozenset()
+
+
+class Running:
+    """Questions to all servers behind `clickhouse.url`; clients are kept.
+
+    Args:
+        client: of the one in use. Where there is no other, it is the only one asked.
+        settings: how to reach all; None: there is no other.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        client: HttpClient,
+        settings: ClickHouse | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._clock = client, clock
+        servers: list[_Server] = []
+        if settings is not None and settings.insert_quorum is not None:
+            servers = [_Server(settings, url, clock) for url in settings.urls]
+        self._alone = not servers
+        self._balancer = servers.pop() if len(servers) == 1 else None
+        self._replicas = servers
+
+    def close(self) -> None:
+        """Close the clients made here."""
+        for one in (*self._replicas, *filter(None, [self._balancer])):
+            one.close()
+
+    def of(self, block: Block) -> Still:
+        """Whether an INSERT of the block still runs.
+
+        Raises:
+            Unavailable, Refused: the only server gave no answer.
+        """
+        about = {"block": block.id, **_place(block.table)}
+        if self._alone:
+            return self._on_the_only_one(about)
+        if self._balancer is not None:
+            return self._behind(self._balancer, about)
+        return self._on_any(about)
+
+    def of_app(self, app: str, tables: Collection[str]) -> Runs:
+        """Return which INSERTs of an app run.
+
+        Args:
+            app: whose blocks.
+            tables: of which it is asked; one that is not replicated is on the server in use alone.
+
+        Raises:
+            Unavailable, Refused: the only server gave no answer.
+        """
+        about = {"begin": f"{app}:"}
+        if self._balancer is not None:
+            return self._of_app_behind(self._balancer, about, tables)
+        if self._alone:
+            return Runs(frozenset(self._ask_the_only_one(_OF_APP, about)[0][0]))
+        blocks, answered = set[str](), []
+        for one in self._replicas:
+            found = one.ask(_OF_APP, about)
+            if not isinstance(found, str):
+                answered.append(one)
+                blocks |= set(found[0][0])
+        if len(answered) == len(self._replicas):
+            return Runs(frozenset(blocks))
+        unknown = {t for t in tables if not _only_replicas(answered, _place(t))}
+        return Runs(frozenset(blocks), frozenset(unknown))
+
+    def _of_app_behind(self, balancer: _Server, about: About, tables: Collection[str]) -> Runs:
+        blocks, unknown = set[str](), set[str]()
+        for table in tables:
+            met, missing = self._met(balancer, {**about, **_place(table)}, _ALL)
+            if met is None:
+                found = self._ask_the_only_one(_OF_APP, about)[0][0]
+            else:
+                found = [block for _, some in met for block in some]
+                unknown |= {table} if missing else set()
+            blocks |= set(found)
+        return Runs(frozenset(blocks), frozenset(unknown))
+
+    def _on_the_only_one(self, about: About) -> Still:
+        rows = self._ask_the_only_one(_RUNNING, about)
+        return _runs("the server") if rows[0][0] else Still(running=False)
+
+    def _ask_the_only_one(self, sql: str, about: About) -> Rows:
+        try:
+            return self._client.query(sql, parameters=about).result_rows
+        except ClickHouseError as error:
+            raise failure(error, "asking what runs") from error
+
+    def _on_any(self, about: About) -> Still:
+        answered, silent = [], []
+        for one in self._replicas:
+            found = one.ask(_RUNNING, about)
+            if isinstance(found, str):
+                silent.append(f"replica {one.url} does not answer ({found})")
+            elif found[0][0]:
+                return _runs(one.url)
+            else:
+                answered.append(one)
+        if not silent or _only_replicas(answered, about):
+            return Still(running=False)
+        return _unknown(*silent)
+
+    def _behind(self, balancer: _Server, about: About) -> Still:
+        met, missing = self._met(balancer, about, _BOTH, enough=bool)
+        if met is None:
+            return self._on_the_only_one(about)
+        for name, running in met:
+            if running:
+                return _runs(f"{name}, behind {balancer.url}")
+        return _unknown(missing) if missing else Still(running=False)
+
+    def _met(
+        self,
+        balancer: _Server,
+        about: About,
+        sql: str,
+        enough: Callable[[Any], bool] = lambda _: False,
+    ) -> tuple[list[tuple[str, Any]] | None, str]:
+        """Answers over fresh connections, until each replica of the table was met.
+
+        Args:
+            balancer: that is asked.
+            about: parameters.
+            sql: gives a replica's name, the names of all, and an answer.
+            enough: whether an answer ends it.
+
+        Returns:
+            Names and answers, None where the table is on one server alone, or refused
+            (loader.tables); and who was not met.
+        """
+        answers: dict[str, Any] = {}
+        known, why = set[str](), ""
+        turns, until = TURNS, self._clock() + BALANCER_SECONDS
+        while turns and self._clock() < until and not (known and known <= answers.keys()):
+            turns -= 1
+            found = balancer.ask(sql, about, afresh=True)
+            if isinstance(found, str):
+                why = f" ({found})"
+                continue
+            if not found:
+                return None, ""
+            name, every, answer = tuple(found[0])
+            answers[name] = answer
+            if enough(answer):
+                break
+            turns = turns if known else TURNS * len(every)
+            known |= set(every)
+        whole = known and known <= answers.keys()
+        missing = ", ".join(sorted(known - answers.keys())) or "of the table"
+        said = "" if whole else f"replica {missing} was not met behind {balancer.url}{why}"
+        return list(answers.items()), said
+
+
+class _Server:
+    """A server, or a balancer, that is asked directly; its client is made at the first question."""
+
+    def __init__(self, settings: ClickHouse, url: str, clock: Callable[[], float]) -> None:
+        self.url = url
+        self._settings = settings.model_copy(update={"url": url, "insert_quorum": None})
+        self._clock = clock
+        self._pool = own_pool(self._settings)
+        self._client: Client | None = None
+        self._silent: tuple[float, str] | None = None
+
+    def ask(self, sql: str, about: About, *, afresh: bool = False) -> Rows | str:
+        """Rows, or why there are none; `afresh`: over a new connection, whatever was before."""
+        if not afresh and self._silent and self._clock() - self._silent[0] < SILENT_SECONDS:
+            return self._silent[1]
+        try:
+            if afresh:
+                self._pool.clear()
+            if self._client is None:
+                self._client = self._connected()
+            rows: Rows = self._client.query(sql, parameters=about).result_rows
+        except (ClickHouseError, OSError) as error:
+            self._silent = self._clock(), one_line(error)[:200]
+            return self._silent[1]
+        self._silent = None
+        return rows
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._pool.clear()
+
+    def _connected(self) -> Client:
+        client = connected(
+            self._settings,
+            self._settings.secret(),
+            lambda _: True,
+            self._pool,
+            connect_timeout=ANSWER_SECONDS,
+            send_receive_timeout=ANSWER_SECONDS,
+            query_retries=0,
+            compress=False,
+        )
+        client.http_retries = 0  # type: ignore[attr-defined] # of the client over HTTP, which it is
+        return client
+
+
+def _only_replicas(answered: Sequence[_Server], about: About) -> bool:
+    """Whether the coordinator knows no other replicas of the table than these."""
+    met, known = set(), set[str]()
+    for one in answered:
+        found = one.ask(_REPLICA, about)
+        if isinstance(found, str) or not found:
+            return False
+        met.add(found[0][0])
+        known |= set(found[0][1])
+    return bool(known) and known <= met
+
+
+def _place(table: str) -> About:
+    database, name = names.split_table(table)
+    return {"database": database, "name": name}
+
+
+def _runs(where: str) -> Still:
+    return Still(running=True, reason=f"an INSERT of this block still runs on {where}")
+
+
+def _unknown(*why: str) -> Still:
+    reason = f"{'; '.join(why)}: an INSERT of this block may still run there"
+    return Still(running=True, reason=reason, silent=True)

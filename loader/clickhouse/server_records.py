@@ -1,0 +1,279 @@
+"""What a server recorded of INSERTs, removals and hidden rows, beside the rows that it shows.
+
+Receives tables, blocks and the time of their oldest claim, gives plain values for loader.core.plan.
+Never writes. ClickHouse keeps query_log and part_log where its configuration has them (that of
+its packages does); a user may be forbidden to read them. What is not kept, or not to be read,
+proves nothing, and stops nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse.client import error_code, failure, is_permanent, quoted_table
+from loader.clickhouse.hidden_rows import shown_only
+from loader.core.plan import Record
+from relay import names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from relay.records_pb2 import Block
+
+_DENIED = 497
+_SINCE = "fromUnixTimestamp64Milli({since:Int64})"
+_LONG_AGO = "toUnixTimestamp64Milli(now64(3)) - {since:Int64} > 3600000"
+"""So old a claim that the log's own retention may have taken what came after it."""
+_COMPLETE = (
+    "SELECT toUnixTimestamp64Milli(now64(3)) - uptime() * 1000 < {since:Int64} AND "  # noqa: S608 - constants
+    f"(NOT ({_LONG_AGO}) OR min(event_time) <= {_SINCE}) FROM system."
+)
+"""Whether a log has everything since the claim: the server writes it in memory first, so a
+server that was started since may have lost the last entries of the one before."""
+_PARTS = (
+    "SELECT countIf(rows > 0 AND error = 0), countIf(rows = 0 AND error = 0) "  # noqa: S608 - constants
+    "FROM system.part_log WHERE event_type = 'NewPart' AND database = {database:String} "
+    f"AND table = {{name:String}} AND event_date >= toDate({_SINCE}) AND event_time >= {_SINCE} - 1"
+)
+"""Parts that INSERTs made; and empty ones, which cover what DROP or DETACH PARTITION, TRUNCATE
+and the like take away."""
+_STATEMENTS = (
+    "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
+    "toUnixTimestamp64Micro(event_time_microseconds) FROM system.query_log "
+    f"WHERE {names.is_of_block('log_comment')} AND event_date >= toDate({_SINCE}) "
+    f"AND event_time >= {_SINCE} - 1 AND query_kind = 'Insert' ORDER BY event_time_microseconds"
+)
+_MADE_PARTS = (
+    "SELECT count() FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 "  # noqa: S608 - constants
+    f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE})"
+)
+"""In any table: those of views count, too."""
+_RECORDED = (
+    "SELECT DISTINCT arrayJoin(arrayIntersect(splitByChar(',', log_comment), "  # noqa: S608 - constants
+    "{blocks:Array(String)})) FROM system.query_log "
+    "WHERE hasAny(splitByChar(',', log_comment), {blocks:Array(String)}) "
+    f"AND event_date >= toDate({_SINCE}) AND query_kind = 'Insert'"
+)
+_STAYS = (
+    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name) "  # noqa: S608 - constants
+    "FROM (SELECT "
+    "(database, table, table_uuid) IN (SELECT database, name, uuid FROM system.tables) "
+    "AS there_by_name, table_uuid IN (SELECT uuid FROM system.tables) AS uuid_there, "
+    "(there_by_name AND (table_uuid, partition_id) NOT IN "
+    "(SELECT table_uuid, partition_id FROM system.part_log "
+    "WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
+    "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
+    "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
+    f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE}))"
+)
+"""Of parts that the INSERTs made, in any table: how many there were; of which partition nothing was
+dropped since, in a table that is where it was; in a table that has another name since. A table that
+is restored from a backup is another one, or was emptied before."""
+_CLOCKS_MS = 600_000
+"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
+_DELETES = (
+    "SELECT count() FROM system.mutations WHERE database = {database:String} "  # noqa: S608 - constants
+    f"AND table = {{name:String}} AND create_time >= {_SINCE} - 1 "
+    "AND (command LIKE '%DELETE%' OR command LIKE '%_row_exists%')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of a table since a claim: parts that were inserted, and how often some were dropped."""
+
+    inserted: int
+    dropped: int
+
+
+class Evidence:
+    """Questions about what a server recorded, through one client.
+
+    Args:
+        client: of the server, or of the replicas.
+        several: more servers than the one that is asked may have run a statement: what one of
+            them did not record, another may have done.
+
+    Raises (every method): Unavailable, Refused.
+    """
+
+    def __init__(self, client: HttpClient, *, several: bool) -> None:
+        self._client, self._several = client, several
+
+    def parts(self, table: str, since_ms: int) -> Parts | None:
+        """Return what the part log has since the claim; None where it may lack some."""
+        if not self._complete("part_log", since_ms):
+            return None
+        rows = self._ask(_PARTS, since_ms, **_place(table))
+        return Parts(*map(int, rows[0])) if rows else None
+
+    def deletes(self, table: str, since_ms: int) -> int | None:
+        """Return how many DELETEs the table has got since the claim; None where unknown."""
+        rows = self._ask(_DELETES, since_ms, **_place(table))
+        return int(rows[0][0]) if rows else None
+
+    def hidden(self, table: str) -> str:
+        """Return why this user may not see all rows of the table; "": it sees them.
+
+        A row policy, or a row that was deleted and not merged away yet, is in the parts' own
+        counts and not in the SELECT. INSERTs come between the two questions, so the SELECT is
+        asked last: more rows than the parts had before are no sign of hidden ones.
+        """
+        parts = self._ask(
+            "SELECT sum(rows) FROM system.parts WHERE active AND database = {database:String} "
+            "AND table = {name:String}",
+            0,
+            **_place(table),
+        )
+        if parts is None:
+            return "whether this user sees all rows cannot be asked (SELECT on system.parts)"
+        shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
+        if shown is None:
+            return f"its rows cannot be counted (SELECT on {table})"
+        if int(shown[0][0]) < int(parts[0][0]):
+            return "this user does not see all rows of the table (a row policy, DELETEs)"
+        if seen := self.shown_only(table):  # others' rows came between the two, as many as hide
+            return f"a row policy or filter hides rows from this user: it sees those where {seen}"
+        return ""
+
+    def shown_only(self, table: str) -> str:
+        """Return the condition under which this user sees rows of the table; "": it sees all."""
+        try:
+            return shown_only(self._client, quoted_table(table))
+        except ClickHouseError as error:
+            if is_permanent(error):
+                return ""  # nor can it count them
+            raise failure(error, "asking which rows are shown") from error
+
+    def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
+        """Return those of the blocks that an INSERT in the query log names, however it ended."""
+        self._flushed()
+        return {str(row[0]) for row in self._ask(_RECORDED, since_ms, blocks=list(blocks)) or ()}
+
+    def record(
+        self, block: str, rows: Mapping[str, int], since_ms: int, *, stays: bool = False
+    ) -> Record:
+        """Return what the query log says of the INSERTs of a block since its oldest claim.
+
+        Args:
+            block: its id.
+            rows: that an INSERT of each earlier claim writes, by claim.
+            since_ms: Unix time of the oldest claim, by the server's clock.
+            stays: the tables may have been set back since: ask whether the rows stayed.
+        """
+        self._flushed()
+        found = self._ask(_STATEMENTS, since_ms, block=block)
+        if found is None:
+            return Record("unclear", said="the server keeps no query log that this user may read")
+        for kind, written, comment, _, ended in found:
+            claim = names.claim_of_comment(comment)
+            needed = rows.get(claim, max(rows.values(), default=1))
+            if kind == "QueryFinish" and written >= max(needed, 1):
+                queries = sorted({query for _, _, _, query, _ in found})
+                return self._stays(claim, queries, ended, since_ms) if stays else _written(claim)
+        if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
+            return Record("never")
+        kinds = sorted({kind for kind, *_ in found})
+        return Record(
+            "unclear",
+            said="the server's query log has no INSERT of it that ended well"
+            + (f" ({', '.join(kinds)})" if kinds else ", and may lack some"),
+        )
+
+    def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> Record:
+        """Whether what the INSERTs wrote is where they wrote it, as far as the part log says."""
+        asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
+        made, there, elsewhere = asked[0] if asked else (0, 0, 0)
+        if there:
+            return _written(claim)
+        said = "the server recorded that its INSERT ended well"
+        if made and not elsewhere:
+            return Record("gone", claim, f"{said}, and its parts were dropped or replaced since")
+        return Record("perhaps", claim, f"{said}, but not whether its rows are still there")
+
+    def _wrote_nothing(self, statements: Sequence[tuple[str, str]], since_ms: int) -> bool:
+        """Whether the logs have all INSERTs of the block, each has ended, and none made a part.
+
+        Args:
+            statements: kind of the entry, and query id.
+            since_ms: Unix time of the oldest claim.
+        """
+        begun = {query for kind, query in statements if kind == "QueryStart"}
+        ended = {query for kind, query in statements if kind != "QueryStart"}
+        if self._several or begun - ended or not self._complete("query_log", since_ms):
+            return False
+        if not ended:
+            return True
+        parts = self._ask(_MADE_PARTS, since_ms, queries=sorted(ended))
+        return bool(parts and not int(parts[0][0]) and self._complete("part_log", since_ms))
+
+    def _complete(self, log: str, since_ms: int) -> bool:
+        if not self._flushed():
+            return False
+        rows = self._ask(_COMPLETE + log, since_ms)
+        return bool(rows and rows[0][0])
+
+    def _flushed(self) -> bool:
+        """Have the server write to its logs what it still holds; whether it did."""
+        try:
+            self._client.command("SYSTEM FLUSH LOGS")
+        except ClickHouseError as error:
+            if is_permanent(error):
+                return False  # this user may not
+            raise failure(error, "flushing the server's logs") from error
+        return True
+
+    def _ask(self, sql: str, since_ms: int, **parameters: object) -> list[Sequence[Any]] | None:
+        """The answer; None where the server has no such table, or this user may not read it."""
+        try:
+            asked = {"since": since_ms, **parameters}
+            return list(self._client.query(sql, parameters=asked).result_rows)
+        except ClickHouseError as error:
+            if error_code(error) == _DENIED or is_permanent(error):
+                return None
+            raise failure(error, "asking what the server recorded") from error
+
+
+def _written(claim: str) -> Record:
+    return Record("written", claim)
+
+
+def earliest(block: Block) -> int:
+    """Return the earliest Unix time in ms, by the server's clock, of a statement of the block."""
+    return max(block.sealed_at_ms - _CLOCKS_MS, 0)
+
+
+def _place(table: str) -> dict[str, str]:
+    database, name = names.split_table(table)
+    return {"database": database, "name": name}
+
+
+def why_fewer(
+    table: str, since_ms: int, evidence: Evidence, parts: Parts | None, known: Collection[str]
+) -> str:
+    """Return why rows of the table may be gone, or not be seen; "": they would be seen.
+
+    Args:
+        table: as database.table.
+        since_ms: Unix time of the oldest claim.
+        evidence: is asked.
+        parts: of the table since then.
+        known: reasons that the table itself gives: its TTL, its engine.
+    """
+    reasons = list(known)
+    if parts is not None and parts.dropped:
+        reasons.append("partitions were dropped, detached or replaced since")
+    deletes = evidence.deletes(table, since_ms)
+    if deletes:
+        reasons.append("rows were deleted since")
+    if deletes is None:
+        reasons.append("whether rows were deleted since cannot be asked (system.mutations)")
+    if not reasons and (hidden := evidence.hidden(table)):
+        reasons.append(hidden)
+    return ", ".join(reasons)

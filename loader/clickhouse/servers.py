@@ -1,0 +1,55 @@
+"""Is clickhouse.url one server? Asked once at start, in the driver and in each worker process.
+
+Receives the settings and the ledger's engine, gives whether several servers stand behind the
+address. Behind a balancer the next statement may reach a replica that does not know yet what
+another was told: then an INSERT's condition is judged by an old ledger, and its rows are looked
+for where they are not yet. Only a quorum makes that right (relay.clickhouse.replicas).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay.clickhouse.balancer import servers
+from relay.clickhouse.replicas import is_shared, pin
+from relay.errors import Refused
+
+if TYPE_CHECKING:
+    from relay.config.settings import ClickHouse
+
+MEND = 'set clickhouse.insert_quorum = "auto", or name one replica itself in clickhouse.url'
+
+
+def several(clickhouse: ClickHouse, engine: str) -> bool:
+    """Return whether several servers stand behind `clickhouse.url`.
+
+    A single replica without a quorum is right as long as it is the one that answers: from then on
+    an answer of another is an error.
+
+    Args:
+        clickhouse: how to reach it.
+        engine: the ledger's; empty where there is none yet.
+
+    Raises:
+        Refused: they do, behind one address, and there is no quorum.
+    """
+    if len(clickhouse.urls) > 1:
+        return True
+    found = servers(clickhouse)
+    if clickhouse.insert_quorum is not None:
+        return len(found) > 1
+    if len(found) > 1:
+        raise Refused(
+            f"clickhouse.url is several servers: {' and '.join(found)} answered at "
+            f"{clickhouse.url}, and there is no quorum",
+            MEND,
+        )
+    if engine.startswith("Shared"):
+        raise Refused(
+            f"the ledger is a {engine}, which any of several servers behind {clickhouse.url} may "
+            "answer for, and there is no quorum",
+            MEND,
+        )
+    if is_shared(engine):
+        pin(clickhouse)
+    return False

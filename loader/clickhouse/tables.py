@@ -1,0 +1,291 @@
+"""What the target tables say: columns, insert counters, rows of a block, running INSERTs.
+
+Receives table names and blocks, gives plain values for loader.core.plan. Never writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse.client import (
+    TableRefused,
+    failure,
+    is_permanent,
+    quoted,
+    quoted_table,
+    table_failure,
+)
+from loader.clickhouse.running_statements import Running
+from loader.clickhouse.server_records import Evidence, Parts, why_fewer
+from loader.core.plan import Facts
+from loader.core.table_rules import Nature, nature
+from relay import names
+from relay.clickhouse.replicas import is_shared
+from relay.config.allowed_tables import is_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+    from loader.clickhouse.ledger import Claimed
+    from loader.core.plan import Run
+    from loader.core.table_rules import Counter
+    from relay.records_pb2 import Block
+
+_COUNTERS = {
+    # Inactive parts count too, they were inserted as well.
+    "parts": "SELECT max(max_block_number) FROM system.parts",
+    "log": "SELECT max(log_max_index) FROM system.replicas",
+}
+_ALL_COUNTERS = {
+    "parts": "SELECT database || '.' || table, max(max_block_number) FROM system.parts "
+    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+    "GROUP BY database, table",
+    # Without Keeper a replica gives 0, and says why.
+    "log": "SELECT database || '.' || table, if(zookeeper_exception = '', log_max_index, -1) "
+    "FROM system.replicas "
+    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
+}
+"""The same of several tables in one statement."""
+_CLOCK_SECONDS = 1
+"""That the second of a server's start, as it is computed, may differ from one time to another."""
+_THIS_TABLE = "database = {database:String} AND table = {name:String}"
+_SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
+_INSERTABLE = "default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as it is now."""
+
+    columns: dict[str, str]
+    """Name to type, of the columns that an INSERT may name."""
+    shape: int
+    """A hash of all columns: another one, and the table was altered or made anew."""
+    nature: Nature
+    counter: int
+    """Of inserts; -1 where there is none, or where it may not be read."""
+
+    def stamped(self, block_column: str) -> bool:
+        """Whether rows carry the id of their block."""
+        return block_column in self.columns
+
+    def counts(self, block_column: str) -> bool:
+        """Whether nothing but counting rows is needed to decide about a block of it.
+
+        Then blocks may go together, under a token that no other attempt repeats.
+        """
+        return self.nature.plain and self.stamped(block_column)
+
+
+def counter_sql(kind: Counter) -> str:
+    """Return the insert counter of {database:String}.{name:String} as an SQL expression."""
+    return f"({_COUNTERS[kind]} WHERE {_THIS_TABLE})"
+
+
+def shape_sql() -> str:
+    """Return the hash of {database:String}.{name:String}'s columns as an SQL expression."""
+    return f"(SELECT {_SHAPE} FROM system.columns WHERE {_THIS_TABLE})"  # noqa: S608 - constants
+
+
+class Tables:
+    """Questions about tables, through one client.
+
+    Attributes:
+        ledgers: tables that were looked at and take no rows, because they are a loader's ledger.
+
+    Args:
+        client: of the server, or of the replicas.
+        block_column: that holds block ids, in tables that have it.
+        several: replicas stand behind the client. A table that is not replicated is refused
+            then: what an INSERT left on one would be looked for on another.
+        running: asks all of them what runs; else the client's server is the only one.
+
+    Raises (every method): Unavailable, Refused; TableRefused where it is about one table.
+    """
+
+    def __init__(
+        self,
+        client: HttpClient,
+        block_column: str,
+        *,
+        several: bool = False,
+        running: Running | None = None,
+    ) -> None:
+        self._client, self._several = client, several
+        self._running = running or Running(client)
+        self._block_column = block_column
+        self._defaults: dict[str, dict[str, int]] = {}
+        self._started = 0
+        self.evidence = Evidence(client, several=several)
+        self.ledgers: set[str] = set()
+
+    def look(self, tables: Collection[str]) -> dict[str, Target]:
+        """Return the tables that exist, by name."""
+        databases, plain = _split(tables)
+        found = self._ask(
+            "SELECT database || '.' || name, engine, engine_full, partition_key, "
+            "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
+            "toUnixTimestamp(now()) - uptime() "
+            "FROM system.tables "
+            "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
+            databases=databases,
+            names=plain,
+        )
+        columns: dict[str, tuple[dict[str, str], int]] = {
+            table: (dict(some), shape)
+            for table, some, shape in self._ask(
+                "SELECT database || '.' || table, "  # noqa: S608 - two constants
+                f"groupArrayIf((name, type), {_INSERTABLE}), {_SHAPE} FROM system.columns "
+                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+                "GROUP BY database, table",
+                databases=databases,
+                names=plain,
+            )
+        }
+        natures: dict[str, Nature] = {}
+        for table, engine, engine_full, partition_key, views, started in found:
+            self._forget_defaults(int(started))
+            if table in tables:
+                if is_ledger(columns.get(table, ({}, 0))[0]):
+                    self.ledgers.add(table)
+                    continue
+                if self._several and not is_shared(engine):
+                    raise TableRefused(
+                        f"clickhouse.url names several replicas, and {table} is not replicated: "
+                        f"it is a {engine}",
+                        "Make it a ReplicatedMergeTree, or name one replica.",
+                    )
+                defaults = self._window_defaults(engine)
+                natures[table] = nature(engine, engine_full, defaults, partition_key, tuple(views))
+        counters = self._counters(natures)
+        return {
+            table: Target(*columns.get(table, ({}, 0)), one, counters[table])
+            for table, one in natures.items()
+        }
+
+    def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> Facts:
+        """Return what loader.core.plan asks about a block that an earlier claim may have inserted.
+
+        Args:
+            block: asked about.
+            run: its attempt, which says whether rows of earlier claims carry the block's id.
+            target: its table.
+            claimed: when the oldest claim was made.
+        """
+        if (still := self._running.of(block)).running:
+            return Facts(running=still.reason)
+        of = target.nature
+        parts = self.evidence.parts(block.table, claimed.at_ms)
+        newest = self._counters({block.table: of})[block.table]
+        inserted = inserted_since(of, run.since, newest, parts)
+        counted = self._count(block) if run.all_stamped else None
+        fewer = ""
+        if counted is not None and counted < block.rows:
+            known = [of.vanish] if of.vanish else []
+            if 0 <= newest < run.since:
+                known.append("its newest parts are gone")
+            fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
+            if not fewer and self._count(block) != counted:
+                fewer = "other rows of it are seen now than a moment ago"
+        return Facts(
+            inserted=inserted,
+            margin=of.window.margin(claimed.seconds),
+            newest=newest,
+            counted=counted,
+            fewer=fewer,
+            views=of.views,
+            repeatable=of.repeatable,
+            one_step=of.one_step,
+        )
+
+    def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
+        """Return rows by block id, of a table that has the block-id column."""
+        stamp = quoted(self._block_column)
+        rows = self._ask(
+            f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
+            f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1",
+            blocks=list(blocks),
+        )
+        return {str(block): int(count) for block, count in rows}
+
+    def _count(self, block: Block) -> int:
+        return self.counted(block.table, [block.id]).get(block.id, 0)
+
+    def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
+        """Return the insert counter of each table."""
+        found = dict.fromkeys(natures, -1)
+        for kind, sql in _ALL_COUNTERS.items():
+            of_kind = {t for t, one in natures.items() if one.window.counter == kind}
+            if not of_kind:
+                continue
+            databases, plain = _split(of_kind)
+            rows = self._allowed(sql, databases=databases, names=plain)
+            if rows is not None and kind == "parts":
+                found |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
+            found |= {t: int(n) for t, n in rows or () if t in of_kind}
+        return found
+
+    def _forget_defaults(self, started: int) -> None:
+        """A server that began since may have others: an older version, another configuration."""
+        if abs(started - self._started) > _CLOCK_SECONDS:
+            self._defaults.clear()
+        self._started = started
+
+    def _window_defaults(self, engine: str) -> dict[str, int]:
+        """Return the server's defaults for tables of this engine."""
+        source = "replicated_merge_tree_settings" if is_shared(engine) else "merge_tree_settings"
+        if source not in self._defaults:
+            rows = self._ask(
+                f"SELECT name, toInt64(value) FROM system.{source} WHERE name IN "  # noqa: S608 - one of two constants
+                "('non_replicated_deduplication_window', 'replicated_deduplication_window', "
+                "'replicated_deduplication_window_seconds')"
+            )
+            self._defaults[source] = {name: int(value) for name, value in rows}
+        return self._defaults[source]
+
+    def _allowed(self, sql: str, **parameters: object) -> list[Sequence[Any]] | None:
+        """Ask what this user may perhaps not read; None then."""
+        try:
+            return list(self._client.query(sql, parameters=parameters).result_rows)
+        except ClickHouseError as error:
+            if is_permanent(error):
+                return None
+            raise failure(error, "asking about the tables") from error
+
+    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+        try:
+            return list(self._client.query(sql, parameters=parameters).result_rows)
+        except ClickHouseError as error:
+            raise table_failure(error, "asking about the tables") from error
+
+
+def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
+    """Return the most parts that were inserted since a claim; None where nothing bounds them.
+
+    Args:
+        of: the table.
+        since: the insert counter before the claim; -1 where it had none.
+        newest: the insert counter now.
+        parts: what the part log has since the claim; None where it may lack some.
+    """
+    if parts is not None and parts.dropped:
+        return None  # with a partition the tokens of its parts are forgotten
+    if of.window.counter == "log":
+        return newest - since if 0 <= since <= newest else None
+    if of.window.counter == "none" or since < 0:
+        return None
+    if parts is not None:
+        return parts.inserted
+    # Of a table without partitions the newest part goes only together with all others.
+    return newest - since if since <= newest and not of.partitioned else None
+
+
+def _split(tables: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return databases and names, in the order of the tables."""
+    pairs = [names.split_table(table) for table in sorted(tables)]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

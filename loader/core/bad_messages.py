@@ -1,0 +1,98 @@
+"""Finds the messages of a block that its table refuses, by trial. Pure: it knows no client.
+
+Receives a trial of some of the messages, which says whether the table takes all their rows, gives
+the messages that it refuses, each with the reason that it has alone. Only trials judge; where to
+look is a guess. A violated CHECK names its row: then one bad message costs two trials, that of
+what is behind it and its own. Other errors name none, and halves are tried: about two for each
+bad message and halving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relay.rows.bisect import isolate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from relay.blocks.message_rows import MessageRows
+
+    Indexes = npt.NDArray[np.int64]
+    Trial = Callable[[Indexes], "Refusal | None"]
+
+MOST = 2_000
+"""Refused messages of one block. With more, it is the table that does not fit, and not they."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The table refuses some of the rows.
+
+    Attributes:
+        row: the first bad one, from 0, where the error names it.
+    """
+
+    reason: str
+    row: int | None = None
+
+
+class TooMany(Exception):
+    """More than MOST messages are refused."""
+
+
+def refused(trial: Trial, messages: MessageRows) -> dict[int, str]:
+    """Return why, by index, of the messages that the table refuses; each is refused alone.
+
+    Args:
+        trial: of the messages with these indexes, ascending and at least one.
+        messages: of the block.
+
+    Raises:
+        TooMany: of them.
+        Whatever the trial raises.
+    """
+    everyone = np.arange(len(messages.offsets))
+    bad = _by_row(trial, everyone, messages.rows)
+    rest = np.setdiff1d(everyone, np.fromiter(bad, np.int64, len(bad)))
+    return bad | _by_halves(trial, rest, MOST - len(bad))
+
+
+def _by_row(trial: Trial, left: Indexes, rows: Indexes) -> dict[int, str]:
+    """Those that the errors themselves lead to; what lies before each is not tried yet."""
+    bad: dict[int, str] = {}
+    while len(left):
+        refusal = trial(left)
+        if refusal is None or refusal.row is None:
+            break
+        at = int(np.searchsorted(np.cumsum(rows[left]), refusal.row, side="right"))
+        if at >= len(left):
+            break  # the row is not one of these: a transform made others
+        alone = trial(left[at : at + 1])
+        if alone is None:
+            break  # likewise
+        bad[int(left[at])] = alone.reason
+        if len(bad) > MOST:
+            raise TooMany
+        left = left[at + 1 :]
+    return bad
+
+
+def _by_halves(trial: Trial, left: Indexes, most: int) -> dict[int, str]:
+    alone = 0
+
+    def attempt(low: int, high: int) -> None:
+        nonlocal alone
+        if (refusal := trial(left[low:high])) is not None:
+            alone += high - low == 1
+            if alone > most:
+                raise TooMany
+            raise ValueError(refusal.reason)
+
+    _, found = isolate(attempt, len(left))
+    return {int(left[at]): why for at, why in found}

@@ -1,0 +1,36 @@
+"""What is written to the ledger, and what it says of blocks that wait: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loader.core.plan import Entry
+from relay.records_pb2 import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A state change to write."""
+
+    block: Block
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A block that waits for a person, or for its table.
+
+    Attributes:
+        claimed: somebody is about to settle it, or was broken off: settle it again, it is safe.
+        aside: it waits for its table; a loader tries it again from time to time.
+        tries: how often it was set aside.
+        last_ms: when that was done last.
+    """
+
+    block: Block
+    reason: str
+    since_ms: int
+    claimed: bool
+    aside: bool = False
+    tries: int = 0
+    last_ms: int = 0

@@ -1,0 +1,157 @@
+"""Messages of a block that its table refuses: who they are, and the block that they make. Pure.
+
+The claim that leaves them out names them in the ledger. By the row that calls the block loaded they
+become a parked block of their own, under the block's id and a mark; a person has it tried again or
+gives it up as any other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relay.names import LEFT_OUT, sealed
+from relay.program.plural import several
+from relay.records_pb2 import Block, LeftOut
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from loader.core.plan import Entry
+    from relay.blocks.message_rows import MessageRows
+
+REASON_CHARACTERS = 300
+"""Of a message's reason that the ledger keeps."""
+_SHOWN = 3
+"""Reasons in a line for people."""
+
+
+def messages(listed: MessageRows, refused: dict[int, str]) -> list[LeftOut]:
+    """Return the refused messages.
+
+    Args:
+        listed: all of the block.
+        refused: why, by index in `listed`.
+    """
+    return [
+        LeftOut(
+            offset=int(listed.offsets[at]),
+            rows=int(listed.rows[at]),
+            reason=why[:REASON_CHARACTERS],
+        )
+        for at, why in sorted(refused.items())
+    ]
+
+
+def without(block: Block, left_out: Sequence[LeftOut]) -> Block:
+    """Return the block that names them as left out."""
+    found = Block()
+    found.CopyFrom(block)
+    del found.left_out[:]
+    found.left_out.extend(left_out)
+    return found
+
+
+def made_of(block: Block) -> Block:
+    """Return the block that the messages left out of this one make."""
+    found = without(block, block.left_out)
+    found.id, found.sealed_rows = f"{block.id}{LEFT_OUT}", block.rows
+    found.rows = sum(one.rows for one in block.left_out)
+    return found
+
+
+def is_left_out(block: Block) -> bool:
+    """Whether it is made of messages that were left out of another."""
+    return block.id.endswith(LEFT_OUT)
+
+
+def is_divisible(block: Block, listed: bytes) -> bool:
+    """Whether single messages of it can be left out.
+
+    There have to be several, and `listed`, as the block's first chunk has it, to say whose rows
+    are whose.
+    """
+    return bool(listed) and block.messages > 1 and not is_left_out(block)
+
+
+def source(block: Block) -> Block:
+    """Return the block as it was sealed: of one of left out messages, the one they came in."""
+    found = without(block, ())
+    if is_left_out(block):
+        found.id, found.rows = sealed(block.id), block.sealed_rows
+    return found
+
+
+def rows(block: Block) -> int:
+    """Return how many rows an INSERT of it has, without a transform."""
+    if is_left_out(block):
+        return block.rows
+    return block.rows - sum(one.rows for one in block.left_out)
+
+
+def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
+    """Return of each row of the sealed block whether an INSERT of this one has it.
+
+    Raises:
+        ValueError: the block does not say whose its rows are.
+    """
+    if listed is None:
+        raise ValueError(f"{block.topic} does not say which row is of which message")
+    return np.repeat(inserted(block, listed), listed.rows)
+
+
+def inserted(block: Block, listed: MessageRows) -> npt.NDArray[np.bool_]:
+    """Return of each message of the sealed block whether an INSERT of this one has it."""
+    out = np.isin(listed.offsets, [one.offset for one in block.left_out])
+    return out if is_left_out(block) else ~out
+
+
+def version(transform: str, block: Block) -> str:
+    """Return the version of what makes the rows: two that leave out others are not the same."""
+    if not block.left_out:
+        return transform
+    offsets = ",".join(str(one.offset) for one in block.left_out)
+    digest = hashlib.sha256(offsets.encode()).hexdigest()[:16]
+    which = "only" if is_left_out(block) else "without"
+    said = f"{which} {len(block.left_out)} of its messages, {digest}"
+    return f"{transform} {said}" if transform else said
+
+
+def record(block: Block) -> str:
+    """Return the block as the ledger keeps it."""
+    return base64.b64encode(block.SerializeToString()).decode()
+
+
+def read(text: str) -> Block:
+    """Return the block that `record` was given."""
+    return Block.FromString(base64.b64decode(text))
+
+
+def on_claim(entry: Entry, block: Block) -> Entry:
+    """Return the claim with what an INSERT of the block leaves out under it."""
+    if is_left_out(block) or not block.left_out:
+        return entry
+    left_out = sum(one.rows for one in block.left_out)
+    rest = record(made_of(block))
+    return replace(entry, reason=said(block.left_out), left_out=left_out, record=rest)
+
+
+def known(entries: Iterable[Entry]) -> list[LeftOut]:
+    """Return what the latest of these claims leaves out; later ones leave out the same."""
+    claims = [entry for entry in entries if entry.record]
+    if not claims:
+        return []
+    return list(read(max(claims, key=lambda one: one.attempt).record).left_out)
+
+
+def said(left_out: Sequence[LeftOut]) -> str:
+    """Return who they are and why, in a line for people."""
+    reasons = [f"offset {one.offset}: {one.reason}" for one in left_out[:_SHOWN]]
+    if len(left_out) > _SHOWN:
+        reasons.append(f"and {len(left_out) - _SHOWN:,} more")
+    return f"{several(len(left_out), 'message')} that the table refuses: {'; '.join(reasons)}"

@@ -1,0 +1,636 @@
+"""Decides what becomes of one block, from what the ledger and the servers say; pure.
+
+`step(run, answer) -> (run, effect)`: no clock, no client. The same steps run in
+production (loader.blocks.worker carries the effects out) and under the exhaustive search of
+tests/loader/model.py. An attempt at a block goes
+
+    Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
+
+and, where the INSERT refuses the rows themselves, from there
+
+    Isolate -> Claim -> Read -> Ask -> Insert | Park -> Mark -> Read -> Done
+
+Why it is safe, however many loaders run and whenever they pause or die:
+
+* The claim is written before the ledger is read again. So of two attempts that could
+  both insert, at least one sees the other's claim, and that one asks first.
+* INSERT and Mark carry `holds` as a condition, evaluated by ClickHouse when the
+  statement runs: an attempt that was overtaken, or settled by another, inserts nothing.
+  So after its own claim is in, an attempt need only look at what earlier claims did.
+* A statement of an earlier claim may have passed its condition and still be running:
+  then the attempt ends in `retry`, and nothing is decided yet.
+* The server's answer to the attempt's own INSERT is proof: at least the block's rows
+  written means done, 0 means that nothing happened. No count overrules it, because rows
+  may expire, merge or be hidden from this user the moment they are written.
+* What an earlier claim did is proved in the order of `_decide`: the same statement again
+  under the same token while the table surely remembers it; what the server recorded of
+  the statement; the table's own rows, where their number means something. Where nothing
+  proves it, the block is parked.
+* Where loader.transform makes the rows, each claim says how many, and by which version of it. What
+  is in the table came under one claim; what two versions may have made is never completed by
+  either, and told apart by its count, or parked.
+* Messages that the table refuses are left out of the INSERT. Which ones is found out on another
+  table, so that nothing is at stake; the next claim names them before anything is inserted, and
+  every later attempt leaves out the same. It counts as a version of what makes the rows. The
+  refused statement is over, and its claim is followed by another of the same owner: of those, only
+  the last can have inserted.
+* A person's word about a parked block goes the same way: it is written under a claim of its
+  own, if that still holds, and not against what the table's own count says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from relay.clickhouse.errors import About
+
+PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
+DISCARDED = "discarded"
+"""A person gave the block up; as final as loaded, and never the same."""
+ASIDE = "aside"
+"""The block waits for its table, and holds up no other: loader.core.set_aside_plan tries it again
+from time to time, as a person's "retry" would. What the INSERTs before it did is found out then."""
+PERHAPS, SURELY = "?", "!"
+"""In place of a claim: the ledger may have lost what it knew of the block; a person says so."""
+NOTHING_MADE = "-"
+"""In place of a transform's version: a claim that inserts nothing."""
+
+Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
+"""What a person said of a parked block: nothing; decide again; none of it is in the table; all
+of it is; never load it."""
+Outcome = Literal["loaded", "parked", "discarded", "aside", "retry"]
+"""Of an attempt: the block's state, or nothing decided yet."""
+Sent = Literal["", "alone", "together"]
+"""How an INSERT under a claim is sent (Entry.sent)."""
+ALONE: Sent = "alone"
+TOGETHER: Sent = "together"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ledger row of a block.
+
+    Attributes:
+        attempt: grows; of two claims with one attempt the greater `claim` is current.
+        claim: random, names the attempt's owner.
+        seen: the table's insert counter before the claim; -1 where it has none.
+        stamped: whether an INSERT under this claim fills the block-id column.
+        rows: that an INSERT under this claim inserts.
+        transform: version of what made them; empty: they are the block's.
+        sent: how an INSERT under this claim is sent: "alone", under the block's id as token,
+            or maybe "together" with other blocks, under another token; "" in ledgers of
+            earlier versions of the program, which did not say.
+        left_out: rows of messages that an INSERT under this claim leaves out.
+        record: of such a claim, the block that they make (loader.core.left_out).
+    """
+
+    state: str
+    attempt: int
+    claim: str
+    seen: int = -1
+    stamped: bool = False
+    reason: str = ""
+    rows: int = 0
+    transform: str = ""
+    sent: Sent = ""
+    left_out: int = 0
+    record: str = ""
+
+
+def doubt(rows: int, *, lost: bool) -> Entry:
+    """Return the row that stands for a claim which the ledger may have lost.
+
+    It is written before the block is attempted: so the doubt outlives the attempt.
+    """
+    return Entry(PREPARED, 0, SURELY if lost else PERHAPS, stamped=True, rows=rows)
+
+
+def _rank(entry: Entry) -> tuple[int, bool, str]:
+    return entry.attempt, entry.state != PREPARED, entry.claim
+
+
+def settled(entries: Sequence[Entry]) -> Entry | None:
+    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
+    if not entries:
+        return None
+    for final in (LOADED, DISCARDED):
+        if found := next((entry for entry in entries if entry.state == final), None):
+            return found
+    current = max(entries, key=_rank)
+    return current if current.state in {PARKED, ASIDE} else None
+
+
+def holds(entries: Sequence[Entry], claim: str) -> bool:
+    """Whether the claim is the current one: the condition of INSERT and Mark.
+
+    loader.clickhouse.ledger has the same in SQL (`HOLDS`); a test compares the two.
+    """
+    return settled(entries) is None and bool(entries) and max(entries, key=_rank).claim == claim
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the server says now about a block that an earlier claim may have inserted.
+
+    Attributes:
+        running: why an INSERT of this block may still be running; "": none is.
+        inserted: the most parts that anybody can have inserted since the oldest claim; None
+            where nothing bounds them.
+        margin: parts that may come after an INSERT while the table surely remembers its token;
+            -1 where nothing is sure.
+        newest: the table's insert counter now; -1 where it has none.
+        counted: rows that carry the block's id; None where they cannot be counted.
+        fewer: why fewer rows than the block has prove nothing: they may have been there and
+            expired, been merged, been removed, or be hidden from this user; "": they prove it.
+        views: materialized views behind the table, whose rows the table's rows say nothing of.
+        repeatable: whether the same rows once more change nothing, token or not.
+        one_step: whether an INSERT into the table, apart from views, lands as a whole or not at
+            all.
+    """
+
+    running: str = ""
+    inserted: int | None = None
+    margin: int = -1
+    newest: int = -1
+    counted: int | None = None
+    fewer: str = ""
+    views: tuple[str, ...] = ()
+    repeatable: bool = False
+    one_step: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the server recorded of the block's INSERTs since the oldest claim.
+
+    Attributes:
+        state: "written": one finished, and wrote at least as many rows as the block has;
+            "never": the record is complete, and none has written anything; "unclear": else. Of a
+            block that the ledger may have forgotten also: "gone": one finished, and its parts were
+            dropped since, as when a table is restored; "perhaps": nor is that known.
+        claim: of the statement that finished, where the record names it.
+        said: the same in words.
+    """
+
+    state: Literal["written", "never", "unclear", "gone", "perhaps"]
+    claim: str = ""
+    said: str = ""
+
+
+# Effects: what the adapter is to do next.
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the block's ledger rows; answer: a tuple of Entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Write a prepared row under the run's claim; answer: Ok, or Made where a transform is set."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the table; answer: Facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecord:
+    """Ask what the server recorded of the block's statements; answer: Record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Insert the block if the claim holds; answer: Wrote, or Failed if insert counter > limit.
+
+    A claim that does not hold any more inserts nothing, and the server says so (0 rows).
+    """
+
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Isolate:
+    """Find out which of the block's messages the table refuses; answer: Ok once they are known.
+
+    `reason`: why it refused the rows. The claims that follow leave these messages out.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Write a loaded row, or a discarded one, if the claim holds; answer: Ok.
+
+    `made_by`: an earlier claim whose rows these are, and not the run's own.
+    """
+
+    attempt: int
+    state: str = LOADED
+    reason: str = ""
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Write a parked row; answer: Ok."""
+
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The attempt is over; `about`: of relay.clickhouse.errors, where an error ended it."""
+
+    outcome: Outcome
+    reason: str = ""
+    about: str = ""
+
+
+Effect = Read | Claim | Ask | AskRecord | Insert | Isolate | Mark | Park | Done
+
+
+# Answers beside tuple[Entry, ...] and Facts.
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """The server took the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """The server took the INSERT.
+
+    Attributes:
+        rows: that it wrote, as it says: those of materialized views too, and those whose token
+            was there before, which are in the table from then. 0: its condition was false.
+    """
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The server took the claim, for so many rows that this version of the transform made."""
+
+    rows: int
+    transform: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No answer, or one that may differ next time: nothing is known.
+
+    `about`: of relay.clickhouse.errors, where it was an error of ClickHouse's about the block's
+    own statement.
+    """
+
+    reason: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Table or transform refuse some of the rows; not all of their messages need be to blame."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """It will not work until somebody changes something."""
+
+    reason: str
+
+
+Answer = tuple[Entry, ...] | Facts | Record | Ok | Wrote | Made | Failed | Rejected | Impossible
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt at a block.
+
+    Attributes:
+        claim: unique to this attempt.
+        rows: that it inserts.
+        transform: version of what made them; empty: they are the block's.
+        stamped: whether the table has the block-id column now.
+        human: what a person said of the block.
+        why: the person's own words, for the ledger.
+        forgotten: the ledger may have known this block and lost what it knew (it was
+            emptied, dropped or restored), so that no earlier claim does not mean no INSERT.
+        lost: a person says that it did know it, so that it may well have been inserted.
+        isolates: whether the messages that the table refuses are looked for in this attempt; it
+            may take seconds, in which nobody should wait.
+        rejected: why the table refused the rows, once it did; the messages are known then.
+    """
+
+    claim: str
+    rows: int
+    stamped: bool
+    human: Human = "nothing"
+    why: str = ""
+    forgotten: bool = False
+    lost: bool = False
+    isolates: bool = False
+    rejected: str = ""
+    at: Literal["look", "claim", "again", "ask", "record", "insert", "isolate", "mark", "end"] = (
+        "look"
+    )
+    attempt: int = 0
+    since: int = -1
+    all_stamped: bool = False
+    transform: str = ""
+    earlier: tuple[Entry, ...] = ()
+    facts: Facts = Facts()
+
+
+def start(
+    claim: str,
+    rows: int,
+    *,
+    stamped: bool,
+    human: Human = "nothing",
+    why: str = "",
+    isolates: bool = False,
+) -> tuple[Run, Effect]:
+    """Return a new attempt and its first effect."""
+    return Run(claim, rows, stamped, human, why, isolates=isolates), Read()
+
+
+def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
+    """Return the next effect, after the answer to the one before."""
+    if isinstance(answer, Failed):
+        return run, Done("retry", answer.reason, answer.about)
+    if isinstance(answer, Impossible):
+        return replace(run, at="mark"), Park(run.attempt, answer.reason)
+    match run.at, answer:
+        case "look" | "again" | "end", tuple() as entries:
+            looks = {"look": _look, "again": _look_again, "end": _look_at_the_end}
+            return looks[run.at](run, entries)
+        case "claim", Ok() | Made() as taken:
+            return _claimed(run, taken), Read()
+        case "ask", Facts() as facts:
+            return _on(replace(run, facts=facts), _decide(replace(run, facts=facts)))
+        case "record", Record() as record:
+            return _on(run, _decide_by_record(run, record))
+        case "insert", Wrote(rows):
+            return _wrote(run, rows)
+        case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
+            return _rejected(run, reason)
+        case "mark" | "isolate", Ok():
+            return _went_on(run)
+    raise TypeError(f"{answer!r} does not answer {run.at!r}")
+
+
+def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
+    last = settled(entries)
+    if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
+        return run, _outcome(entries)
+    attempt = 1 + max((entry.attempt for entry in entries), default=0)
+    return replace(_doubting(run, entries), at="claim", attempt=attempt), Claim(attempt)
+
+
+def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
+    claims = {entry.claim for entry in entries}
+    return replace(run, forgotten=bool(claims & {PERHAPS, SURELY}), lost=SURELY in claims)
+
+
+def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
+    if holds(entries, run.claim):
+        return run, Done("retry", "the server wrote nothing, though this loader's claim holds")
+    return run, _outcome(entries)
+
+
+def _claimed(run: Run, taken: Ok | Made) -> Run:
+    if isinstance(taken, Made):
+        run = replace(run, rows=taken.rows, transform=taken.transform)
+    return replace(run, at="again")
+
+
+def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
+    if not holds(entries, run.claim):
+        return run, _outcome(entries)
+    run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
+    claims = [entry for entry in entries if entry.state == PREPARED]
+    before = [entry for entry in claims if entry.claim not in others]
+    earlier = tuple(_lasting(before))
+    told = run.human in {"nothing", "retry"}
+    if not earlier and not run.forgotten and not run.rejected and told:
+        return replace(run, at="insert"), Insert(None)
+    # A claim before the column was there may have left rows without an id: do not count those.
+    all_stamped = run.stamped and all(entry.stamped for entry in before)
+    # Refused INSERTs count, which may have left parts. And what the ledger has lost may have been
+    # before all that it knows.
+    own = [entry for entry in claims if entry.claim == run.claim]
+    asked = [*before, *own] if run.rejected or not before else before
+    since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
+    run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
+    return run, Ask()
+
+
+def _went_on(run: Run) -> tuple[Run, Effect]:
+    """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
+    if run.at == "mark":
+        return replace(run, at="end"), Read()
+    return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1)
+
+
+def _lasting(claims: Iterable[Entry]) -> list[Entry]:
+    """Those that may have inserted: an owner claims again only when his INSERT was refused."""
+    last: dict[str, Entry] = {}
+    for entry in sorted(claims, key=_rank):
+        last[entry.claim] = entry
+    return list(last.values())
+
+
+def _rejected(run: Run, reason: str) -> tuple[Run, Effect]:
+    """The table refuses rows that no claim before has left out."""
+    if run.rejected:
+        return replace(run, at="mark"), Park(run.attempt, reason)
+    if not run.isolates:
+        return run, Done("retry", reason, About.BLOCK)
+    return replace(run, at="isolate", rejected=reason), Isolate(reason)
+
+
+def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
+    """The server's answer to one's own statement is proof."""
+    if rows >= run.rows:
+        absent = "a person found none of its rows in the table" if run.human == "absent" else ""
+        said = "; ".join(filter(None, [absent, run.why]))
+        return replace(run, at="mark"), Mark(run.attempt, reason=said)
+    if rows == 0:
+        # The claim was lost, or the ledger that this server sees lags behind: look again.
+        return replace(run, at="end"), Read()
+    return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
+
+
+def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
+    """The run where the answer to this effect finds it."""
+    if isinstance(effect, AskRecord):
+        return replace(run, at="record"), effect
+    at = {Insert: "insert", Mark: "mark", Park: "mark"}.get(type(effect), run.at)
+    return replace(run, at=at, facts=Facts()), effect  # type: ignore[arg-type]
+
+
+def _decide(run: Run) -> Effect:
+    """The order of proof for a block that an earlier claim may have inserted."""
+    facts = run.facts
+    if facts.running:
+        return Done("retry", facts.running)
+    counted = facts.counted if run.all_stamped else None
+    if run.rejected and not run.earlier and not run.forgotten:
+        return _after_refusal(run, counted)
+    if run.human == "absent" and not counted and not run.rejected:
+        return Insert(None)
+    if run.human in {"loaded", "discard"}:
+        return _as_told(run, counted)
+    if (limit := _remembered(run)) is not None:
+        return Insert(limit)
+    nothing = counted == 0 and run.rows > 0
+    if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
+        return Mark(run.attempt, made_by=whole.claim)
+    return AskRecord()
+
+
+def _after_refusal(run: Run, counted: int | None) -> Effect:
+    """The rest of a block, after the run's own INSERT of all of it was refused.
+
+    That can have left whole partitions; and the table's part of it, where a view behind it refused.
+    The token is right for what it left of partitions: those had no bad row, and are the same now.
+    """
+    facts = run.facts
+    if counted == 0 and not facts.fewer:
+        return Insert(None)
+    if not facts.views and facts.one_step:
+        return Insert(None)
+    if not facts.views and facts.inserted is not None and facts.inserted <= facts.margin:
+        return Insert(facts.newest + facts.margin - facts.inserted)
+    left = "" if counted is None else f"; {_share(run, counted)}"
+    return Park(run.attempt, f"{run.rejected}{left}, and may be of the INSERT that was refused")
+
+
+def _remembered(run: Run) -> int | None:
+    """The greatest insert counter at which the table surely remembers the claims' tokens.
+
+    Then the same statement under the same token adds what is missing, in partitions and in
+    views, and nothing else. None where it may do more.
+    """
+    facts, makers = run.facts, _makers(run)
+    if not makers or run.since < 0 or facts.inserted is None:
+        return None
+    if facts.inserted == 0:
+        return facts.newest  # not even an earlier claim's INSERT can have come
+    # Under one token, rows of another version would be taken for the same ones; and blocks that
+    # were sent together had another token (loader.blocks.insert_groups).
+    unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
+    if unlike or facts.inserted > facts.margin:
+        return None
+    # What others insert until the statement runs counts, too (see loader.core.table_rules).
+    return facts.newest + facts.margin - facts.inserted
+
+
+def _decide_by_record(run: Run, record: Record) -> Effect:
+    """Without the token: what the server recorded, then what a count means, else a person."""
+    facts = run.facts
+    if record.state == "written" and (maker := _maker(run, record.claim)):
+        return Mark(run.attempt, made_by=maker.claim)
+    counted = facts.counted if run.all_stamped else None
+    # Rows that a person inserted by hand are in no record, and the person found none.
+    by_hand = run.human == "absent" and bool(counted)
+    if (record.state == "never" and not by_hand) or facts.repeatable:
+        return Insert(None)
+    if counted == 0 and not facts.fewer and not facts.views:
+        return Insert(None)
+    unknown = run.forgotten and not run.lost and record.state != "perhaps"
+    if unknown and not _makers(run) and not counted:
+        # Nothing says that its rows were ever here, as with every block at a first start; or they
+        # went when the table was set back, together with the ledger.
+        return Insert(None)
+    return Park(run.attempt, _undecided(run, counted, record))
+
+
+def _undecided(run: Run, counted: int | None, record: Record) -> str:
+    """The evidence that was found, for the person who settles the block."""
+    facts = run.facts
+    found = ["an earlier attempt ended before its answer came"]
+    if not _makers(run):
+        found = ["the ledger may have lost the entry of an earlier attempt"]
+    if counted is not None:
+        found.append(_share(run, counted))
+        if counted and len({entry.transform for entry in _makers(run)}) > 1:
+            found.append("versions of the transform made different numbers of them")
+    elif not run.all_stamped:
+        found.append("the table has no block-id column for all of it")
+    if facts.fewer:
+        found.append(f"a count proves nothing: {facts.fewer}")
+    if facts.views:
+        found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
+    if any(entry.transform != run.transform for entry in _makers(run)):
+        found.append("the transform has changed")
+    found.append("its deduplication window may have moved on")
+    if record.said:
+        found.append(record.said)
+    return "; ".join(found) + ": only a person can tell whether the rows are there"
+
+
+def _makers(run: Run) -> list[Entry]:
+    """Earlier claims that may have inserted rows."""
+    return [entry for entry in run.earlier if entry.transform != NOTHING_MADE]
+
+
+def _claims(run: Run) -> list[Entry]:
+    """Those whose rows may be in the table; the run's own where there is no other."""
+    own = Entry(PREPARED, run.attempt, "", rows=run.rows, transform=run.transform)
+    return _makers(run) or [own]
+
+
+def _maker(run: Run, claim: str) -> Entry | None:
+    """The claim whose rows a recorded statement wrote; None where several may have."""
+    claims = _claims(run)
+    named = [entry for entry in claims if entry.claim == claim] or claims
+    alike = {(entry.rows, entry.transform) for entry in named}
+    return named[0] if len(alike) == 1 else None
+
+
+def _whole(run: Run, counted: int) -> Entry | None:
+    """A claim all of whose rows these are, if they cannot be a part of another version's."""
+    able = [entry for entry in _claims(run) if entry.rows >= counted]
+    alike = {(entry.rows, entry.transform) for entry in able}
+    return able[0] if len(alike) == 1 and able[0].rows == counted else None
+
+
+def _share(run: Run, counted: int) -> str:
+    sizes = sorted({entry.rows for entry in _claims(run)})
+    return f"{counted} of its {' or '.join(map(str, sizes))} rows are in the table"
+
+
+def _as_told(run: Run, counted: int | None) -> Effect:
+    """A person's word, unless the rows that carry the block's id say otherwise."""
+    found = "" if counted is None else _share(run, counted)
+    if run.human == "loaded":
+        # Which of two versions it was is the person's to know.
+        fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
+        if not fitting:
+            return Park(run.attempt, f"a person said that it is loaded, but {found}")
+        said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
+        return Mark(run.attempt, LOADED, said, fitting[-1].claim)
+    if counted is not None and (whole := _whole(run, counted)):
+        return Mark(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
+    reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
+    return Mark(run.attempt, DISCARDED, reason)
+
+
+def _outcome(entries: tuple[Entry, ...]) -> Done:
+    last = settled(entries)
+    if last is None:
+        return Done("retry", "another loader works on this block")
+    return Done(cast("Outcome", last.state), last.reason)

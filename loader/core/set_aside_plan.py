@@ -1,0 +1,176 @@
+"""Decides which blocks stand aside, and when they are tried again. Pure: the time is given.
+
+A block that its table or its own size keeps from being loaded must hold up no other. It is set
+aside in the ledger, the journal's position moves on, and it is tried again from time to time: one
+block of a table first, and when that one is loaded, all the others of the table. So a table that
+takes nothing costs one INSERT in a while, however many of its blocks wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loader.core.plan import ASIDE, LOADED, Entry, settled
+from relay.clickhouse.errors import About
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from relay.records_pb2 import Block
+
+TRIES = 6
+"""Failures of a block alone, while others are loaded, before it stands aside: six seconds."""
+PATIENCE_SECONDS = 60.0
+"""The same while nothing else could be tried, which might have the same trouble."""
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 120.0
+"""From one try of a table's blocks to the next; doubled each time."""
+FEW = 32
+"""Blocks tried together, once one of their table was loaded."""
+_AT_ONCE = frozenset({About.TABLE, About.SIZE, About.BLOCK, About.UNKNOWN})
+_SHUTS = frozenset({About.TABLE, About.TABLE_NOW, About.SERVER})
+"""What the next block of the same table would meet as well."""
+
+
+def stands_aside(about: str, tries: int, seconds: float, *, others_loaded: bool) -> bool:
+    """Decide whether a block that failed is to hold up the micro-batch no longer.
+
+    Args:
+        about: what its last failure was about, of relay.clickhouse.errors; empty: something else.
+        tries: failures in a row.
+        seconds: since the first of them.
+        others_loaded: whether blocks of other tables were loaded meanwhile: then it is not the
+            server that is away.
+    """
+    if about in _AT_ONCE:
+        return True
+    if tries < TRIES:
+        return False
+    return others_loaded or about == About.TABLE_NOW or seconds >= PATIENCE_SECONDS
+
+
+def entry(entries: Sequence[Entry], claim: str, rows: int, reason: str) -> Entry | None:
+    """Return the ledger row that sets a block aside; None where it is settled already."""
+    if settled(entries) is not None:
+        return None
+    attempt = 1 + max((one.attempt for one in entries), default=0)
+    return Entry(ASIDE, attempt, claim, reason=reason, rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A block that stands aside, and why."""
+
+    block: Block
+    reason: str = ""
+    about: str = ""
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table's blocks that stand aside, the one tried longest ago first.
+
+    Attributes:
+        due: when the next is tried.
+        failures: tries in a row that loaded nothing.
+        flows: how many are still to be tried, since one was loaded.
+        shut: why its new blocks need not be tried; empty: they are.
+    """
+
+    due: float
+    waiting: dict[str, Aside] = field(default_factory=dict)
+    failures: int = 0
+    flows: int = 0
+    shut: str = ""
+
+
+class Asides:
+    """All of one app's, as one loader knows them; its caller sees to threads."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, _Table] = {}
+
+    def __len__(self) -> int:
+        return sum(len(table.waiting) for table in self._tables.values())
+
+    def __contains__(self, block: str) -> bool:
+        return any(block in table.waiting for table in self._tables.values())
+
+    def shut(self, table: str) -> str:
+        """Return why a new block of the table would fail as well; empty: it is to be tried."""
+        found = self._tables.get(table)
+        return "" if found is None else found.shut
+
+    def put(self, one: Aside, now: float) -> None:
+        """Note a block that was set aside just now."""
+        table = self._tables.setdefault(one.block.table, _Table(now + FIRST_SECONDS))
+        table.waiting.pop(one.block.id, None)
+        table.waiting[one.block.id] = one
+        if one.about in _SHUTS:
+            table.shut = one.reason
+
+    def found(self, blocks: Iterable[Aside], now: float) -> None:
+        """Note all that the ledger knows to stand aside; of the others, that they do not."""
+        by_id = {one.block.id: one for one in blocks}
+        for table in self._tables.values():
+            table.waiting = {name: one for name, one in table.waiting.items() if name in by_id}
+        for one in by_id.values():
+            if one.block.id not in self:
+                table = self._tables.setdefault(one.block.table, _Table(now))
+                table.waiting[one.block.id] = one
+        self._forget()
+
+    def loaded(self, table: str, now: float) -> None:
+        """Note that a block of the table was loaded which did not stand aside."""
+        for name, found in self._tables.items():
+            abouts = {one.about for one in found.waiting.values()}
+            if found.flows or not (found.shut or abouts & _SHUTS):
+                continue
+            if name == table:
+                found.shut, found.failures, found.due = "", 0, now
+                found.flows = len(found.waiting)
+            elif About.SERVER in abouts and found.failures > 1:
+                found.due, found.failures = min(found.due, now), 1
+
+    def hurry(self, now: float) -> None:
+        """Have each table's blocks be due."""
+        for table in self._tables.values():
+            table.due = now
+
+    def due(self, now: float) -> list[Block]:
+        """Return the blocks to be tried next, all of one table; none where it is too early."""
+        able = [table for table in self._tables.values() if table.waiting and table.due <= now]
+        if not able:
+            return []
+        table = min(able, key=lambda one: one.due)
+        few = max(1, min(FEW, table.flows))
+        return [one.block for one in list(table.waiting.values())[:few]]
+
+    def tried(self, table: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
+        """Note what became of blocks that were due.
+
+        Args:
+            table: theirs.
+            gone: the state of each that stands aside no more.
+            left: set aside again.
+            now: the time.
+        """
+        found = self._tables[table]
+        for block in gone:
+            found.waiting.pop(block, None)
+        found.flows = max(0, found.flows - len(gone) - len(left))
+        if LOADED in gone.values():
+            found.failures, found.due, found.shut = 0, now, ""
+            # Those that wait since before; the ones that failed just now have had their turn.
+            found.flows = max(found.flows, len(found.waiting) - len(left))
+        for one in left:
+            self.put(one, now)
+        if any(one.about in _SHUTS for one in left):
+            found.flows = 0
+        if left and not found.flows:
+            found.failures += 1
+            found.due = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2**found.failures)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tables = {name: table for name, table in self._tables.items() if table.waiting}

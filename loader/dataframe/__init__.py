@@ -1,0 +1,4 @@
+"""Read the sealed blocks of a table as a typed DataFrame: `spark.read.format("relay")`.
+
+In come options; out come Arrow record batches. Read `source`, then `options` and `spark_types`.
+"""

@@ -1,0 +1,192 @@
+"""`spark.read.format("relay")`: the sealed blocks of a table as a typed DataFrame.
+
+    from loader.dataframe import RelayDataSource
+
+    spark.dataSource.register(RelayDataSource)
+    orders = spark.read.format("relay").option("config", "relay.toml")
+    orders.option("table", "shop.orders").option("since", "2026-11-01").load()
+
+Reads Kafka alone, `read_committed`: the journal when the DataFrame is planned, in the driver's
+Python; block topics in the executors, checked as the loader checks them. Rows are the blocks' as
+producers sent them: what was left out is null, and neither ClickHouse's DEFAULTs nor a transform
+were applied. Blocks that a rewind replaced are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
+from loader.blocks.fit_columns import recorded_type
+from loader.blocks.selection import concerns, groups, live, newest
+from loader.clickhouse.client import one_line
+from loader.dataframe.options import Asked, asked
+from loader.dataframe.spark_types import converted, kind_of, spark_type
+from loader.journal.reader import JournalPolling, Row
+from loader.journal.startup import topic_id
+from relay import names
+from relay.errors import ConfigError, Refused
+from relay.records_pb2 import Block, Commit
+
+if TYPE_CHECKING:
+    from relay.config.settings import Kafka
+
+BLOCK, PARTITION = "_block", "_partition"
+"""With option metadata: the block's id, and the source partition its rows come from."""
+
+
+class RelayDataSource(DataSource):
+    """To be registered with a Spark session under its name, "relay"."""
+
+    @classmethod
+    def name(cls) -> str:
+        """For `format`."""
+        return "relay"
+
+    def schema(self) -> spark.StructType:
+        """The columns of the newest block that is asked for, else of the table's newest.
+
+        Raises:
+            ConfigError: as `asked`, or no block of the table is retained.
+            Unavailable, Refused: as the brokers answer.
+        """
+        what = asked(self.options)
+        blocks = _blocks(what)
+        block = newest([one for one in blocks if what.wanted.takes(one)]) or newest(blocks)
+        if block is None:
+            raise ConfigError(
+                f"the journal of {what.settings.app} holds no block of {what.wanted.table}",
+                "wait for the first, or give the schema yourself",
+            )
+        fetcher = Fetcher(what.settings.kafka)
+        try:
+            rows = fetcher.fetch(block)
+        finally:
+            fetcher.close()
+        return table_schema(rows.schema, metadata=what.metadata)
+
+    def reader(self, schema: spark.StructType) -> BlockReader:
+        """Plans and reads."""
+        return BlockReader(asked(self.options), schema)
+
+
+def table_schema(rows: pa.Schema, *, metadata: bool) -> spark.StructType:
+    """Spark's columns of a block's rows; with `metadata`, BLOCK and PARTITION behind them.
+
+    Raises:
+        ValueError: a column's type is not known here; names both.
+    """
+    fields = [
+        spark.StructField(field.name, spark_type(kind_of(field.name, recorded_type(field))))
+        for field in rows
+    ]
+    if metadata:
+        fields.append(spark.StructField(BLOCK, spark.StringType()))
+        fields.append(spark.StructField(PARTITION, spark.IntegerType()))
+    return spark.StructType(fields)
+
+
+class BlockReader(DataSourceReader):
+    """Of one DataFrame; made in the driver, sent to the executors."""
+
+    def __init__(self, what: Asked, schema: spark.StructType) -> None:
+        self._what, self._schema = what, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Groups of blocks, from the journal as it is now."""
+        blocks = [one for one in _blocks(self._what) if self._what.wanted.takes(one)]
+        return [
+            InputPartition([block.SerializeToString() for block in group])
+            for group in groups(blocks, self._what.partition_bytes)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a group, a batch for each block.
+
+        Raises:
+            Refused: a block is gone or damaged, or has a column of another type than the newest.
+            Unavailable: Kafka did not deliver it.
+        """
+        blocks = [Block.FromString(one) for one in partition.value]
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        with_rows = _rows(self._what.settings.kafka, blocks)
+        return (shaped(rows, block, wanted) for block, rows in with_rows)
+
+
+def _rows(kafka: Kafka, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.RecordBatch]]:
+    fetcher = Fetcher(kafka)
+    try:
+        for at, block in enumerate(blocks, 1):
+            try:
+                yield block, fetcher.fetch(block, blocks[at : at + AT_ONCE])
+            except Damaged as error:
+                raise Refused(f"block {block.id}: {error}", "leave it out by since or block") from (
+                    error
+                )
+    finally:
+        fetcher.close()
+
+
+def shaped(rows: pa.RecordBatch, block: Block, wanted: pa.Schema) -> pa.RecordBatch:
+    """A block's rows in the DataFrame's columns; null where the block has not the column.
+
+    Raises:
+        Refused: a column was of another type then, and its values are not those of now.
+    """
+    there = {field.name: at for at, field in enumerate(rows.schema)}
+    constant: dict[str, Any] = {BLOCK: block.id, PARTITION: block.partition}
+    columns = []
+    for field in wanted:
+        if field.name in there:
+            columns.append(_column(rows, there[field.name], block, field))
+            continue
+        value = pa.scalar(constant.get(field.name), field.type)
+        columns.append(pa.repeat(value, rows.num_rows))
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) -> Any:
+    field = rows.schema.field(at)
+    array = converted(kind_of(field.name, recorded_type(field)), rows.column(at))
+    if array.type.equals(wanted.type):
+        return array
+    try:
+        return array.cast(wanted.type)
+    except pa.ArrowException as error:
+        was = recorded_type(field)
+        raise Refused(
+            f"block {block.id}: column {field.name} was {was}, and does not read as "
+            f"{wanted.type}: {one_line(error)}",
+            "read it by itself (option block), or those since the change (option since)",
+        ) from error
+
+
+def _blocks(what: Asked) -> list[Block]:
+    """The table's blocks, from the journal's oldest record to its end of now.
+
+    Raises:
+        Unavailable, Refused: as the brokers answer.
+    """
+    settings, table = what.settings, what.wanted.table
+    journal = names.journal_topic(settings.app)
+    topic_id(settings, journal)  # else one that is not there would read as an empty one
+
+    def given(partition: int, offset: int, record: bytes) -> list[Row]:
+        """The whole record, if it concerns the table."""
+        concerned = concerns(Commit.FromString(record), table)
+        return [(partition, offset, record if concerned else None)]
+
+    polling = JournalPolling(settings.kafka, journal, given)
+    try:
+        begin = {p: polling.watermarks(p)[0] for p in polling.partitions()}
+        rows = polling.up_to(begin, polling.ends(), None)
+    finally:
+        polling.close()
+    records = ((p, Commit.FromString(record)) for p, _, record in rows if record is not None)
+    return live(records, table)

@@ -1,0 +1,196 @@
+"""Decides where in the journal a loader begins, and what its tables have to be asked; pure.
+
+Receives what the ledger, the journal and Spark's checkpoint say, gives one Beginning or the reason
+to stop. The ledger lives where the rows live, so it alone counts where it has a position:
+
+    checkpoint   ledger's position   then
+    behind it    there               begin at the ledger's
+    beyond it    there               ClickHouse was set back: say so, begin at the ledger's
+    there        none                the ledger was lost: stop, unless a person says so
+    none         none                first start: begin with the journal's first record
+    none         there               begin at the ledger's, which may have been set back, or not
+
+Where entries may be missing, a block without one may have been inserted:
+loader.clickhouse.forgotten_blocks asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
+from loader.core.positions import Noted, Unsure, Why
+from loader.journal.checkpoint import Found
+from relay.errors import ContractBroken
+
+GO_ON = (
+    "If the ledger was lost or emptied, start once with `loader run CONFIG --once --ledger-lost`: "
+    "it begins with the journal's first record and asks each table what it has before it inserts; "
+    "restored, or in another database (loader.database), it is found again by itself."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found.
+
+    Attributes:
+        app: the app's name.
+        ledger: the ledger's name.
+        journal: topic id of the journal as it is now.
+        noted: by the ledger.
+        bounds: first offset and end of each journal partition.
+        checkpoint: what Spark's says; None where there is none.
+        where: the checkpoint is.
+        lost: a person says that the ledger was lost.
+    """
+
+    app: str
+    ledger: str
+    journal: str
+    noted: Noted
+    bounds: Mapping[int, tuple[int, int]]
+    checkpoint: Found | None
+    where: str
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where to begin.
+
+    Attributes:
+        positions: of the ledger, with those to be noted.
+        unsure: by partition, with what is to be noted.
+        new: positions to be noted first.
+        ends: of what is unsure, to be noted first, by partition.
+        why: they are.
+        aside: the checkpoint says something else, and has to be moved aside.
+        warnings: for people.
+    """
+
+    positions: Mapping[int, int]
+    unsure: Mapping[int, Unsure]
+    new: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    why: Why = "unsure"
+    aside: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def decide(facts: Facts) -> Beginning:
+    """Return where to begin.
+
+    Raises:
+        ContractBroken: two of them disagree, and only a person knows why.
+    """
+    mine = facts.noted.of(facts.journal)
+    if not facts.lost:
+        check_journal(facts.app, facts.journal, facts.noted)
+    found, aside = _checkpoint(facts)
+    back = {p: at for p, at in found.items() if p in mine and at > mine[p]}
+    if not facts.lost:
+        _lost(facts, mine, found)
+    new = {p: low for p, (low, _) in facts.bounds.items() if p not in mine}
+    if facts.lost:  # what retention deleted meanwhile cannot be loaded, and the person knows
+        new |= {p: low for p, (low, _) in facts.bounds.items() if mine.get(p, low) < low}
+    why: Why = "lost" if facts.lost else "back" if back else "unsure"
+    unsure = dict(facts.noted.unsure_of(facts.journal))
+    ends = {}
+    for p, (low, high) in facts.bounds.items():
+        blind = p not in mine or facts.checkpoint is None or aside
+        before = unsure.get(p, Unsure(0))
+        if why != "unsure" or (blind and high > max(mine.get(p, low), before.end)):
+            ends[p], unsure[p] = high, before.and_before(high, why)
+    return Beginning(
+        {**mine, **new},
+        unsure,
+        new,
+        ends,
+        why,
+        aside or bool(back) or (facts.lost and facts.checkpoint is not None),
+        tuple(_went_back(facts, mine, back)),
+    )
+
+
+def forgot(entries: Sequence[Entry], why: Why) -> bool:
+    """Return whether what the ledger says of a waiting block may be older than its rows.
+
+    A person or a loader may have settled it since. Unless ClickHouse is known to have been set
+    back, the claims that it has are enough to find that out.
+    """
+    claims = {one.claim for one in entries if one.state == PREPARED}
+    if claims & {PERHAPS, SURELY}:
+        return False
+    return why == "back" or not claims
+
+
+def check_journal(app: str, journal: str, noted: Noted) -> None:
+    """Stop where the ledger has positions of other journals alone.
+
+    Raises:
+        ContractBroken: then the journal was made anew, and nobody has taken note of it.
+    """
+    others = [one for one in noted.others(journal) if one not in noted.gone]
+    if others and not noted.of(journal):
+        raise ContractBroken(
+            f"the ledger's positions of app {app} belong to journal {', '.join(others)}, the "
+            f"topic is now {journal}: it was deleted and made anew",
+            "What the loader had not loaded of the old journal is lost. To go on, take note of it: "
+            f"`loader ledger clean CONFIG {' '.join(f'--gone {one}' for one in others)} --run`; "
+            "without --run it shows what goes. If kafka.bootstrap names other brokers than before, "
+            "mend that.",
+        )
+
+
+def _checkpoint(facts: Facts) -> tuple[Mapping[int, int], bool]:
+    """Its offsets, and whether it is of a journal that a person knows is gone."""
+    found = facts.checkpoint
+    if found is None:
+        return {}, False
+    if found.journal == facts.journal:
+        return found.offsets, False
+    if found.journal in facts.noted.gone or facts.lost:
+        return {}, True
+    raise ContractBroken(
+        f"the checkpoint belongs to journal {found.journal or '(not readable)'}, the topic is now "
+        f"{facts.journal}: it was deleted and made anew, or {facts.where} is another app's",
+        "If it is another app's, set loader.checkpoint to a directory of its own. If the topic was "
+        "made anew, move the checkpoint away: blocks of the old journal that were not loaded are "
+        "lost.",
+    )
+
+
+def _lost(facts: Facts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:
+    """Where there is a checkpoint, or the journal's beginning is gone, it is no first start."""
+    for p, (low, _) in sorted(facts.bounds.items()):
+        if p in mine:
+            continue
+        if found.get(p, 0) > low:
+            raise ContractBroken(
+                f"the ledger {facts.ledger} has no position of app {facts.app} in partition {p} of "
+                f"its journal, the checkpoint {facts.where} stands at {found[p]}: the ledger was "
+                "lost, or it is another one",
+                GO_ON,
+            )
+        if low > found.get(p, 0):
+            raise ContractBroken(
+                f"the journal's partition {p} begins at offset {low}, and nobody has loaded what "
+                f"was before: the ledger {facts.ledger} has no position there, and records were "
+                "deleted by retention",
+                f"What was deleted can only come from a re-run of the source. {GO_ON}",
+            )
+
+
+def _went_back(facts: Facts, mine: Mapping[int, int], back: Mapping[int, int]) -> list[str]:
+    if not back:
+        return []
+    at = "; ".join(f"partition {p}: {mine[p]}, checkpoint {back[p]}" for p in sorted(back))
+    what = (
+        f"ClickHouse went back. The ledger {facts.ledger} stands in the journal before "
+        f"Spark's checkpoint ({at}): it was restored from a backup, or this is another server. "
+        "Beginning where the ledger stands; of what follows, each table is asked by its block-id "
+        "column what it has already"
+    )
+    return [what]

@@ -1,0 +1,169 @@
+"""Spark's checkpoint, as far as the loader reads it: where a query would go on from it.
+
+Receives a directory, on this machine or on a file system that Spark knows, gives the journal
+offsets in it. Moves what is in it aside where the ledger says otherwise; never deletes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from loader.journal.checkpoint_lock import ELSEWHERE, LOCK
+from relay.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+_ASIDE = "aside-"
+_OFFSETS, _COMMITS = "offsets", "commits"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a checkpoint says.
+
+    Attributes:
+        journal: topic id; empty where its newest file cannot be read.
+        offsets: by partition, where the query would go on, or repeat its last batch from.
+    """
+
+    journal: str
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+class Files(Protocol):
+    """A directory's files, wherever it is."""
+
+    def names(self, within: str) -> list[str]:
+        """What is in a directory in it; nothing where that is not there."""
+
+    def text(self, within: str, name: str) -> str:
+        """A file in a directory in it."""
+
+    def move(self, name: str, into: str) -> None:
+        """Moves a file or directory in it into a directory in it."""
+
+
+class Here:
+    """On this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def names(self, within: str) -> list[str]:
+        """As Files says."""
+        where = self._directory / within
+        return [one.name for one in where.iterdir()] if where.is_dir() else []
+
+    def text(self, within: str, name: str) -> str:
+        """As Files says."""
+        return (self._directory / within / name).read_text(encoding="utf-8")
+
+    def move(self, name: str, into: str) -> None:
+        """As Files says."""
+        (self._directory / into).mkdir(exist_ok=True)
+        (self._directory / name).rename(self._directory / into / name)
+
+
+class Elsewhere:
+    """On a file system that Spark knows, through its JVM."""
+
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no other way to Hadoop's files
+        self._url = url
+        configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._files = self._path().getFileSystem(configuration)
+
+    def names(self, within: str) -> list[str]:
+        """As Files says."""
+        where = self._path(within)
+        if not self._files.exists(where):
+            return []
+        return [str(one.getPath().getName()) for one in self._files.listStatus(where)]
+
+    def text(self, within: str, name: str) -> str:
+        """As Files says."""
+        stream = self._files.open(self._path(within, name))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def move(self, name: str, into: str) -> None:
+        """As Files says."""
+        self._files.mkdirs(self._path(into))
+        if not self._files.rename(self._path(name), self._path(into, name)):
+            raise OSError(f"cannot rename {self._path(name).toString()}")
+
+    def _path(self, *parts: str) -> Any:
+        whole = "/".join(filter(None, [self._url.rstrip("/"), *parts]))
+        return self._jvm.org.apache.hadoop.fs.Path(whole)
+
+
+class Checkpoint:
+    """One query's.
+
+    Args:
+        where: directory, or URL.
+        engine: gives Spark's session, for a URL.
+    """
+
+    def __init__(self, where: str, engine: Callable[[], SparkSession] | None = None) -> None:
+        self.where = where
+        self._files: Files = Here(Path(where))
+        if engine is not None and ELSEWHERE.match(where):
+            self._files = Elsewhere(engine(), where)
+
+    def found(self) -> Found | None:
+        """Return what it says; None where there is none."""
+        planned = _batches(self._files.names(_OFFSETS))
+        if not planned:
+            return None
+        # Spark goes on behind a batch that it calls committed, and repeats one that it only
+        # planned, from where the batch before it ended.
+        done = _batches(self._files.names(_COMMITS))
+        ended = [one for one in planned if one < planned[-1] or planned[-1] in done]
+        if not ended:
+            return _parsed(self._files.text(_OFFSETS, str(planned[-1])), offsets=False)
+        return _parsed(self._files.text(_OFFSETS, str(ended[-1])))
+
+    def set_aside(self) -> str:
+        """Move all that is in it into a directory in it, and return that one's name.
+
+        The offsets go last: until then a repetition finds what this call found.
+
+        Raises:
+            Refused: it cannot be moved.
+        """
+        into = f"{_ASIDE}{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+        stays = (_ASIDE, LOCK)
+        inside = [one for one in self._files.names("") if not one.startswith(stays)]
+        try:
+            for name in sorted(inside, key=lambda one: (one == _OFFSETS, one)):
+                self._files.move(name, into)
+        except OSError as error:
+            raise Refused(
+                f"cannot move the checkpoint {self.where} aside: {error}",
+                "Move it away yourself, or let the loader's user write there.",
+            ) from error
+        return f"{self.where.rstrip('/')}/{into}"
+
+
+def _batches(names: list[str]) -> list[int]:
+    return sorted(int(one) for one in names if one.isdigit())
+
+
+def _parsed(text: str, *, offsets: bool = True) -> Found:
+    """A file of Spark's offset log: version, metadata and the source's offsets, one a line."""
+    try:
+        said = json.loads(text.splitlines()[-1])
+        found = {int(p): int(offset) for p, offset in said.items() if p != "journal"}
+        return Found(str(said["journal"]), found if offsets else {})
+    except (IndexError, KeyError, ValueError, AttributeError):
+        return Found("")

@@ -1,0 +1,220 @@
+"""The journal's records, by one consumer that is kept between micro-batches.
+
+Receives positions, gives rows (partition, offset, block) as loader.journal.source shows them to
+Spark. It reads committed records only, and never beyond the last stable offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from loader.console import say
+from relay import log
+from relay.config import kafka_clients
+from relay.errors import ContractBroken, Refused, Unavailable
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+
+    from relay.config.settings import Kafka
+
+ANSWER_SECONDS = 30.0
+"""For a broker to answer a bounded read."""
+_THERE_SECONDS = 0.05
+"""For what is there to come, in a read that is not bounded."""
+
+T = TypeVar("T")
+Positions = dict[int, int]
+"""The next offset, by partition."""
+Row = tuple[int, int, bytes | None]
+Given = Callable[[int, int, bytes], list[Row]]
+
+
+class JournalPolling:
+    """One consumer of the journal.
+
+    Args:
+        given: the rows of a journal record, from its partition, its offset and itself; at least
+            one, so that the position moves.
+    """
+
+    def __init__(self, kafka: Kafka, topic: str, given: Given) -> None:
+        self._topic, self._given = topic, given
+        self._next: Positions = {}  # what the consumer would deliver next
+        # The end of a partition is an event, at the last stable offset.
+        config = kafka_clients.reader(kafka) | {"enable.partition.eof": True, "error_cb": _say}
+        self._consumer = PartitionReader(config)
+
+    def there(self, position: Positions, blocks: int) -> list[Row]:
+        """What is there from `position` on: about so many blocks at most.
+
+        Raises:
+            ContractBroken: the records at `position` are gone.
+            Refused: the brokers say no.
+        """
+        if self._next != position:
+            self._assign(position)
+        rows: list[Row] = []
+        behind, found = set(position), 0
+        until = time.monotonic() + _THERE_SECONDS
+        while found < blocks:
+            left = until - time.monotonic() if behind else 0
+            message = self._consumer.poll(max(0.0, left))
+            if message is None:
+                if behind and time.monotonic() < until:
+                    continue
+                break
+            until = time.monotonic() + _THERE_SECONDS
+            partition = message.partition() or 0
+            if self._ends(message, position):
+                # Perhaps of a while ago: as long as nobody asks, ends and records queue up in
+                # turn, and one end after another must not make as many small batches.
+                behind.discard(partition)
+            elif message.error() is None:
+                behind.add(partition)
+                found += self._take(message, rows)
+        return rows
+
+    def up_to(
+        self, position: Positions, until: Positions, blocks: int | None, *, whole: bool = False
+    ) -> list[Row]:
+        """What is there up to these offsets, and not a record further.
+
+        Args:
+            position: next offset by partition.
+            until: offsets to read up to.
+            blocks: about how many at most; None: all.
+            whole: all of it was read before, so that no partition may end earlier.
+
+        Raises:
+            ContractBroken, Refused: as `there`.
+            Unavailable: no answer for ANSWER_SECONDS.
+        """
+        self._assign(position)
+        rows: list[Row] = []
+        open_, found = {p for p in position if position[p] < until.get(p, 0)}, 0
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while open_ and (blocks is None or found < blocks):
+            message = self._consumer.poll(1.0)
+            if message is None:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"{self._topic}: no answer for {ANSWER_SECONDS:g} s",
+                        "Look after the brokers.",
+                    )
+                continue
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if self._ends(message, position):
+                if not whole or offset >= until.get(partition, 0):
+                    open_.discard(partition)
+                continue
+            if message.error() is not None:
+                continue
+            deadline = time.monotonic() + ANSWER_SECONDS
+            if offset >= until.get(partition, 0):
+                open_.discard(partition)
+                continue
+            found += self._take(message, rows)
+        self._next = {}  # it may be beyond `until`
+        return rows
+
+    def rest(self) -> None:
+        """Reads nothing until it is asked again: at its end a consumer asks all the time."""
+        self._consumer.unassign()
+        self._next = {}
+
+    def close(self) -> None:
+        """Ends the consumer."""
+        self._consumer.close()
+
+    def partitions(self) -> list[int]:
+        """Of the journal.
+
+        Raises:
+            Unavailable, Refused: no answer, or a no.
+        """
+        metadata = self._answered(
+            lambda: self._consumer.list_topics(self._topic, timeout=ANSWER_SECONDS)
+        )
+        return sorted(metadata.topics[self._topic].partitions)
+
+    def watermarks(self, partition: int) -> tuple[int, int]:
+        """Its first offset, and the one behind its last.
+
+        Raises:
+            Unavailable, Refused: no answer, or a no.
+        """
+        where = TopicPartition(self._topic, partition)
+        low, high = self._answered(
+            lambda: self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)
+        )
+        return low, high
+
+    def ends(self) -> Positions:
+        """The end of each partition as it is now.
+
+        Raises:
+            Unavailable, Refused: no answer, or a no.
+        """
+        return {partition: self.watermarks(partition)[1] for partition in self.partitions()}
+
+    def _answered(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except KafkaException as error:
+            raise self._error(f"look at {self._topic}", error.args[0]) from error
+
+    def _error(self, what: str, error: KafkaError) -> Unavailable | Refused:
+        grant = f"grant Read on topic {self._topic} to the user of kafka.client"
+        return answered(what, error, grant)
+
+    def _assign(self, position: Mapping[int, int]) -> None:
+        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in position.items()])
+        self._next = dict(position)
+
+    def _take(self, message: Message, rows: list[Row]) -> int:
+        """The record's rows; gives how many blocks are in them."""
+        partition, offset = message.partition() or 0, message.offset() or 0
+        self._next[partition] = offset + 1
+        given = self._given(partition, offset, message.value() or b"")
+        rows += given
+        return sum(row[2] is not None for row in given)
+
+    def _ends(self, message: Message, position: Positions) -> bool:
+        """Whether it says that its partition has no more records; other errors that matter rise."""
+        error = message.error()
+        if error is None:
+            return False
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's name
+            return True
+        self._refuse(error, message.partition() or 0, position)
+        return False
+
+    def _refuse(self, error: KafkaError, partition: int, position: Positions) -> None:
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+            low, high = self.watermarks(partition)
+            raise ContractBroken(
+                f"{self._topic}[{partition}] holds offsets {low} to {high}, the loader stands at "
+                f"{position[partition]}: records were deleted before they were loaded, or the "
+                "topic was made anew",
+                "Find out which; what was deleted can only come from a re-run of the source.",
+            )
+        if not error.retriable() and error.code() not in (
+            KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+            KafkaError._TRANSPORT,  # noqa: SLF001
+        ):
+            raise self._error(f"read {self._topic}[{partition}]", error)
+
+
+def _say(error: KafkaError) -> None:
+    """The consumer's own errors; it reconnects by itself."""
+    log.in_child()
+    say(f"journal: {error.str()}")

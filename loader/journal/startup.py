@@ -1,0 +1,199 @@
+"""What a loader finds before it starts: the ledger, and where in the journal to begin.
+
+Receives settings, gives the ledger and a Start. Nothing of Spark's engine is started here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.servers import several
+from loader.console import say
+from loader.core import plan
+from loader.core.entries import Row
+from loader.core.positions import Noted, rows_of
+from loader.journal import begin_plan
+from loader.journal.reader import JournalPolling
+from relay import names
+from relay.clickhouse.replicas import is_shared
+from relay.errors import ConfigError, Unavailable
+from relay.failpoints import reached
+from relay.kafka.topics import READ, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from loader.console import Say
+    from loader.journal.checkpoint import Checkpoint
+    from loader.journal.source import Start
+    from relay.config.settings import Settings
+
+T = TypeVar("T")
+
+
+def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
+    """The app's ledger.
+
+    Args:
+        settings: of the app.
+        make: the table, where it is not there.
+
+    Raises:
+        Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger.
+        ConfigError: several replicas are named, and the ledger is not replicated.
+        Refused: one address is several servers, and there is no quorum; or rows of the ledger are
+            hidden from this user.
+    """
+    client = clickhouse_client.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
+    ledger = Ledger(client, settings.loader.database, settings.app)
+    engine = ledger.engine(settings.loader.database)
+    many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
+    if many and (engine or make) and not is_shared(engine):
+        raise ConfigError(
+            f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
+            "Make it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has the "
+            "columns), or name one replica.",
+        )
+    if make:
+        ledger.ensure(settings.loader.database)
+    if make or engine:
+        ledger.check_seen()
+    return ledger
+
+
+def waited(
+    settings: Settings,
+    call: Callable[[], T],
+    rest: Callable[[float], None] = time.sleep,
+    tell: Say = say,
+) -> T:
+    """Calls until the server answers, or loader.wait_for_servers_seconds are over.
+
+    Args:
+        settings: of the app.
+        call: is asked again while it raises Unavailable.
+        rest: waits so many seconds between two tries; may raise, to end it.
+        tell: a line for people before each.
+    """
+    limit, begun, pause = settings.loader.wait_for_servers_seconds, time.monotonic(), 0.5
+    while True:
+        try:
+            return call()
+        except Unavailable as error:
+            if limit and time.monotonic() - begun > limit:
+                raise
+            tell(f"waiting, next try in {pause:.1f} s: {error.message}", level=logging.WARNING)
+        rest(pause)  # the back-off itself; `call` is the condition
+        pause = min(pause * 2, 10.0)
+
+
+def start(settings: Settings, ledger: Ledger | None) -> Start:
+    """Journal and position as they are now; notes nothing.
+
+    Args:
+        settings: of the app.
+        ledger: of the app; None where there is none yet.
+
+    Raises:
+        ContractBroken: the ledger's positions belong to another journal.
+    """
+    from loader.journal.source import Start  # noqa: PLC0415 - Spark
+
+    journal = topic_id(settings, names.journal_topic(settings.app))
+    noted = Noted() if ledger is None else ledger.noted()
+    begin_plan.check_journal(settings.app, journal, noted)
+    return Start(settings, journal, noted.of(journal), noted.unsure_of(journal))
+
+
+def begin(
+    settings: Settings,
+    ledger: Ledger,
+    checkpoint: Checkpoint,
+    *,
+    lost: bool = False,
+    rest: Callable[[float], None] = time.sleep,
+    tell: Say = say,
+) -> Start:
+    """Journal and position to begin with; notes in the ledger what it did not know.
+
+    Args:
+        settings: of the app.
+        ledger: of the app; its table exists.
+        checkpoint: Spark's, which is moved aside where the ledger says otherwise.
+        lost: a person says that the ledger was lost.
+        rest: as of `waited`.
+        tell: as of `waited`.
+
+    Raises:
+        ContractBroken: ledger, journal and checkpoint disagree, and only a person knows why.
+    """
+    from loader.journal.source import Start  # noqa: PLC0415 - Spark
+
+    topic = names.journal_topic(settings.app)
+    journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
+    facts = begin_plan.Facts(
+        settings.app,
+        ledger.name,
+        journal,
+        waited(settings, ledger.noted, rest, tell),
+        waited(settings, lambda: _bounds(settings, topic), rest, tell),
+        checkpoint.found(),
+        checkpoint.where,
+        lost,
+    )
+    found = begin_plan.decide(facts)
+    for warning in found.warnings:
+        tell(warning, level=logging.WARNING, went_back=True)
+    # Before the note, which makes the next start know of nothing unusual any more.
+    waited(settings, lambda: _doubt_waiting(ledger, found), rest, tell)
+    if found.new or found.ends:
+        rows = rows_of(journal, found.new, found.ends, found.why)
+        note = partial(ledger.note, rows)
+        waited(settings, note, rest, tell)
+    # What is noted is noted: from here on the ledger says by itself what the checkpoint told.
+    reached("beginning_noted")
+    if found.aside:
+        tell(f"the checkpoint was moved to {checkpoint.set_aside()}", level=logging.WARNING)
+    return Start(settings, journal, found.positions, found.unsure)
+
+
+def _doubt_waiting(ledger: Ledger, found: begin_plan.Beginning) -> None:
+    """Write down of which waiting blocks the ledger may have forgotten what came of them."""
+    if not found.ends:
+        return
+    waiting = {one.block.id: one.block for one in ledger.waiting()}
+    known = ledger.entries(list(waiting.values()))
+    lost = found.why == "lost"
+    ledger.write(
+        [
+            Row(block, plan.doubt(block.rows, lost=lost))
+            for name, block in waiting.items()
+            if begin_plan.forgot(known.get(name, ()), found.why)
+        ]
+    )
+
+
+def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
+    """First offset and end of each partition of the journal."""
+    polling = JournalPolling(settings.kafka, topic, lambda *_: [])
+    try:
+        return {p: polling.watermarks(p) for p in polling.partitions()}
+    finally:
+        polling.close()
+
+
+def topic_id(settings: Settings, topic: str) -> str:
+    """The topic's id, which tells one made anew.
+
+    Raises:
+        Unavailable: no answer, or no such topic.
+    """
+    facts = Topics(settings).describe(topic, (READ,))
+    if facts is None:
+        raise Unavailable(f"topic {topic} is not there", "Start `relay run` once, it creates it.")
+    return facts.topic_id

@@ -1,0 +1,88 @@
+"""`loader run --http`: /metrics, /healthz and /readyz, served by the driver.
+
+Receives settings and where the loader begins; gives an observer for the job and the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyspark
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from loader.metrics.gauges import Current
+from loader.metrics.health import Facts, Limits, liveness, readiness
+from loader.metrics.ledger_watch import Look, Looking
+from loader.metrics.recorder import Recorder
+from relay.program.health import Check, answer
+from relay.program.metric import exposition, registry
+from relay.program.serving import Serving
+from relay.version import __version__
+
+if TYPE_CHECKING:
+    from loader.journal.source import Start
+    from relay.config.settings import Settings
+    from relay.program.serving import Route
+
+QUERY_SECONDS = 300.0
+"""Between two micro-batches. Spark says every ten seconds that there is nothing to do; its first
+micro-batch may take long to begin on a crowded cluster."""
+
+
+class Watch:
+    """Everything that is known of one loader while it runs; a context manager.
+
+    Args:
+        listen: HOST:PORT.
+        start: of the loader.
+
+    Attributes:
+        observer: for the job.
+        address: that is served.
+    """
+
+    def __init__(self, listen: str, start: Start) -> None:
+        metrics = registry()
+        self.observer = Recorder(metrics)
+        self._limits, self._app = limits(start.settings), start.settings.app
+        info = (__version__, start.settings.app, pyspark.__version__)
+        self._looking = Looking(start)
+        self._current = Current(info, self.observer, self._latest, self._checks)
+        metrics.register(self._current)
+        ProcessCollector(registry=metrics)
+        self._serving = Serving(listen, self._routes(metrics))
+        self.address = self._serving.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._serving.close()
+        self._looking.close()
+
+    def _routes(self, metrics: CollectorRegistry) -> Mapping[str, Route]:
+        facts = self._current.facts
+        return {
+            "/metrics": lambda _: exposition(metrics, self._app),
+            "/healthz": lambda _: answer(liveness(facts(), self._limits)),
+            "/readyz": lambda _: answer(readiness(facts())),
+        }
+
+    def _latest(self) -> Look | None:
+        return self._looking.latest
+
+    def _checks(self, facts: Facts) -> tuple[Check, ...]:
+        return (*liveness(facts, self._limits), *readiness(facts))
+
+
+def limits(settings: Settings) -> Limits:
+    """The loader's: a round of attempts may hold several INSERTs, each as long as it may take."""
+    longest = 3 * settings.loader.insert_timeout_seconds
+    return Limits(QUERY_SECONDS, longest, longest)

@@ -1,0 +1,116 @@
+"""Gauges of what stands now, made when Prometheus asks; and the facts that health judges.
+
+Receives the recorder and the latest look at ledger and journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.registry import Collector
+
+from loader.metrics.definitions import CURRENT
+from loader.metrics.health import Facts
+from relay.program.metric import Bounded, Samples, families
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loader.metrics.ledger_watch import Look
+    from loader.metrics.recorder import Recorder
+    from relay.program.health import Check
+
+
+class Current(Collector):
+    """Of one loader.
+
+    Args:
+        info: values of the labels of `loader_info`.
+        recorder: what happened last.
+        latest: the latest look; None before the first.
+        checks: as /healthz and /readyz say them now.
+        now_ms: Unix milliseconds.
+    """
+
+    def __init__(
+        self,
+        info: tuple[str, ...],
+        recorder: Recorder,
+        latest: Callable[[], Look | None],
+        checks: Callable[[Facts], Sequence[Check]],
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._info = info
+        self._recorder = recorder
+        self._latest = latest
+        self._checks = checks
+        self._now_ms = now_ms
+        self._table = Bounded()
+
+    def collect(self) -> Iterable[Any]:
+        """For prometheus-client."""
+        return families(CURRENT, self._samples())
+
+    def describe(self) -> Iterable[Any]:
+        """Nothing: names are checked by test, and a look now would be at nothing."""
+        return ()
+
+    def facts(self) -> Facts:
+        """As it stands."""
+        recorder, look = self._recorder, self._latest()
+        return Facts(
+            now=recorder.clock(),
+            heard_at=recorder.heard_at,
+            batch_open=recorder.batch_since is not None,
+            away=recorder.away,
+            started=recorder.started,
+            unseen="not looked at yet" if look is None else look.failed,
+            waiting={} if look is None else self._unmoved(look),
+        )
+
+    def _unmoved(self, look: Look) -> dict[int, float]:
+        """Seconds for which a partition's oldest waiting block was seen to be the same one.
+
+        Not since it was sealed: that is a relay's wall clock, and this machine's may be set.
+        """
+        now = self._recorder.clock()
+        return {p: now - look.since.get(p, now) for p in look.ends.keys() | look.since.keys()}
+
+    def _waiting(self, look: Look) -> dict[int, float]:
+        """Seconds, by journal partition; 0 where no block waited when it was looked at."""
+        now_ms = self._now_ms()
+        partitions = look.ends.keys() | look.sealed_ms.keys()
+        return {p: max(0, now_ms - look.sealed_ms.get(p, now_ms)) / 1000 for p in partitions}
+
+    def _samples(self) -> Samples:
+        recorder, now = self._recorder, self._recorder.clock()
+        since, look = recorder.batch_since, self._latest()
+        samples: Samples = {"loader_info": [(self._info, 1.0)]}
+
+        def one(name: str, value: float) -> None:
+            samples[name] = [((), float(value))]
+
+        one("loader_batch_open_seconds", 0.0 if since is None else now - since)
+        one("loader_batch_open_blocks", 0 if since is None else recorder.open_blocks)
+        one("loader_last_heard_seconds", now - recorder.heard_at)
+        one("loader_server_away", bool(recorder.away))
+        checks = self._checks(self.facts())
+        samples["loader_check"] = [((check.check,), float(check.ok)) for check in checks]
+        if look is not None:
+            one("loader_look_seconds", now - look.at)
+            samples |= self._looked(look)
+        return samples
+
+    def _looked(self, look: Look) -> Samples:
+        waiting = self._waiting(look)
+        states = [((self._table(t), state), blocks, rows) for t, state, blocks, rows in look.counts]
+        return {
+            "loader_ledger_blocks": [(labels, float(blocks)) for labels, blocks, _ in states],
+            "loader_ledger_rows": [(labels, float(rows)) for labels, _, rows in states],
+            "loader_position": [((str(p),), float(o)) for p, o in sorted(look.positions.items())],
+            "loader_journal_end": [((str(p),), float(o)) for p, o in sorted(look.ends.items())],
+            "loader_waiting_blocks": [((str(p),), float(look.blocks.get(p, 0))) for p in waiting],
+            "loader_waiting_seconds": [((str(p),), age) for p, age in sorted(waiting.items())],
+        }

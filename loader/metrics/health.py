@@ -1,0 +1,97 @@
+"""Is the loader alive, and is it ready? Pure: facts in, checks of relay.program.health out.
+
+Alive means that a restart would not help. While a server is away the loader waits, says so
+and tries again: it is alive then, and not ready. All times are monotonic seconds.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from relay.program.health import Check
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long each may stand still, in seconds.
+
+    Attributes:
+        query_seconds: Spark without any sign of life, between two micro-batches.
+        batch_seconds: a micro-batch without a round of attempts that comes back.
+        partition_seconds: a sealed block of a journal partition that is not settled.
+    """
+
+    query_seconds: float
+    batch_seconds: float
+    partition_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A loader as it stands.
+
+    Attributes:
+        heard_at: Spark's last event, or the last step of a micro-batch.
+        batch_open: whether a micro-batch is under way.
+        away: which server is away while the loader waits for it; else empty.
+        started: whether Spark's query runs.
+        unseen: why ledger or journal could not be looked at last time; else empty.
+        waiting: by journal partition, for how long the block that waits longest is seen to wait;
+            0 where none does.
+    """
+
+    now: float
+    heard_at: float
+    batch_open: bool = False
+    away: str = ""
+    started: bool = False
+    unseen: str = ""
+    waiting: Mapping[int, float] = field(default_factory=dict)
+
+
+def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
+    """Would a restart help? Every check, failed or not."""
+    silent = facts.now - facts.heard_at
+    between = 0.0 if facts.batch_open else silent
+    inside = silent if facts.batch_open else 0.0
+    return (
+        Check(
+            "query",
+            between <= limits.query_seconds,
+            f"last sign of life {silent:.1f} s ago, limit {limits.query_seconds:g} s between "
+            "two micro-batches",
+        ),
+        Check(
+            "batch",
+            inside <= limits.batch_seconds,
+            f"no block came back for {inside:.1f} s, limit {limits.batch_seconds:g} s"
+            if facts.batch_open
+            else "none is open",
+        ),
+        _partitions(facts, limits.partition_seconds),
+    )
+
+
+def readiness(facts: Facts) -> tuple[Check, ...]:
+    """Does it do its work now? Every check, failed or not."""
+    return (
+        Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
+        Check("servers", not facts.away, facts.away or "answer"),
+        Check("ledger", not facts.unseen, facts.unseen or "could be read"),
+    )
+
+
+def _partitions(facts: Facts, limit: float) -> Check:
+    """Each one: the others may flow all the while."""
+    if facts.away:
+        return Check("partitions", ok=True, why="not judged while a server is away")
+    late = sorted(p for p, seconds in facts.waiting.items() if seconds > limit)
+    if not late:
+        return Check("partitions", ok=True, why=f"all {len(facts.waiting)} move")
+    shown = ", ".join(map(str, late[:10])) + (" and more" if len(late) > 10 else "")
+    return Check(
+        "partitions", ok=False, why=f"blocks of journal partitions {shown} wait for {limit:g} s"
+    )

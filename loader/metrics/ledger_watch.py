@@ -1,0 +1,129 @@
+"""A look at ledger and journal from time to time, in a thread of its own.
+
+Receives settings and where the loader began; gives the latest Look: blocks by state, positions,
+and the sealed blocks that wait. It is what `loader status` asks, kept small: of the journal no more
+is read than one micro-batch would.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from loader.journal.source import JOURNAL, JournalReader
+from loader.journal.startup import ledger_of
+from relay.errors import RelayError
+from relay.records_pb2 import Block
+
+if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
+    from loader.journal.source import Start
+
+EVERY_SECONDS = 30.0
+"""The ledger's counts go over all of its rows."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen.
+
+    Attributes:
+        at: monotonic seconds.
+        counts: (table, state, blocks, rows).
+        positions: next journal offset by partition; every block before is settled.
+        ends: last stable offset by journal partition.
+        blocks: by journal partition, how many sealed blocks were seen to wait.
+        sealed_ms: and when the oldest of them was sealed, Unix milliseconds.
+        since: by journal partition, since when its oldest waiting block is seen to wait; monotonic.
+        failed: why the last look was in vain; the rest is of the one before.
+    """
+
+    at: float
+    counts: Sequence[tuple[str, str, int, int]] = ()
+    positions: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    blocks: Mapping[int, int] = field(default_factory=dict)
+    sealed_ms: Mapping[int, int] = field(default_factory=dict)
+    since: Mapping[int, float] = field(default_factory=dict)
+    failed: str = ""
+
+
+def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, int], dict[int, int]]:
+    """Blocks by partition, and when the oldest was sealed, of the journal's rows."""
+    blocks: dict[int, int] = {}
+    sealed_ms: dict[int, int] = {}
+    for partition, _, value in rows:
+        if value is not None:
+            sealed = Block.FromString(value).sealed_at_ms
+            blocks[partition] = blocks.get(partition, 0) + 1
+            sealed_ms[partition] = min(sealed_ms.get(partition, sealed), sealed)
+    return blocks, sealed_ms
+
+
+class Looking:
+    """Looks every EVERY_SECONDS from its making until `close`.
+
+    Attributes:
+        latest: None before the first look.
+    """
+
+    def __init__(self, start: Start, clock: Callable[[], float] = time.monotonic) -> None:
+        self._start = start
+        self._clock = clock
+        self._reader = JournalReader(start)
+        self._ledger: Ledger | None = None
+        self._over = threading.Event()
+        self.latest: Look | None = None
+        self._thread = threading.Thread(target=self._run, name="look", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it after the look under way, or leaves that to the process's end."""
+        self._over.set()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while True:
+            self.look()
+            if self._over.wait(EVERY_SECONDS):
+                self._reader.rest()
+                return
+
+    def look(self) -> None:
+        """One look; what cannot be asked leaves the last one, with why."""
+        try:
+            self.latest = self._look()
+        except (RelayError, KafkaException) as error:
+            why = error.message if isinstance(error, RelayError) else f"journal: {error.args[0]}"
+            log.warning("cannot look at ledger or journal", extra={"why": why})
+            before = self.latest or Look(self._clock())
+            self.latest = replace(before, failed=why)
+
+    def _look(self) -> Look:
+        if self._ledger is None:
+            self._ledger = ledger_of(self._start.settings)
+        known = self._ledger.positions()
+        positions = {p: o for (journal, p), o in known.items() if journal == self._start.journal}
+        begin = {JOURNAL: self._start.journal, **{str(p): o for p, o in positions.items()}}
+        rows, _ = self._reader.read(begin)
+        blocks, sealed_ms = waiting(list(rows))
+        ends = {int(p): end for p, end in self._reader.ends().items() if p != JOURNAL}
+        self._reader.rest()
+        counts = self._ledger.counts()
+        since = self._since(sealed_ms)
+        return Look(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
+
+    def _since(self, sealed_ms: Mapping[int, int]) -> dict[int, float]:
+        """What was seen the last time keeps its time: wall clocks may be set meanwhile."""
+        before = self.latest or Look(self._clock())
+        same = {p for p, sealed in sealed_ms.items() if before.sealed_ms.get(p) == sealed}
+        now = self._clock()
+        return {p: before.since.get(p, now) if p in same else now for p in sealed_ms}

@@ -1,0 +1,144 @@
+"""Clean the ledger: read what Kafka and ClickHouse say, remove what the plan names.
+
+Receives settings and a person's words, gives what goes or went. It may run beside a loader, and
+be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loader.core.positions import gone_row
+from loader.journal.reader import JournalPolling
+from loader.journal.startup import topic_id
+from loader.operate import clean_plan
+from loader.operate.clean_plan import Conditions, Retained
+from relay import names
+from relay.errors import ConfigError
+from relay.records_pb2 import Commit
+
+if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
+    from loader.core.positions import Noted
+    from loader.journal.reader import Row
+    from relay.config.settings import Settings
+
+
+_AT_ONCE = 10_000
+"""Journal records in memory: there may be millions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What goes, or went.
+
+    Attributes:
+        journal: topic id of the app's journal now.
+        others: topic ids of deleted journals that the ledger has positions of.
+        blocks: by table, of blocks whose journal records are gone: how many go ("old"), are too
+            new, or wait for a person or a loader ("unsettled").
+        rows: of the ledger that go, by kind: blocks, positions, gone.
+        unsettled: blocks of the journals named as gone that were not loaded.
+    """
+
+    journal: str
+    others: Sequence[str]
+    blocks: Mapping[str, Mapping[str, int]]
+    rows: Mapping[str, int]
+    unsettled: int
+
+
+def clean(
+    settings: Settings, ledger: Ledger, gone: Sequence[str], seconds: int, *, run: bool
+) -> Cleaned:
+    """Find what may be removed; remove it, if told so.
+
+    Args:
+        settings: of the app.
+        ledger: of the app; its table exists.
+        gone: topic ids of deleted journals, as the person names them.
+        seconds: blocks that were settled later than so long ago stay.
+        run: remove it.
+
+    Raises:
+        ConfigError: a journal is named that is not gone.
+        Unavailable, Refused, ContractBroken: as Kafka and ClickHouse answer.
+    """
+    topic = names.journal_topic(settings.app)
+    journal, noted = topic_id(settings, topic), ledger.noted()
+    others = noted.others(journal)
+    _check(journal, others, gone, noted)
+    retained = _retained(settings, topic, noted.of(journal))
+    found = clean_plan.conditions(journal, noted, retained, gone)
+    cutoff = noted.now - seconds
+    told = _told(ledger, journal, others, found, cutoff)
+    if run:
+        but = _kept(ledger, found, cutoff)
+        ledger.note(gone_row(one) for one in gone)
+        if where := clean_plan.removal(settings.app, found, but, cutoff):
+            ledger.remove(where)
+    return told
+
+
+def _check(journal: str, others: Sequence[str], gone: Sequence[str], noted: Noted) -> None:
+    if wrong := [one for one in gone if one not in others]:
+        known = ", ".join(others) or "none but its own"
+        raise ConfigError(
+            f"journal {wrong[0]} is not one that was deleted: the topic is {journal}, the ledger "
+            f"has positions of {known}",
+            "Name one that the error of `loader run` named.",
+        )
+    if gone and set(gone) != set(others) and not noted.of(journal):
+        raise ConfigError(
+            f"the ledger has positions of {', '.join(others)}: which entries are of which is not "
+            "known",
+            "Name all of them with --gone.",
+        )
+
+
+def _retained(settings: Settings, topic: str, positions: Mapping[int, int]) -> Retained:
+    """Read what the journal holds."""
+    retained = Retained()
+
+    def given(partition: int, offset: int, record: bytes) -> list[Row]:
+        commit = Commit.FromString(record)
+        retained.add(partition, commit.epoch, (block.id for block in commit.blocks))
+        return [(partition, offset, b"")]
+
+    polling = JournalPolling(settings.kafka, topic, given)
+    try:
+        bounds = {p: polling.watermarks(p) for p in polling.partitions()}
+        ends = {p: high for p, (_, high) in bounds.items()}
+        position = {p: low for p, (low, _) in bounds.items()}
+        while rows := polling.up_to(position, ends, _AT_ONCE):
+            position |= {p: offset + 1 for p, offset, _ in rows}
+    finally:
+        polling.close()
+    # Elsewhere records were deleted that nobody has loaded.
+    retained.partitions |= {p for p, (low, _) in bounds.items() if positions.get(p, -1) >= low}
+    return retained
+
+
+def _told(
+    ledger: Ledger, journal: str, others: Sequence[str], found: Conditions, cutoff: int
+) -> Cleaned:
+    blocks: Mapping[str, Mapping[str, int]] = {}
+    rows = {"blocks": 0, "positions": 0, "gone": 0}
+    if found.before:
+        counted = ledger.ask(clean_plan.question(found.before, cutoff))
+        blocks = clean_plan.described(counted)
+        rows["blocks"] = sum(int(n) for _, final, old, _, n in counted if final and old)
+    for kind, condition in (("positions", found.positions), ("gone", found.gone)):
+        if condition:
+            asked = f"SELECT count() FROM LEDGER WHERE app = {{app:String}} AND ({condition})"  # noqa: S608 - literals
+            rows[kind] = int(ledger.ask(asked)[0][0])
+    unsettled = int(ledger.ask(clean_plan.unsettled(found.gone))[0][0]) if found.gone else 0
+    return Cleaned(journal, others, blocks, rows, unsettled)
+
+
+def _kept(ledger: Ledger, found: Conditions, cutoff: int) -> list[str]:
+    if not found.before:
+        return []
+    return [str(row[0]) for row in ledger.ask(clean_plan.kept(found.before, cutoff))]

@@ -1,0 +1,135 @@
+"""Settles blocks as a person says; no Spark.
+
+Receives block ids and what the person found, gives outcomes. Goes through the same
+claims and conditions as a run, so it is safe beside one, and beside another of its kind. A
+block is settled here and now: no loader need hear of it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from loader.blocks.worker import Worker
+from loader.core.entries import Row
+from loader.core.plan import ASIDE, doubt, settled
+from loader.core.set_aside_plan import Aside, stands_aside
+from loader.spark.set_aside import set_aside
+from relay.clickhouse.errors import About
+from relay.errors import ConfigError
+from relay.names import BlockId
+from relay.records_pb2 import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from loader.blocks.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
+    from loader.core.plan import Human
+    from relay.config.settings import Settings
+
+PATIENCE_SECONDS = 30.0
+"""That a loader which is at the block just now is waited for."""
+_PAUSE_SECONDS = 0.5
+
+
+def resolve(
+    settings: Settings, ledger: Ledger, wanted: Sequence[str], human: Human, why: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (block id, outcome, reason) of each block; the outcome is loader.core.plan's.
+
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        wanted: block ids; "all" that wait for a person; "aside", all that are set aside.
+        human: what the person says of every one of them.
+        why: the person's words, for the ledger.
+
+    Raises:
+        ConfigError: a block is loaded or given up already, or is no block; none was touched.
+    """
+    blocks = chosen(settings, ledger, wanted)
+    named = [blocks[name] for name in wanted if name in blocks]
+    known = ledger.entries(named)
+    forgotten = [block for block in named if not known.get(block.id)]
+    ledger.write([Row(block, doubt(block.rows, lost=False)) for block in forgotten])
+    worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
+    try:
+        left = list(blocks.values())
+        while left:
+            outcomes = worker.load(left, (), human, said)
+            late = time.monotonic() - begun > PATIENCE_SECONDS
+            again = {one.block for one in outcomes if _is_busy(one, human) and not late}
+            for one in outcomes:
+                if one.block not in again:
+                    yield _outcome(ledger, one, blocks[one.block])
+            left = [block for block in left if block.id in again]
+            if left:
+                time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
+    finally:
+        worker.close()
+
+
+def chosen(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[str, Block]:
+    """Return the blocks that are meant, by id; looks only.
+
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        wanted: as `resolve`.
+
+    Raises:
+        ConfigError: as `resolve`.
+    """
+    waiting = {one.block.id: one for one in ledger.waiting()}
+    blocks = {name: waiting[name].block for name in wanted if name in waiting}
+    for word, aside in (("all", False), ("aside", True)):
+        if word in wanted:
+            blocks |= {name: one.block for name, one in waiting.items() if one.aside == aside}
+    if others := [name for name in wanted if name not in blocks and name not in {"all", "aside"}]:
+        blocks |= _sealed(settings, ledger, others)
+    return blocks
+
+
+def _is_busy(one: Outcome, human: Human) -> bool:
+    """Whether somebody else is at the block: a loader that sets it aside again is."""
+    return (one.outcome == "retry" and not one.about) or (one.outcome == ASIDE and human != "retry")
+
+
+def _outcome(ledger: Ledger, one: Outcome, block: Block) -> tuple[str, str, str]:
+    """The outcome; a block that its table refuses goes to those that a loader tries again."""
+    refused = stands_aside(one.about, 1, 0, others_loaded=False) or one.about == About.TABLE_NOW
+    if one.outcome == "retry" and refused:
+        others = set_aside(ledger, [Aside(block, one.reason, one.about)])
+        return one.block, others.get(block.id, ASIDE), one.reason
+    return one.block, one.outcome, one.reason
+
+
+def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[str, Block]:
+    """Blocks that no loader has settled, from the journal."""
+    said = [text for name in wanted if (text := _as_it_is(ledger, name))]
+    if said:
+        raise ConfigError(
+            f"nothing to settle: {'; '.join(said)}", "`loader parked ls` shows which blocks wait."
+        )
+    from loader.journal.sealed_blocks import sealed  # noqa: PLC0415 - Spark's Python
+
+    found = {block.id: block for block in sealed(settings, ledger).blocks if block.id in wanted}
+    if missing := [name for name in wanted if name not in found]:
+        raise ConfigError(
+            f"not in the ledger, nor in the journal behind its position: {', '.join(missing)}",
+            "`loader parked ls` shows which blocks wait, `relay blocks ls` all.",
+        )
+    return found
+
+
+def _as_it_is(ledger: Ledger, block: str) -> str:
+    """Why it cannot be settled, with what the ledger says of it; empty where it can be."""
+    try:
+        table = BlockId.parse(block).table
+    except ValueError as error:
+        return str(error)
+    last = settled(ledger.entries([Block(id=block, table=table)]).get(block, ()))
+    if last is None:
+        return ""
+    return f"{block} is {last.state}{': ' if last.reason else ''}{last.reason}"

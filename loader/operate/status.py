@@ -1,0 +1,192 @@
+"""`loader status`: what was read, as rows for people. Pure.
+
+Receives the journal's blocks behind the ledger's position, ledger counts and entries, and
+positions; gives one row per table and one per journal partition.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from loader.core.entries import Parked
+from loader.core.plan import DISCARDED, LOADED, PREPARED, Entry, settled
+from relay.records_pb2 import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was read.
+
+    Attributes:
+        now_ms: Unix time.
+        journal: whether there is one, which the relay makes when it first runs.
+        ledger: whether there is one, which the loader makes when it first runs.
+        sealed: blocks of the journal from the ledger's positions on.
+        entries: the ledger's rows of those blocks, by block id.
+        counts: (table, state, blocks, rows), a block in its current state.
+        parked: blocks that wait for a person.
+        aside: blocks that wait for their table, and are tried again.
+        positions: next journal offset by partition, from the ledger.
+        ends: last stable offset by journal partition.
+        checkpoint: next journal offset by partition, from Spark's checkpoint; None where it
+            cannot be read here, or is not there.
+    """
+
+    now_ms: int
+    journal: bool = False
+    ledger: bool = False
+    sealed: Sequence[Block] = ()
+    entries: Mapping[str, Sequence[Entry]] | None = None
+    counts: Sequence[tuple[str, str, int, int]] = ()
+    parked: Sequence[Parked] = ()
+    aside: Sequence[Parked] = ()
+    positions: Mapping[int, int] | None = None
+    ends: Mapping[int, int] | None = None
+    checkpoint: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table.
+
+    Attributes:
+        sealed_blocks, sealed_rows: that no loader has touched.
+        claimed_blocks: that a loader is at, or ended in the middle of.
+        aside_blocks: that wait for their table, or for a limit; also while one is tried again.
+        oldest, oldest_seconds: the sealed or claimed block that waits longest, since it was
+            sealed; "" and None where none waits.
+    """
+
+    table: str
+    sealed_blocks: int
+    sealed_rows: int
+    claimed_blocks: int
+    loaded_blocks: int
+    loaded_rows: int
+    aside_blocks: int
+    aside_rows: int
+    parked_blocks: int
+    parked_rows: int
+    discarded_blocks: int
+    oldest: str
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """A journal partition: every block before `ledger` is settled; None: not known."""
+
+    partition: int
+    ledger: int | None
+    checkpoint: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All of it."""
+
+    facts: Facts
+    tables: tuple[TableRow, ...]
+    positions: tuple[PositionRow, ...]
+
+
+def assemble(facts: Facts) -> Standing:
+    """The loader as it stands."""
+    return Standing(facts, tuple(_tables(facts)), tuple(_positions(facts)))
+
+
+def _tables(facts: Facts) -> Iterable[TableRow]:
+    entries = facts.entries or {}
+    counts = {(table, state): (n, rows) for table, state, n, rows in facts.counts}
+    open_ = [block for block in facts.sealed if settled(entries.get(block.id, ())) is None]
+    tables = {block.table for block in facts.sealed} | {one[0] for one in facts.counts}
+    for table in sorted(tables):
+        waiting = sorted(
+            (block for block in open_ if block.table == table), key=lambda b: b.sealed_at_ms
+        )
+        untouched = [block for block in waiting if not entries.get(block.id)]
+        parked = [one.block for one in facts.parked if one.block.table == table]
+        aside = [one.block for one in facts.aside if one.block.table == table]
+        age = (facts.now_ms - waiting[0].sealed_at_ms) / 1000 if waiting else None
+        yield TableRow(
+            table=table,
+            sealed_blocks=len(untouched),
+            sealed_rows=sum(block.rows for block in untouched),
+            # Also those of a resolve that was broken off, which stand among the parked.
+            claimed_blocks=counts.get((table, PREPARED), (0, 0))[0],
+            loaded_blocks=counts.get((table, LOADED), (0, 0))[0],
+            loaded_rows=counts.get((table, LOADED), (0, 0))[1],
+            aside_blocks=len(aside),
+            aside_rows=sum(block.rows for block in aside),
+            parked_blocks=len(parked),
+            parked_rows=sum(block.rows for block in parked),
+            discarded_blocks=counts.get((table, DISCARDED), (0, 0))[0],
+            oldest=waiting[0].id if waiting else "",
+            oldest_seconds=None if age is None else max(age, 0.0),
+        )
+
+
+def _positions(facts: Facts) -> Iterable[PositionRow]:
+    ledger, ends = facts.positions or {}, facts.ends or {}
+    checkpoint = facts.checkpoint or {}
+    for partition in sorted({*ledger, *ends, *checkpoint}):
+        yield PositionRow(
+            partition, ledger.get(partition), checkpoint.get(partition), ends.get(partition)
+        )
+
+
+def checkpointed(text: str, journal: str) -> dict[int, int] | None:
+    """Offsets by partition from a file of Spark's offset log; None where it is another journal's.
+
+    Args:
+        text: version, metadata and the source's offsets, one a line.
+        journal: the topic id.
+    """
+    try:
+        found = json.loads(text.splitlines()[-1])
+        offsets = {int(p): int(offset) for p, offset in found.items() if p != "journal"}
+    except (IndexError, ValueError, AttributeError):
+        return None
+    return offsets if found.get("journal") == journal else None
+
+
+def as_json(standing: Standing) -> dict[str, Any]:
+    """For programs; what is not known is null."""
+    facts = standing.facts
+    return {
+        "at_ms": facts.now_ms,
+        "journal": facts.journal,
+        "ledger": facts.ledger,
+        "tables": [asdict(row) for row in standing.tables],
+        "positions": [asdict(row) for row in standing.positions],
+        "parked": [parked_as_json(one) for one in facts.parked],
+        "aside": [parked_as_json(one) for one in facts.aside],
+    }
+
+
+def parked_as_json(one: Parked) -> dict[str, Any]:
+    """A block that is parked or set aside, for programs; times are Unix milliseconds."""
+    return {
+        "id": one.block.id,
+        "table": one.block.table,
+        "rows": one.block.rows,
+        "reason": one.reason,
+        "since_ms": one.since_ms,
+        "claimed": one.claimed,
+        "aside": one.aside,
+        "tries": one.tries,
+        "last_ms": one.last_ms,
+    }
+
+
+def tried(one: Parked) -> str:
+    """How often a block was set aside, and when last, for people."""
+    last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"

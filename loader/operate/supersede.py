@@ -1,0 +1,139 @@
+"""Settles blocks that a rewind superseded: none of them is loaded any more, their rows are removed.
+
+Receives blocks, gives how many were settled and how many rows went. Every step may be repeated:
+a block is settled through the same claims and conditions as by a run, so an INSERT that is still
+under way is waited for and none can follow; only then are rows removed, by block id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.blocks.worker import Worker
+from loader.clickhouse.client import failure, literal, quoted, quoted_table
+from loader.clickhouse.tables import Tables
+from loader.core import left_out
+from relay.errors import Refused, Unavailable
+from relay.failpoints import reached
+
+if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block
+
+AT_ONCE = 500
+"""Blocks whose ids go into one statement."""
+_PAUSE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was done: blocks settled, rows removed, by this call alone."""
+
+    blocks: int
+    rows: int
+
+
+def supersede(
+    settings: Settings, ledger: Ledger, blocks: Sequence[Block], *, keep: bool, why: str
+) -> Settled:
+    """Settle the blocks, and remove their rows unless they are to be kept.
+
+    Args:
+        settings: of the app.
+        ledger: of the app; its table exists.
+        blocks: superseded.
+        keep: their rows stay.
+        why: the person's words, for the ledger.
+
+    Raises:
+        Unavailable: another loader, or an INSERT, is at one of them for too long.
+        Refused: a table has no block-id column, or is of an engine whose rows change.
+    """
+    worker, seconds = Worker(settings), 2 * settings.loader.insert_timeout_seconds
+    try:
+        _settle(worker, blocks, why, seconds)
+        # What was left out of them has a row in the ledger by then, or never gets one.
+        known = ledger.entries(rest := [left_out.made_of(block) for block in blocks])
+        rest = [block for block in rest if block.id in known]
+        _settle(worker, rest, why, seconds)
+        blocks = [*blocks, *rest]
+    finally:
+        worker.close()
+    reached("blocks_settled")
+    if keep:
+        return Settled(len(blocks), 0)
+    by_table: dict[str, list[str]] = defaultdict(list)
+    for block in blocks:
+        by_table[block.table].append(block.id)
+    rows = sum(_remove(settings, ledger, table, ids) for table, ids in sorted(by_table.items()))
+    return Settled(len(blocks), rows)
+
+
+def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -> None:
+    """Until the ledger calls each of them loaded or discarded."""
+    left, deadline = list(blocks), time.monotonic() + seconds
+    while left:
+        outcomes = {one.block: one for one in worker.load(left, (), "discard", why)}
+        left = [b for b in left if outcomes[b.id].outcome not in {"loaded", "discarded"}]
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            first = outcomes[left[0].id]
+            raise Unavailable(
+                f"{len(left)} block(s) are not settled; {first.block}: {first.reason}",
+                "look at the loaders, then run it again: what was done stays done",
+            )
+        time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
+
+
+def _remove(settings: Settings, ledger: Ledger, table: str, ids: Sequence[str]) -> int:
+    """Rows of the table that carried one of these ids."""
+    stamp = settings.loader.block_column
+    target = Tables(ledger.client, stamp).look({table}).get(table)
+    if target is None:
+        return 0  # and with it its rows
+    if not target.stamped(stamp):
+        raise Refused(
+            f"{table} has no column {stamp}, or an engine that merges rows into others: which rows "
+            "are of which block is not known",
+            "add the column; what is in the table without it stays, unless you remove it yourself",
+        )
+    removed = 0
+    for at in range(0, len(ids), AT_ONCE):
+        some = ", ".join(map(literal, ids[at : at + AT_ONCE]))
+        where = f"{quoted(stamp)} IN ({some})"
+        before = _count(ledger, table, where)
+        if before:
+            reached("before_remove")
+            # Waits until it is done, on all replicas.
+            _tell(ledger, table, f"DELETE WHERE {where} SETTINGS mutations_sync = 2")
+            reached("after_remove")
+        if left := _count(ledger, table, where):
+            raise Unavailable(
+                f"{table}: {left} rows of superseded blocks are still there",
+                "look at system.mutations, then run it again",
+            )
+        removed += before
+    return removed
+
+
+def _count(ledger: Ledger, table: str, where: str) -> int:
+    try:
+        found = ledger.client.query(f"SELECT count() FROM {quoted_table(table)} WHERE {where}")  # noqa: S608 - quoted
+    except ClickHouseError as error:
+        raise failure(error, f"counting rows of {table}") from error
+    return int(found.result_rows[0][0])
+
+
+def _tell(ledger: Ledger, table: str, action: str) -> None:
+    try:
+        ledger.client.command(f"ALTER TABLE {quoted_table(table)} {action}")
+    except ClickHouseError as error:
+        raise failure(error, f"removing rows of {table}") from error

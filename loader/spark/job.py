@@ -1,0 +1,170 @@
+"""The Spark job: a query whose micro-batches are sealed blocks.
+
+Receives rows of loader.journal.source, has loader.spark.micro_batch settle the blocks of each
+micro-batch, and loader.spark.set_aside those that stood aside. Starts and ends the query, and
+decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+from loader.journal import source
+from loader.metrics.listener import Listener
+from loader.metrics.observer import NOTHING, Observer
+from loader.spark.micro_batch import Settling, Stopped
+from loader.spark.query_start import AT_ONCE, AtOnce
+from loader.spark.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
+from loader.spark.set_aside import SetAside
+from relay.errors import RelayError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from loader.clickhouse.ledger import Ledger
+    from loader.console import Say
+    from relay.config.settings import Settings
+
+_IDLE_SECONDS = 5.0
+_STARTS = 10
+_SLOW = "Python worker failed to connect back."
+"""Spark's words when the data source's process has not started within ten seconds, which are
+fixed; a machine busy with other things passes."""
+_PROGRESS = {
+    "asyncProgressTrackingEnabled": "true",
+    # Each micro-batch: a start without this, as with --once, takes no checkpoint with gaps.
+    "asyncProgressTrackingCheckpointIntervalMs": "0",
+    # Spark wants a sink that it knows to bear a batch twice: the ledger makes ours one.
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""The checkpoint is written beside the micro-batches: twice in each, it is a quarter of a small
+one's time. What it lags behind is settled in the ledger, whose position is the one that counts."""
+
+
+class Job:
+    """One run of the loader.
+
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        say: a line for people; the keyword arguments are the same for machines.
+        observer: hears of every micro-batch.
+        beside: how many jobs share the Spark session, this one included.
+        starts: begins the query, where several must not begin at once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        say: Say,
+        observer: Observer = NOTHING,
+        beside: int = 1,
+        starts: AtOnce = AT_ONCE,
+    ) -> None:
+        self._settings, self._starts = settings, starts
+        self._say, self._observer = say, observer
+        self._stopping = threading.Event()
+        self._busy = threading.Lock()
+        self._asides = SetAside(settings, ledger, say, observer)
+        using = settings, ledger, say, observer, self._asides
+        self._settling = Settling(*using, self._stopping, beside)
+        self.error: Exception | None = None
+
+    def stop(self) -> None:
+        """Asks the run to end; may be called from a signal handler."""
+        self._stopping.set()
+
+    def run(self, spark: SparkSession, start: source.Start, checkpoint: str, *, once: bool) -> None:
+        """Loads until stopped; with `once`, until what is sealed now is settled.
+
+        Raises:
+            RelayError: as the batch or the journal source raised it, or Spark's exception.
+        """
+        self._settling.begin(start)
+        unmute(spark)
+        hush(spark, STREAMING, level="WARN")
+        logging.getLogger("py4j.clientserver").addFilter(_unforeseen)
+        journal = source.source(start)
+        spark.dataSource.register(journal)
+        if self._observer is not NOTHING:
+            spark.streams.addListener(Listener(self._observer, self._settings.app))
+        seconds = f"{self._settings.loader.trigger_seconds} seconds"
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}
+        rows = spark.readStream.format(journal.name()).load()
+        blocks = rows.writeStream.foreachBatch(self._on_batch).queryName(self._settings.app)
+        stream = blocks.option("checkpointLocation", checkpoint).trigger(**trigger)
+        if not once:  # Spark has it for this trigger alone
+            stream = stream.options(**_PROGRESS)
+        with self._asides.running():
+            self._until_the_end(spark, stream)
+        if once and not self._stopping.is_set():
+            self._settling.end()
+            self._asides.finish()
+
+    def _until_the_end(self, spark: SparkSession, stream: DataStreamWriter) -> None:
+        for left in reversed(range(_STARTS)):
+            try:
+                self._await(spark, self._starts.start(stream.start, self._stopping))
+            except StreamingQueryException as error:
+                if _SLOW not in str(error) or not left:
+                    raise
+                self._say(f"{_SLOW} Starting again.", level=logging.WARNING)
+                self._observer.restarted()
+            else:
+                return
+
+    def _await(self, spark: SparkSession, query: StreamingQuery) -> None:
+        try:
+            while not self._stopping.is_set():
+                if query.awaitTermination(0.2):  # type: ignore[arg-type] # seconds, as a float
+                    return
+                self._asides.check()
+            self._end(spark, query)
+        except Exception:
+            if self._stopping.is_set():  # all that counts is in the ledger
+                if self.error is not None:
+                    self._say(f"while stopping: {self.error}", level=logging.WARNING)
+                return
+            if self.error is not None:
+                raise self.error from None
+            raise
+
+    def _end(self, spark: SparkSession, query: StreamingQuery) -> None:
+        """Between two batches, where Spark interrupts nothing; a batch ends at its next pause."""
+        patience = time.monotonic() + _IDLE_SECONDS
+        while query.isActive and query.status["isTriggerActive"]:
+            if time.monotonic() > patience and not self._busy.locked():
+                break  # the journal's broker is away
+            time.sleep(0.005)
+        hush(spark, *AT_THE_END)
+        with self._busy, unheard(spark):
+            query.stop()
+
+    def _on_batch(self, frame: DataFrame, _number: int) -> None:
+        with self._busy:
+            try:
+                self._settling.settle(frame.sparkSession, frame.collect())
+            except (Stopped, RelayError) as error:
+                # Told by whoever runs the job, with its next step; Spark would tell the same.
+                hush(frame.sparkSession, STREAMING, level="OFF")
+                mute(frame.sparkSession)
+                if isinstance(error, RelayError):
+                    self.error = error
+                raise
+            except Exception as error:
+                self.error = error
+                raise
+
+
+def _unforeseen(record: logging.LogRecord) -> bool:
+    """Whether py4j, which reports each exception of a batch, reports one that nobody else does."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, Stopped | RelayError)

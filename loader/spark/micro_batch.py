@@ -1,0 +1,290 @@
+"""Micro-batches of sealed blocks: each is settled before the next, and no block holds it up.
+
+Receives blocks, hands them to loader.blocks.worker in Spark's worker processes, tries again what a
+server's absence left open, has the blocks stand aside that fail alone, and writes the position
+behind the batch into the ledger. Decides about no block itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from loader.core.plan import ASIDE, LOADED, PARKED
+from loader.core.set_aside_plan import Aside, stands_aside
+from loader.spark.known_blocks import Known, Seen
+from loader.spark.workers import REFUSED, attempt
+from relay.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from loader.blocks.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
+    from loader.console import Say
+    from loader.journal.source import Start
+    from loader.metrics.observer import Observer
+    from loader.spark.set_aside import SetAside
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block
+
+_LONGEST_PAUSE = 10.0
+_FIRST_PAUSE = 0.2
+_NAMED = 3
+"""Names in a line; the rest is counted."""
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The loader was told to end; the batch is left to the next start."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A block's failures in a row."""
+
+    since: float
+    tries: int = 0
+
+
+class Settling:
+    """All micro-batches of one run.
+
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        say: a line for people; the keyword arguments are the same for machines.
+        observer: hears of every micro-batch.
+        asides: takes the blocks that are to hold up no other.
+        stopping: is set when the loader is to end.
+        beside: how many jobs share the Spark session, this one included.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        say: Say,
+        observer: Observer,
+        asides: SetAside,
+        stopping: threading.Event,
+        beside: int = 1,
+    ) -> None:
+        self._known: Known
+        self._settings, self._beside = settings, beside
+        self._ledger, self._say, self._observer = ledger, say, observer
+        self._asides, self._stopping = asides, stopping
+        self._total: Counter[str] = Counter()
+        self._count: Counter[str] = Counter()
+        self._failing: dict[str, _Failing] = {}
+        self._loaded_at: dict[str, float] = {}
+        self._batch = 0
+        self._round = 0.0  # when it began
+
+    def begin(self, start: Start) -> None:
+        """Hear where the run begins."""
+        self._known = Known(self._ledger, start, self._settings.loader.block_column)
+
+    def end(self) -> None:
+        """Compare the positions that were saved last with the ledger's.
+
+        Raises:
+            Unavailable: somebody set the ledger back meanwhile.
+        """
+        self._retried(self._known.look_again)
+        self._known.check()
+
+    def settle(self, spark: SparkSession, rows: Sequence[Any]) -> None:
+        """Settle the blocks of the journal's rows, then write the position behind them.
+
+        Raises:
+            Stopped: the loader is to end.
+            Unavailable: the servers were away for longer than the settings allow, or somebody set
+                the ledger back.
+            Refused: ClickHouse denies what no block can be loaded without.
+        """
+        begun = time.monotonic()
+        seen = self._look(rows)
+        open_ = dict(seen.left)
+        self._count = Counter(known=seen.blocks - len(open_))
+        self._observer.began(self._count["known"], list(open_.values()))
+        self._shut_out(open_)
+        self._attempts(spark, open_, seen, rows)
+        positions = {row.partition: row.offset + 1 for row in rows}
+        self._retried(lambda: self._known.settled(positions))
+        self._observer.settled(time.monotonic() - begun)
+        self._report(time.monotonic() - begun)
+
+    def _look(self, rows: Sequence[Any]) -> Seen:
+        seen = self._retried(lambda: self._known.look(rows))
+        self._known.check()
+        return seen
+
+    def _attempts(
+        self,
+        spark: SparkSession,
+        open_: dict[str, Block],
+        seen: Seen,
+        rows: Sequence[Any],
+    ) -> None:
+        """Attempt the blocks in rounds, until none is open; `seen`: before the first."""
+        new: Collection[str] = seen.new
+        pause, since = _FIRST_PAUSE, time.monotonic()
+        self._failing = {}
+        while open_:
+            if self._stopping.is_set():
+                raise Stopped
+            self._round, before = time.monotonic(), len(open_)
+            outcomes = attempt(spark, self._settings, open_.values(), new, self._beside, seen.until)
+            new = ()
+            self._observer.attempted(outcomes, open_, time.monotonic() - self._round)
+            failed = {one.block: one for one in outcomes if not self._is_done(one, open_)}
+            self._stand_aside(failed, open_)
+            if len(open_) < before:
+                pause, since = _FIRST_PAUSE, time.monotonic()
+            if open_:
+                reasons = {failed[block].reason for block in open_}
+                self._wait(open_.values(), reasons, pause, time.monotonic() - since)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                seen = self._look(rows)
+                for block in open_.keys() - seen.left.keys():  # somebody else has settled it
+                    del open_[block]
+                    self._count["known"] += 1
+
+    def _is_done(self, one: Outcome, open_: dict[str, Block]) -> bool:
+        """Note one block's outcome; return whether the block is settled by it."""
+        if one.outcome == REFUSED:
+            raise Refused(*one.reason.split("\n", 1))
+        if one.outcome == "retry":
+            self._failing.setdefault(one.block, _Failing(self._round)).tries += 1
+            return False
+        table = open_.pop(one.block).table
+        self._count[one.outcome] += 1
+        if one.outcome == LOADED:
+            self._count["rows"] += one.rows
+            self._loaded_at[table] = time.monotonic()
+            self._asides.loaded(table)
+        elif one.outcome == PARKED:
+            text = f"parked {one.block}: {one.reason}"
+            self._say(text, level=logging.WARNING, block=one.block, table=table, why=one.reason)
+        return True
+
+    def _shut_out(self, open_: dict[str, Block]) -> None:
+        """Set aside, untried, the blocks of tables that take nothing now."""
+        shut = {table: self._asides.shut(table) for table in {b.table for b in open_.values()}}
+        some = [
+            Aside(block, f"not tried, since a block before it met: {shut[block.table]}")
+            for block in open_.values()
+            if shut[block.table]
+        ]
+        if some:
+            self._put(some, open_)
+
+    def _stand_aside(self, failed: Mapping[str, Outcome], open_: dict[str, Block]) -> None:
+        """Set aside those that are to hold up the others no longer."""
+        now = time.monotonic()
+        some = []
+        for one in failed.values():
+            block, failing = open_[one.block], self._failing[one.block]
+            others = any(
+                at >= failing.since for t, at in self._loaded_at.items() if t != block.table
+            )
+            seconds = now - failing.since
+            if stands_aside(one.about, failing.tries, seconds, others_loaded=others):
+                some.append(Aside(block, one.reason, one.about))
+        if some:
+            self._put(some, open_)
+
+    def _put(self, some: Sequence[Aside], open_: dict[str, Block]) -> None:
+        try:
+            others = self._asides.put(some)
+        except Unavailable:
+            self._failing = {}  # it is the server that is away, and the blocks wait for it
+            return
+        for one in some:
+            block = open_.pop(one.block.id)
+            self._count[others.get(block.id, ASIDE)] += 1
+            if block.id not in others:
+                self._observer.aside(block)
+        for reason in sorted({one.reason for one in some}):
+            blocks = [one.block for one in some if one.reason == reason]
+            ids = [block.id for block in blocks]
+            text = f"set aside {listed(ids)}, to be tried again: {reason}"
+            about = {"blocks": len(ids), "table": blocks[0].table, "first": ids[:_NAMED]}
+            self._say(text, level=logging.WARNING, **about, why=reason)
+
+    def _retried(self, call: Callable[[], T]) -> T:
+        """Call until ClickHouse answers."""
+        pause, since = _FIRST_PAUSE, time.monotonic()
+        while True:
+            begun = time.monotonic()
+            try:
+                answer = call()
+            except Unavailable as error:
+                self._wait((), {error.message}, pause, time.monotonic() - since)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                self._observer.asked(time.monotonic() - begun)
+                return answer
+
+    def _wait(
+        self, blocks: Collection[Block], reasons: set[str], pause: float, waited: float
+    ) -> None:
+        """Say what is waited for, and wait; random, so that two loaders do not keep step."""
+        limit = self._settings.loader.wait_for_servers_seconds
+        why = "; ".join(sorted(reasons)[:3])
+        if limit and waited > limit:
+            raise Unavailable(
+                f"waited {limit:g} s: {why}",
+                "Start what is away, or raise loader.wait_for_servers_seconds.",
+            )
+        self._observer.waiting(why)
+        first = sorted(block.id for block in blocks)[:_NAMED]
+        text = f"{named(blocks) or 'waiting'}, next try in about {pause:.1f} s: {why}"
+        self._say(text, level=logging.WARNING, blocks=len(blocks), first=first, why=why)
+        if self._stopping.wait(pause * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+            raise Stopped
+
+    def _report(self, seconds: float) -> None:
+        self._batch += 1
+        count = self._count
+        self._total.update(count)
+        self._asides.parked += count[PARKED]
+        self._say(
+            f"batch {self._batch}: {blocks(count[LOADED])}, {count['rows']:,} rows, "
+            f"{count['rows'] / max(seconds, 1e-3):,.0f} rows/s"
+            + (f", {count['known']} known already" if count["known"] else "")
+            + (f", {count[ASIDE]} set aside" if count[ASIDE] else "")
+            + (f", {count[PARKED]} parked" if count[PARKED] else "")
+            + f" | all: {blocks(self._total[LOADED])}, {self._total['rows']:,} rows"
+            + (f" | {self._asides.parked} parked now" if self._asides.parked else ""),
+            batch=self._batch,
+            seconds=round(seconds, 3),
+            **count,
+        )
+
+
+def blocks(number: int) -> str:
+    """Return so many blocks in words."""
+    return "1 block" if number == 1 else f"{number} blocks"
+
+
+def named(blocks: Collection[Block]) -> str:
+    """Return how many blocks wait, of which tables, and the first by their ids; empty for none."""
+    tables = sorted({block.table for block in blocks})
+    ids = sorted(block.id for block in blocks)
+    wait = "1 block waits" if len(ids) == 1 else f"{len(ids)} blocks wait"
+    return f"{wait}, of {listed(tables)} ({listed(ids)})" if ids else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of them, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,173 @@
+"""One app's way into ClickHouse: the ledger, where to begin, Spark's query; until told to stop.
+
+Receives settings and a Spark session, which other apps' loads may share. Raises what ended it
+as this product's errors, also where Spark carries them as text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from loader.blocks.made_rows import transforms
+from loader.clickhouse import dedup_trial
+from loader.journal import startup
+from loader.journal.checkpoint import Checkpoint
+from loader.journal.checkpoint_lock import alone, used
+from loader.journal.startup import ledger_of, waited
+from loader.metrics.observer import NOTHING, Observer
+from loader.spark.job import Job
+from loader.spark.micro_batch import Stopped
+from loader.spark.query_start import AT_ONCE, AtOnce
+from relay import errors, names
+from relay.errors import RelayError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from loader.clickhouse.ledger import Ledger
+    from loader.console import Say
+    from loader.journal.source import Start
+    from relay.config.settings import Settings
+
+_TWO_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's condition where another query has written the checkpoint's next batch."""
+_RAISED = re.compile(r"relay\.errors\.(\w+): (.*?)(?:\n  next: (.*?))?(?:\n|$)", re.DOTALL)
+
+
+class Load:
+    """One of it.
+
+    Args:
+        settings: of the app.
+        say: a line for people.
+        listen: HOST:PORT of metrics and health; None: they are not served.
+        beside: how many loads share the Spark session, this one included.
+        starts: begins the query, where several must not begin at once.
+        lost: a person says that the ledger was lost.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        say: Say,
+        listen: str | None = None,
+        beside: int = 1,
+        starts: AtOnce = AT_ONCE,
+        *,
+        lost: bool = False,
+    ) -> None:
+        self._lost = lost
+        self._settings, self._say, self._listen = settings, say, listen
+        self._beside, self._starts = beside, starts
+        self._stopping = threading.Event()
+        self._job: Job | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a query that has to end in order."""
+        return self._job is not None
+
+    def stop(self) -> None:
+        """Asks it to end; may be called from a signal handler."""
+        self._stopping.set()
+        if self._job is not None:
+            self._job.stop()
+
+    def run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
+        """Loads until stopped; with `once`, until what is sealed now is settled.
+
+        Args:
+            engine: gives Spark's session, once the servers have answered.
+            checkpoint: directory of the query's.
+            once: end then.
+
+        Raises:
+            RelayError: as ledger, journal or a batch raised it, or another loader has this
+                checkpoint; else Spark's exception.
+        """
+        transforms(self._settings.loader).check()
+        with alone(checkpoint):
+            self._run(engine, checkpoint, once=once)
+
+    def _run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
+        try:
+            ledger = waited(
+                self._settings,
+                lambda: ledger_of(self._settings, make=True),
+                self._rest,
+                self._say,
+            )
+            self._try(ledger)
+            start = startup.begin(
+                self._settings,
+                ledger,
+                Checkpoint(checkpoint, engine),
+                lost=self._lost,
+                rest=self._rest,
+                tell=self._say,
+            )
+            with self._watched(start) as observer:
+                spark = engine()
+                self._job = Job(
+                    self._settings, ledger, self._say, observer, self._beside, self._starts
+                )
+                if self._stopping.is_set():
+                    return
+                where = self._settings.clickhouse.url
+                self._say(f"loading {names.journal_topic(self._settings.app)} into {where}")
+                self._job.run(spark, start, checkpoint, once=once)
+        except (RelayError, Stopped):
+            raise
+        except Exception as error:
+            raise (_from_spark(error, checkpoint) or error) from error
+        finally:
+            self._job = None
+
+    def _try(self, ledger: Ledger) -> None:
+        """Whether this server drops repeated INSERTs, on which everything rests."""
+        database = self._settings.loader.database
+        untried = waited(
+            self._settings,
+            lambda: dedup_trial.check(ledger.client, database),
+            self._rest,
+            self._say,
+        )
+        if untried:
+            self._say(untried, level=logging.WARNING)
+
+    def _rest(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise Stopped
+
+    @contextlib.contextmanager
+    def _watched(self, start: Start) -> Iterator[Observer]:
+        """The job's observer; metrics and health are served meanwhile, if they are to be."""
+        if self._listen is None:
+            yield NOTHING
+            return
+        from loader.metrics.endpoint import Watch  # noqa: PLC0415 - heavy, and seldom wanted
+
+        with Watch(self._listen, start) as watch:
+            self._say(f"serving metrics and health at {watch.address}", address=watch.address)
+            yield watch.observer
+
+
+def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:
+    """The product's error inside one of Spark's, which carries a worker's traceback as text."""
+    try:
+        text = str(error)
+    except ConnectionError:  # the text is in the JVM
+        return Unavailable("Spark's JVM has ended", "Find out what ended it; start again.")
+    if _TWO_WRITE in text:
+        return used(checkpoint)
+    found = _RAISED.search(text)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
+        return None
+    return kind(found[2].strip(), (found[3] or "").strip())

@@ -1,0 +1,156 @@
+"""Spark's session: its settings, each with its reason, and what it is not to say."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from relay import failpoints, log
+from relay.errors import MissingTool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from relay.config.settings import Settings
+
+STREAMING = "org.apache.spark.sql.execution.streaming"
+_AT_WORK = (f"{STREAMING}.runtime.ProcessingTimeExecutor",)
+"""Warns of every batch longer than the trigger's interval, which is a least pause here."""
+AT_THE_END = ("org.apache.spark.scheduler.DAGScheduler", "org.apache.hadoop.util.Shell")
+"""Warn that no job was to be cancelled, and of the interrupt that ends the query."""
+
+TASK_TRIES = 4
+"""Spark's default on a cluster (spark.task.maxFailures)."""
+_LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
+
+
+def session(settings: Settings, master: str | None, *, json_log: bool = False) -> SparkSession:
+    """Spark, quiet and without its web server; `json_log`: its own lines as JSON, too."""
+    where = with_retries(master or settings.loader.master)
+    os.environ["PYSPARK_PYTHON"] = python(where, os.environ)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ[failpoints.DRIVER] = str(os.getpid())
+    options = {
+        "spark.app.name": f"block-relay loader of {settings.app}",
+        "spark.master": where,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Tasks may run twice (each makes its own claim), but not for nothing.
+        "spark.speculation": "false",
+        "spark.python.worker.reuse": "true",  # keeps consumer and HTTP client
+        "spark.python.daemon.module": "loader.spark.workers",  # whose workers end without a word
+        "spark.sql.shuffle.partitions": "1",  # nothing is shuffled
+        "spark.sql.adaptive.enabled": "false",  # else every start warns that streams cannot
+        "spark.sql.streaming.numRecentProgressUpdates": "1",
+        # By default Spark asks a program of its own, readlink, about each file of the checkpoint in
+        # a local directory: half of the 37 processes a second that it starts at 400,000 rows/s.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
+    }
+    if json_log:
+        options["spark.log.structuredLogging.enabled"] = "true"
+        options[f"spark.executorEnv.{log.FORMAT}"] = "json"  # a cluster's have one of their own
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
+        # No row passes through this JVM: compiling further costs more than all its work.
+        options["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = SparkConf().setAll(list(options.items()))
+    # A signal to the whole group is for this process to act upon; the JVM ends with it.
+    try:
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise MissingTool(
+            f"Spark's JVM did not start: {error}",
+            "Its own words are above. Spark wants bash, Java 17 or newer (JAVA_HOME, or in PATH) "
+            "and a directory for temporary files.",
+        ) from error
+    SparkContext(conf=conf, gateway=gateway)
+    spark = SparkSession.builder.getOrCreate()
+    hush(spark, *_AT_WORK)
+    return spark
+
+
+def with_retries(master: str) -> str:
+    """The master, where a task whose worker process died is tried again as on any cluster.
+
+    Without a second number in local[N, FAILURES], Spark fails the whole job at the first.
+    """
+    threads = _LOCAL.fullmatch(master)
+    return f"local[{threads[1] or '1'},{TASK_TRIES}]" if threads else master
+
+
+def widened(master: str, pipelines: int) -> str:
+    """A local master with as many slots for each pipeline as it has for one.
+
+    Of a cluster's slots each pipeline gets its share, at least one: it should have as many.
+    """
+    threads = _LOCAL.fullmatch(master)
+    if threads is None:
+        return master
+    cores = len(os.sched_getaffinity(0)) if threads[1] == "*" else int(threads[1] or 1)
+    return f"local[{cores * pipelines}]"
+
+
+def python(master: str, environment: Mapping[str, str]) -> str:
+    """The interpreter of Spark's Python processes, which imports this package; else none works.
+
+    Executors of a cluster may have it elsewhere: then PYSPARK_PYTHON says where.
+    """
+    elsewhere = None if master.startswith("local") else environment.get("PYSPARK_PYTHON")
+    return elsewhere or sys.executable
+
+
+def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
+    """From now on these log nothing below `level`."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
+    log4j = jvm.org.apache.logging.log4j
+    for logger in loggers:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
+
+
+_heard: list[Any] = []
+"""Where the JVM's threads print, while they are mute."""
+
+
+def mute(spark: SparkSession) -> None:
+    """From now on what `unheard` drops is dropped, until `unmute`.
+
+    A query that a batch ends commits to its source once more as well, in its own time.
+    """
+    java: Any = spark._jvm.java  # type: ignore[union-attr] # noqa: SLF001 - as above
+    if not _heard:
+        _heard.append(java.lang.System.err)
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+
+
+def unmute(spark: SparkSession) -> None:
+    """Undo `mute`."""
+    while _heard:
+        spark._jvm.java.lang.System.setErr(_heard.pop())  # type: ignore[union-attr] # noqa: SLF001
+
+
+@contextmanager
+def unheard(spark: SparkSession) -> Iterator[None]:
+    """What threads print that end with an exception meanwhile is dropped; logging goes on.
+
+    A query that is stopped commits to its source once more, whose connection is closed by then
+    (Spark 4.3, with progress written beside the batches): a stack trace at every stop. What a query
+    itself ends with is raised by awaitTermination.
+    """
+    java: Any = spark._jvm.java  # type: ignore[union-attr] # noqa: SLF001 - as above
+    errors = java.lang.System.err
+    java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+    try:
+        yield
+    finally:
+        java.lang.System.setErr(errors)

@@ -1,0 +1,225 @@
+"""Sets blocks aside in the ledger, and tries them again beside the micro-batches.
+
+Receives blocks that hold up others, gives them a row in the ledger and a try from time to time, in
+a thread of the driver with a worker of its own: no micro-batch waits for it, and none of Spark's
+slots is taken. loader.core.set_aside_plan decides which and when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from loader.blocks.worker import Worker
+from loader.core.entries import Row
+from loader.core.plan import ASIDE, settled
+from loader.core.set_aside_plan import Aside, Asides, entry
+from loader.metrics.observer import NOTHING, Observer
+from relay.clickhouse.errors import About
+from relay.errors import RelayError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from loader.blocks.attempt import Outcome
+    from loader.clickhouse.ledger import Ledger
+    from loader.console import Say
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block
+
+_LOOK_SECONDS = 0.5
+"""That a block may be late."""
+_LIST_SECONDS = 60.0
+"""From one look into the ledger to the next: another loader may have set blocks aside, or a person
+have settled some."""
+_END_SECONDS = 5.0
+"""That the end of the loader waits for a try under way; it is safe to break off."""
+
+
+def set_aside(ledger: Ledger, blocks: Sequence[Aside]) -> dict[str, str]:
+    """Set blocks aside in the ledger; return the state of those that are settled already, by id.
+
+    Raises:
+        Unavailable, Refused: as the ledger.
+    """
+    known = ledger.entries([one.block for one in blocks])
+    claim, rows, others = uuid.uuid4().hex, [], {}
+    for one in blocks:
+        entries = known.get(one.block.id, ())
+        new = entry(entries, claim, one.block.rows, one.reason)
+        if new is not None:
+            rows.append(Row(one.block, new))
+        elif (last := settled(entries)) is not None and last.state != ASIDE:
+            others[one.block.id] = last.state
+    ledger.write(rows)
+    return others
+
+
+class SetAside:
+    """One loader's blocks that stand aside.
+
+    Attributes:
+        parked: blocks that wait for a person, by the last look into the ledger.
+
+    Args:
+        settings: of the app.
+        ledger: of the app.
+        say: a line for people.
+        observer: hears of each try.
+    """
+
+    def __init__(
+        self, settings: Settings, ledger: Ledger, say: Say, observer: Observer = NOTHING
+    ) -> None:
+        self._settings, self._ledger, self._say = settings, ledger, say
+        self._observer = observer
+        self._asides = Asides()
+        self._lock = threading.Lock()
+        self._trying = threading.Lock()
+        self._said = ""
+        self.parked = 0
+        self._stopping = threading.Event()
+        self._worker: Worker | None = None
+        self._listed: float | None = None
+        self._error: Exception | None = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Try blocks again until left."""
+        thread = threading.Thread(target=self._run, name="set aside", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            thread.join(_END_SECONDS)
+
+    def check(self) -> None:
+        """Raise what ended the tries, which nobody foresaw."""
+        if self._error is not None:
+            raise self._error
+
+    def shut(self, table: str) -> str:
+        """Return why a new block of the table would fail as well; empty: it is to be tried."""
+        with self._lock:
+            return self._asides.shut(table)
+
+    def loaded(self, table: str) -> None:
+        """Hear that a block of the table was loaded which did not stand aside."""
+        with self._lock:
+            self._asides.loaded(table, time.monotonic())
+
+    def put(self, blocks: Sequence[Aside]) -> dict[str, str]:
+        """Set blocks aside; return the state of those that are settled already, by id.
+
+        Raises:
+            Unavailable, Refused: as the ledger.
+        """
+        others = set_aside(self._ledger, blocks)
+        now = time.monotonic()
+        with self._lock:
+            for one in blocks:
+                if one.block.id not in others:
+                    self._asides.put(one, now)
+        return others
+
+    def finish(self) -> None:
+        """Try each table's blocks once more, for a run that ends; say how many are left.
+
+        Raises:
+            Refused: ClickHouse denies what no block can be loaded without.
+        """
+        try:
+            self._list(time.monotonic())
+            with self._lock:
+                self._asides.hurry(time.monotonic())
+            while self._few():
+                pass
+        except Unavailable as error:
+            self._say(
+                f"cannot try the blocks that stand aside: {error.message}", level=logging.WARNING
+            )
+        finally:
+            self._drop()
+        with self._lock:
+            left = len(self._asides)
+        if left:
+            stand = "1 block stands" if left == 1 else f"{left} blocks stand"
+            self._say(
+                f"{stand} aside; `loader parked ls` says why", level=logging.WARNING, aside=left
+            )
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                now = time.monotonic()
+                if self._listed is None or now - self._listed > _LIST_SECONDS:
+                    self._list(now)
+                while not self._stopping.is_set() and self._few():
+                    pass
+            except RelayError as error:  # of all tables: the micro-batches end or wait for it
+                if error.message != self._said:
+                    text = f"cannot try the blocks that stand aside: {error.message}"
+                    self._say(text, level=logging.WARNING)
+                    self._said = error.message
+                self._drop()
+            except Exception as error:  # noqa: BLE001 - raised by the job, whose thread it ends
+                self._error = error
+                break
+            self._stopping.wait(_LOOK_SECONDS)
+        with self._trying:
+            self._drop()
+
+    def _list(self, now: float) -> None:
+        every = self._ledger.waiting()
+        waiting = [one for one in every if one.aside]
+        self._listed, self.parked = now, len(every) - len(waiting)
+        with self._lock:
+            self._asides.found((Aside(one.block, one.reason) for one in waiting), now)
+
+    def _few(self) -> bool:
+        """Try the blocks that are due; return whether there were any."""
+        with self._trying:
+            now = time.monotonic()
+            with self._lock:
+                blocks = self._asides.due(now)
+            if blocks:
+                self._try(blocks)
+        return bool(blocks)
+
+    def _try(self, blocks: Sequence[Block]) -> None:
+        if self._worker is None:
+            self._worker = Worker(self._settings, isolates=True)
+        outcomes = self._worker.load(blocks, (), "retry")
+        table, by_id = blocks[0].table, {block.id: block for block in blocks}
+        if any(one.about == About.CONNECTION for one in outcomes):
+            self._drop()
+        left = [Aside(by_id[o.block], o.reason, o.about) for o in outcomes if _waits(o)]
+        gone = {one.block: one.outcome for one in outcomes if not _waits(one)}
+        # Where somebody else is at a block, a row of ours would take it from under his hands: of a
+        # person who gives it up, for instance.
+        gone |= set_aside(self._ledger, [one for one in left if one.about])
+        left = [one for one in left if one.block.id not in gone]
+        self._observer.tried_again(outcomes, by_id)
+        with self._lock:
+            self._asides.tried(table, gone, left, time.monotonic())
+        without = {one.block: one.left_out for one in outcomes}
+        for block, state in gone.items():
+            left_out = without.get(block, 0)
+            but = f", without {left_out} messages that it refuses" if left_out else ""
+            text = f"{state} {block}, which stood aside{but}"
+            self._say(text, block=block, table=table, left_out=left_out)
+
+    def _drop(self) -> None:
+        """Leave the worker: its server may be another one now."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+
+def _waits(one: Outcome) -> bool:
+    return one.outcome in {"retry", ASIDE}

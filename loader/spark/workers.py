@@ -1,0 +1,165 @@
+"""A micro-batch's blocks spread over Spark's worker processes, and what runs there.
+
+Receives blocks, gives one outcome per block. Rows of tables never pass through Spark:
+loader.blocks.worker fetches and inserts them. `load` is pickled by name, so that the worker kept
+below is one per process and lives over tasks.
+
+    python -m loader.spark.workers WORKER-MODULE
+
+is the daemon that Spark starts, and that forks those processes: pyspark's own, but for
+their end. It must have no threads, so nothing heavy is imported before the fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import socket
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark import daemon
+
+from loader.spark_child import Traceback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from loader.blocks.attempt import Outcome
+    from loader.blocks.worker import Worker
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block
+
+REFUSED = "refused"
+"""The outcome where ClickHouse denies its user the work; the reason has the next step in its
+second line."""
+TASK_BYTES = 128 << 20
+"""Of a task's rows, as producers sent them."""
+_workers: dict[str, Worker] = {}
+"""By app: Spark gives one process tasks of all."""
+
+
+def attempt(
+    spark: SparkSession,
+    settings: Settings,
+    blocks: Collection[Block],
+    new: Collection[str] = (),
+    beside: int = 1,
+    until: int = 0,
+) -> list[Outcome]:
+    """Outcomes of one attempt at each block, in the worker processes.
+
+    Args:
+        spark: runs it.
+        settings: of the app.
+        blocks: of its journal.
+        new: ids of those that the ledger knew nothing of, when it was asked.
+        beside: apps among which Spark's slots are shared. With more tasks than its share, one
+            whose server is away would hold up the others.
+        until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
+    """
+    from loader.blocks.selection import near  # noqa: PLC0415 - heavy, see above
+
+    values = [block.SerializeToString() for block in near(blocks)]
+    slots = spark.sparkContext.defaultParallelism
+    tasks = shares(len(values), slots, sum(block.row_bytes for block in blocks))
+    if beside > 1:
+        tasks = min(tasks, max(slots // beside, 1))
+    # Numbers, and the blocks with the function: an RDD of Python objects would be written to a
+    # file first. A data frame would be planned and compiled again for every micro-batch, which
+    # takes Spark about as long as everything else of it.
+    numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
+    known = frozenset(new), until
+    return numbers.mapPartitions(partial(load, settings, values, known)).collect()
+
+
+def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
+    """Tasks for so many blocks: as many for each worker.
+
+    Small blocks are claimed together, as many as one statement takes. Of large ones a task has
+    few, and each worker several tasks, because they do not take equally long.
+
+    Args:
+        blocks: at least one.
+        workers: that take tasks side by side.
+        row_bytes: of all blocks, as producers sent the rows.
+    """
+    from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
+
+    rounds = max(-(-blocks // (workers * TOGETHER)), -(-row_bytes // (workers * TASK_BYTES)))
+    return min(blocks, rounds * workers)
+
+
+def load(
+    settings: Settings,
+    blocks: Sequence[bytes],
+    known: tuple[Collection[str], int],
+    numbers: Iterator[int],
+) -> Iterator[Outcome]:
+    """Attempts those of `blocks` that the numbers name."""
+    from relay import log  # noqa: PLC0415 - as below
+    from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
+
+    log.in_child()  # lines of the Kafka client, too, have their time and level
+    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], *known)
+
+
+def _attempt(
+    settings: Settings, blocks: list[Block], new: Collection[str], until: int = 0
+) -> list[Outcome]:
+    from loader.blocks.attempt import Outcome  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.worker import Worker  # noqa: PLC0415
+    from relay.clickhouse.errors import About  # noqa: PLC0415
+    from relay.errors import Refused, Unavailable  # noqa: PLC0415
+
+    def all_of(outcome: str, reason: str) -> list[Outcome]:
+        return [Outcome(block.id, outcome, block.rows, reason) for block in blocks]
+
+    try:
+        if settings.app not in _workers:
+            _workers[settings.app] = Worker(settings)
+            keep()
+        outcomes = _workers[settings.app].load(blocks, new, until=until)
+    except Unavailable as error:
+        return all_of("retry", error.message)
+    except Refused as error:  # an exception would reach the driver as text with a traceback
+        return all_of(REFUSED, f"{error.message}\n{error.next_step}")
+    if any(one.about == About.CONNECTION for one in outcomes):
+        _workers.pop(settings.app).close()  # the next one asks the server what it knows
+    return outcomes
+
+
+def keep() -> None:
+    """What is there now stays, and no search for garbage looks through it any more.
+
+    Spark's daemon searches behind every task, through modules alone for 44 ms: of the processor
+    time of a worker that loads small blocks, two fifths.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def until_closed(
+    work: Callable[[socket.socket, bool], int],
+) -> Callable[[socket.socket, bool], int]:
+    """pyspark.daemon.worker, that takes the end of the connection for the end of work.
+
+    Spark closes the connections of idle workers when it ends, and when nothing was to do for
+    a minute. pyspark reads that as a task that broke off, and prints a traceback.
+    """
+
+    def work_or_end(connection: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - pyspark's signature
+        try:
+            asked = connection.recv(1, socket.MSG_PEEK)
+        except ConnectionError:
+            asked = b""
+        return work(connection, authenticated) if asked else 1
+
+    return work_or_end
+
+
+if __name__ == "__main__":
+    daemon.worker = until_closed(daemon.worker)  # type: ignore[assignment]
+    daemon.traceback = Traceback  # type: ignore[assignment, attr-defined]
+    daemon.manager()

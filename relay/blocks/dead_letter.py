@@ -1,0 +1,205 @@
+"""A dead letter: a source message that could not become rows, whole, with where and why.
+
+Receives a source message's key, headers and coordinates with the reason, gives the headers of
+its dead letter; and the other way round. The value stays the value. Pure text and bytes.
+
+Headers, in this order: source_topic, source_partition, source_offset, table (empty where none
+could be read), reason; then source_key where the message had a key, source_headers (how many
+it had), and each of them under its name behind `source.`; more than MANY of them all in
+source_headers_packed, because librdkafka reads no header at all of a record with more than
+100,000, and a dead letter has some of its own. Dead letters of releases before
+those three end at the reason: of them key and further headers are not known. One that is larger
+than the topic takes has no value; source_value_bytes says how large that is in the source topic.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relay import names
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""As Kafka has them: in order, names possibly repeated."""
+
+_KEY = "source_key"
+_COUNT = "source_headers"
+_PACKED = "source_headers_packed"
+_LEFT_OUT = "source_value_bytes"
+_PREFIX = "source."
+REASON = 1_000
+"""So much of a reason is left where the letter was too large."""
+MANY = 1_000
+_LENGTHS = struct.Struct(">ii")
+"""Of a packed header's name and value, which follow; -1: the value is null."""
+
+
+class Origin(NamedTuple):
+    """What a source message had besides its value."""
+
+    key: bytes | None
+    headers: Headers
+
+
+class Place(NamedTuple):
+    """Of a record in its topic."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """The reverse of `str`.
+
+        Raises:
+            ValueError: not PARTITION:OFFSET.
+        """
+        partition, colon, offset = text.partition(":")
+        if not (colon and partition.isdecimal() and offset.isdecimal()):
+            raise ValueError(f"not PARTITION:OFFSET: {text!r}")
+        return cls(int(partition), int(offset))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One record of the dead letter topic.
+
+    Attributes:
+        place: of the dead letter itself; names it in commands.
+        when_ms: Unix milliseconds, when it became a dead letter.
+        value: of the source message.
+        source: coordinates of the source message in `source_topic`.
+        table: that its header named; empty where none could be read.
+        origin: key and headers of the source message; None where they were not kept.
+        whole: False where the message was too large for the topic: `value` is not its value.
+    """
+
+    place: Place
+    when_ms: int
+    value: bytes | None
+    source_topic: str
+    source: Place
+    table: str
+    reason: str
+    origin: Origin | None
+    whole: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return len(self.value or b"")
+
+
+def headers_of(
+    source_topic: str, source: Place, table: str, reason: str, origin: Origin
+) -> list[tuple[str, str | bytes | None]]:
+    """The headers of a dead letter."""
+    headers = _always(source_topic, source, table, reason)
+    if origin.key is not None:
+        headers.append((_KEY, origin.key))
+    headers.append((_COUNT, str(len(origin.headers)).encode()))
+    if len(origin.headers) > MANY:
+        headers.append((_PACKED, _pack(origin.headers)))
+    else:
+        headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
+    return headers
+
+
+def headers_without(
+    source_topic: str, source: Place, table: str, reason: str, size: int
+) -> list[tuple[str, str | bytes | None]]:
+    """The headers of one that is too large for its topic: value, key and headers stay behind."""
+    said = (
+        f"{reason[:REASON]}; its dead letter is larger than the topic of dead letters takes: the "
+        f"message, a value of {size:,} bytes, is in the source topic alone, while that keeps it"
+    )
+    return [*_always(source_topic, source, table, said), (_LEFT_OUT, str(size).encode())]
+
+
+def _always(
+    source_topic: str, source: Place, table: str, reason: str
+) -> list[tuple[str, str | bytes | None]]:
+    return [
+        ("source_topic", source_topic.encode()),
+        ("source_partition", str(source.partition).encode()),
+        ("source_offset", str(source.offset).encode()),
+        (names.TABLE_HEADER, table.encode()),
+        ("reason", reason.encode()),
+    ]
+
+
+def parse(place: Place, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
+    """The dead letter of a record.
+
+    Raises:
+        ValueError: no relay wrote it; says which header is missing or wrong.
+    """
+    found = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
+
+    def text(name: str) -> str:
+        raw = found.get(name)
+        if raw is None:
+            raise ValueError(f"no dead letter of a relay: no header {name!r}")
+        return raw.decode("utf-8")
+
+    source = Place(int(text("source_partition")), int(text("source_offset")))
+    return DeadLetter(
+        place,
+        when_ms,
+        value,
+        text("source_topic"),
+        source,
+        text(names.TABLE_HEADER),
+        text("reason"),
+        _origin(found, headers),
+        whole=_LEFT_OUT not in found,
+    )
+
+
+def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
+    count = found.get(_COUNT)
+    if count is None:
+        return None
+    kept = [(name.removeprefix(_PREFIX), raw) for name, raw in headers if name.startswith(_PREFIX)]
+    kept += _unpack(found.get(_PACKED) or b"")
+    if len(kept) != int(count):
+        raise ValueError(f"{len(kept)} of {int(count)} source headers are there")
+    return Origin(found.get(_KEY), kept)
+
+
+def _pack(headers: Headers) -> bytes:
+    """All of them, in order."""
+    parts = []
+    for name, value in headers:
+        raw = name.encode()
+        parts += [_LENGTHS.pack(len(raw), -1 if value is None else len(value)), raw, value or b""]
+    return b"".join(parts)
+
+
+def _unpack(packed: bytes) -> list[tuple[str, bytes | None]]:
+    """The reverse.
+
+    Raises:
+        ValueError: it was cut.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    at = 0
+    while at < len(packed):
+        try:
+            of_name, of_value = _LENGTHS.unpack_from(packed, at)
+        except struct.error as error:
+            raise ValueError(f"packed headers are cut at {at}") from error
+        begin = at + _LENGTHS.size + of_name
+        at = begin + max(of_value, 0)
+        if at > len(packed):
+            raise ValueError(f"packed headers are cut at {len(packed)} of {at}")
+        name = packed[begin - of_name : begin].decode()
+        found.append((name, None if of_value < 0 else packed[begin:at]))
+    return found

@@ -1,0 +1,145 @@
+"""Turn a sealed buffer into a block's chunks and dead letters.
+
+Receives the messages of one buffer and the table's codec (or why there is none); gives
+the records to produce. No client, no clock: what it makes depends on its input alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from relay.blocks import chunks
+from relay.blocks.message_rows import MessageRows, encode
+from relay.kafka.record_limits import CHUNK_ROOM, oversized
+from relay.rows.arrow_buffers import size_of
+from relay.rows.decode import count_rows, decode
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from relay.kafka.record_limits import Oversized
+    from relay.rows.decode import Decoded
+    from relay.rows.row_codec import RowCodec
+
+
+DeadMessage = tuple[int, bytes | None, str]
+"""Source offset, value as it came, and why it could not become rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """What a buffer became.
+
+    Attributes:
+        chunks: value and rows of each chunk, in order; none where no row was good.
+        dead: the messages that could not become rows.
+        messages: source messages whose rows are in the chunks.
+        row_bytes: of those messages' values.
+        unknown: messages by number of the field that they hold and the table never had.
+        schema_version: of the row message that they were read by; 0 where there was none.
+        message_rows: which row came from which message, as of relay.blocks.message_rows; empty
+        where that
+            does not fit into the first chunk's record.
+    """
+
+    chunks: list[tuple[bytes, int]]
+    dead: list[DeadMessage]
+    messages: int
+    rows: int
+    row_bytes: int
+    unknown: dict[str, int] = field(default_factory=dict)
+    schema_version: int = 0
+    message_rows: bytes = b""
+
+
+def form(
+    offsets: list[int],
+    values: pa.ChunkedArray[Any],
+    codec: RowCodec | str,
+    framing: str,
+    encoder: chunks.Encoder,
+    unknown_fields: str = "dead",
+    most: int | None = None,
+) -> Formed:
+    """Decode the buffer; good messages become chunks, the others dead letters, whole.
+
+    Args:
+        offsets: of the messages.
+        values: of the messages.
+        codec: of the table; or why there is none.
+        framing: as relay.rows.decode.
+        encoder: of the table.
+        unknown_fields: as relay.rows.decode.
+        most: that a record of the table's block topic may weigh, where that was learned.
+    """
+    if isinstance(codec, str):
+        every: list[DeadMessage] = [
+            (offset, values[i].as_py(), codec) for i, offset in enumerate(offsets)
+        ]
+        return Formed([], every, 0, 0, 0)
+    decoded = decode(values, codec, framing, unknown_fields)
+    dead: list[DeadMessage] = [
+        (offsets[b.index], values[b.index].as_py(), b.reason) for b in decoded.bad
+    ]
+    bad_bytes = sum(len(value or b"") for _, value, _ in dead)
+    encoded = encoder.encode(decoded.batch, None if most is None else most - CHUNK_ROOM)
+    if most is not None:
+        rows_of = count_rows(values, framing)
+        rows_of[[bad.index for bad in decoded.bad]] = 0
+        if large := oversized(encoded, rows_of, most):
+            kept = _others(offsets, values, large)
+            rest = form(*kept, codec, framing, encoder, unknown_fields, most)
+            rest.dead.extend(
+                (offsets[one.message], values[one.message].as_py(), _why(one, most))
+                for one in large
+            )
+            rest.dead.sort(key=itemgetter(0))
+            return rest
+    row_bytes = size_of(values) - bad_bytes
+    rows = decoded.batch.num_rows
+    return Formed(
+        encoded,
+        dead,
+        decoded.messages,
+        rows,
+        row_bytes,
+        decoded.unknown,
+        codec.schema.version,
+        _listed(offsets, decoded, encoded, most),
+    )
+
+
+def _listed(
+    offsets: list[int], decoded: Decoded, encoded: list[tuple[bytes, int]], most: int | None
+) -> bytes:
+    """Which row came from which message, if there is room for it."""
+    listed = encode(MessageRows(_array(offsets)[decoded.good], decoded.rows))
+    fits = most is None or not encoded or len(encoded[0][0]) + len(listed) <= most - CHUNK_ROOM
+    return listed if fits else b""
+
+
+def _array(offsets: list[int]) -> npt.NDArray[np.int64]:
+    """The same; of a table alone in its topic they need not be looked at one by one."""
+    if offsets[-1] - offsets[0] == len(offsets) - 1:
+        return np.arange(offsets[0], offsets[-1] + 1)
+    return np.array(offsets, np.int64)
+
+
+def _others(
+    offsets: list[int], values: pa.ChunkedArray[Any], large: list[Oversized]
+) -> tuple[list[int], pa.ChunkedArray[Any]]:
+    kept = np.ones(len(offsets), bool)
+    kept[[one.message for one in large]] = False
+    return [offsets[i] for i in np.flatnonzero(kept)], values.filter(pa.array(kept))
+
+
+def _why(one: Oversized, most: int) -> str:
+    return (
+        f"row {one.row}: {one.bytes:,} bytes in a chunk of its own, and the table's block topic "
+        f"takes records of {most:,} bytes: raise its max.message.bytes"
+    )

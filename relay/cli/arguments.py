@@ -1,0 +1,39 @@
+"""Arguments in a form of their own, as the values that they mean."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from relay import names
+from relay.operate.dead.selection import instant_ms
+
+
+class Parsed(click.ParamType[Any]):
+    """An argument in a form of its own; what is wrong with it is said as click says it."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value that the text means."""
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except (ValueError, re.error) as problem:
+            self.fail(str(problem), param, ctx)
+
+
+def _table(text: str) -> str:
+    if not names.is_table_name(text):
+        raise ValueError(f"not a table name: {text!r}")
+    return text
+
+
+TABLE = Parsed("database.table", _table)
+INSTANT = Parsed("time", lambda text: instant_ms(text, time.time_ns() // 1_000_000))
+"""A time, or an age, as Unix milliseconds."""

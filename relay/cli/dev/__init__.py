@@ -1,0 +1,1 @@
+"""Define `relay dev` and `relay demo`: Kafka and ClickHouse on this machine."""

@@ -1,0 +1,104 @@
+"""`relay dev`: Kafka and ClickHouse on this machine, for development."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from relay.cli.dev.directory import directory_option
+from relay.cli.dev.sql import sql
+from relay.dev import stack
+from relay.dev.layout import HOST
+from relay.dev.stack import Stack
+from relay.program.command import WholeGroup
+
+_port = click.IntRange(0, 65_535)
+
+
+@click.group(cls=WholeGroup)
+def dev() -> None:
+    """Run Kafka and ClickHouse on this machine, for development."""
+
+
+@dev.command()
+@directory_option
+@click.option("--brokers", type=click.IntRange(1, 9), help="How many.  [default: 1]")
+@click.option("--kafka-port", type=click.IntRange(0, 65_000), default=0, help="0: a free one.")
+@click.option("--clickhouse-port", type=_port, default=0, help="Of HTTP; 0: a free one.")
+@click.option("--clickhouse-tcp-port", type=_port, default=0, help="Of TCP; 0: a free one.")
+def up(
+    directory: Path,
+    brokers: int | None,
+    kafka_port: int,
+    clickhouse_port: int,
+    clickhouse_tcp_port: int,
+) -> None:
+    """Start what does not run yet; harmless when all of it runs.
+
+    Prints the lines of a configuration file that reach the servers. ClickHouse has a random
+    password, which stands in a file of the directory. Look at rows with `relay dev sql`.
+    """
+    found = stack.up(
+        directory,
+        brokers=brokers,
+        kafka_port=kafka_port,
+        clickhouse_port=clickhouse_port,
+        clickhouse_tcp_port=clickhouse_tcp_port,
+        progress=lambda line: click.echo(line, err=True),
+    )
+    click.echo(found.config_hint, nl=False)
+    click.echo("look at rows with: relay dev sql", err=True)
+
+
+@dev.command()
+@directory_option
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def status(directory: Path, *, as_json: bool) -> None:
+    """Say what runs; exit status 0 if all of it does, else 1."""
+    found = stack.status(directory)
+    if as_json:
+        click.echo(json.dumps(None if found is None else _plain(found), indent=1))
+    elif found is None:
+        click.echo(f"no stack in {directory}; start one with: relay dev up")
+    else:
+        for index, pid in enumerate(found.broker_pids):
+            address = found.bootstrap.split(",")[index]
+            click.echo(f"broker-{index}    {_state(pid)}  {address}")
+        click.echo(
+            f"clickhouse  {_state(found.clickhouse_pid)}  {found.clickhouse.url}  "
+            f"native protocol {HOST}:{found.clickhouse_tcp_port}  user {found.clickhouse.user}"
+        )
+        click.echo(f"    its password: {found.clickhouse.password_file}")
+    if found is None or not found.complete:
+        raise click.exceptions.Exit(1)
+
+
+@dev.command()
+@directory_option
+def down(directory: Path) -> None:
+    """End what `up` started; the data stays in the directory."""
+    ended = stack.down(directory)
+    click.echo("ended " + ", ".join(ended) if ended else "nothing was running")
+
+
+dev.add_command(sql)
+
+
+def _state(pid: int | None) -> str:
+    return "down".ljust(12) if pid is None else f"pid {pid}".ljust(12)
+
+
+def _plain(found: Stack) -> dict[str, object]:
+    return {
+        "directory": str(found.directory),
+        "bootstrap": found.bootstrap,
+        "clickhouse_url": found.clickhouse.url,
+        "clickhouse_tcp_port": found.clickhouse_tcp_port,
+        "clickhouse_user": found.clickhouse.user,
+        "clickhouse_password_file": str(found.clickhouse.password_file),
+        "broker_pids": found.broker_pids,
+        "clickhouse_pid": found.clickhouse_pid,
+        "complete": found.complete,
+    }

@@ -1,0 +1,89 @@
+"""`relay dev sql`: look at rows in the stack's ClickHouse with no other tool."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from relay.cli.dev.directory import directory_option
+from relay.dev import stack
+from relay.dev.sql import PEOPLE, PROGRAMS, Session, is_blank, split
+from relay.errors import ConfigError
+
+_PROMPT, _MORE = "clickhouse> ", "       ...> "
+_WORDS_OF_END = frozenset({"exit", "quit", "\\q"})
+
+
+@click.command()
+@directory_option
+@click.argument("statement", required=False)
+@click.option("--json", "as_json", is_flag=True, help="For programs: an object per row and line.")
+@click.option("--format", "output", metavar="NAME", help="Any of ClickHouse's, as CSV or Vertical.")
+def sql(directory: Path, statement: str | None, output: str | None, *, as_json: bool) -> None:
+    """Run statements in ClickHouse and print a table.
+
+    \b
+    What is there:        relay dev sql "SHOW DATABASES"
+    The rows of a table:  relay dev sql "SELECT * FROM shop.orders LIMIT 10"
+    Its columns:          relay dev sql "DESCRIBE shop.orders"
+    Several statements:   relay dev sql "USE shop; SHOW TABLES"
+    From a file:          relay dev sql < tables.sql
+
+    Without STATEMENT it asks for statements, which may go over several lines and end with a `;`.
+    Ctrl-D, `exit` or `quit` leaves. The first error ends a list of statements (status 2), but not
+    a dialogue. Statements run with all rights; rows come as the statement's own FORMAT says, if
+    it has one.
+    """
+    if as_json and output:
+        raise ConfigError("--json and --format were given", "give one of them")
+    found = stack.status(directory)
+    if found is None:
+        raise ConfigError(
+            f"no stack in {directory}", "start one with `relay dev up`, or name its --directory"
+        )
+    session = Session(found.clickhouse, output or (PROGRAMS if as_json else PEOPLE))
+    try:
+        if statement is None and sys.stdin.isatty():
+            _talk(session)
+        else:
+            whole, rest = split(sys.stdin.read() if statement is None else statement)
+            for one in [*whole, *([] if is_blank(rest) else [rest])]:
+                session.ask(one, _write)
+    finally:
+        session.close()
+
+
+def _talk(session: Session) -> None:
+    """Read statements from a terminal; an error is told, and the next one is asked for."""
+    click.echo("Statements end with `;`. Ctrl-D leaves.")
+    for statement in _typed():
+        try:
+            session.ask(statement, _write)
+        except ConfigError as error:
+            click.echo(str(error), err=True)
+
+
+def _typed() -> Iterator[str]:
+    """Statements as they are typed, until the end of the input."""
+    text = ""
+    while True:
+        try:
+            line = input(_MORE if text.strip() else _PROMPT)
+        except KeyboardInterrupt:  # what was typed so far is taken back
+            text = ""
+            click.echo()
+            continue
+        except EOFError:
+            click.echo()
+            return
+        if not text.strip() and line.strip().rstrip(";") in _WORDS_OF_END:
+            return
+        whole, text = split(f"{text}{line}\n")
+        yield from whole
+
+
+def _write(some: bytes) -> None:
+    click.echo(some, nl=False)

@@ -1,0 +1,122 @@
+"""What `relay blocks` prints for people: a table of blocks, the lines of one block's story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from relay.cli.output.status import clock
+from relay.operate.view.block_story import BlockRow, Chunks, Landed, Part, Story
+from relay.operate.view.journal_state import Listed
+from relay.program.text_table import Column, laid_out
+
+_CLAIM_CHARACTERS = 8
+_NOT_ASKED = "not known: ClickHouse did not answer"
+
+
+_BLOCK = (
+    Column("block", right=False),
+    Column("state", right=False),
+    Column("sealed (UTC)", right=False),
+    Column("rows"),
+    Column("bytes", optional=2),
+    Column("messages", optional=3),
+    Column("why", right=False),
+    Column("source", right=False, optional=1),
+)
+
+
+def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
+    """One line each where there is room; an id is never broken."""
+    cells = [
+        (
+            row.listed.block.id,
+            row.state or "?",
+            clock(row.listed.block.sealed_at_ms),
+            f"{row.listed.block.rows:,}",
+            f"{row.listed.block.row_bytes:,}",
+            f"{row.listed.block.messages:,}",
+            row.listed.block.reason,
+            f"{row.listed.block.first_source_offset:,} to {row.listed.block.next_source_offset:,}",
+        )
+        for row in rows
+    ]
+    yield from laid_out(_BLOCK, cells, width)
+
+
+def whole(story: Story) -> Iterator[str]:
+    """The story, in the order of the data flow."""
+    yield f"block        {story.id}"
+    yield f"state        {story.state or _NOT_ASKED}"
+    if story.listed is None:
+        yield "journal      no record that is retained lists it"
+    else:
+        yield from _journal(story.listed)
+    if story.chunks is not None:
+        yield from _chunks(story.chunks)
+    if story.landed is None:
+        yield f"ClickHouse   {story.problem}"
+    else:
+        yield from _landed(story.landed, None if story.listed is None else story.listed.block.rows)
+
+
+def _journal(listed: Listed) -> Iterator[str]:
+    block, commit = listed.block, listed.commit
+    yield (
+        f"source       {commit.source_topic}[{commit.partition}], offsets "
+        f"{block.first_source_offset:,} to {block.next_source_offset:,}: "
+        f"{block.messages:,} messages, the oldest of {clock(block.first_timestamp_ms)} UTC"
+    )
+    yield (
+        f"contents     {block.rows:,} rows, {block.row_bytes:,} bytes, schema version "
+        f"{block.schema_version}, CRC-32C {block.crc32c:08x}"
+    )
+    yield (
+        f"sealed       {clock(block.sealed_at_ms)} UTC by {block.reason}, opened "
+        f"{clock(block.opened_at_ms)} UTC"
+    )
+    yield (
+        f"journal      partition {listed.partition}, offset {listed.offset:,}: n {commit.n:,}, "
+        f"epoch {commit.epoch}, written {clock(commit.written_at_ms)} UTC by {commit.member}"
+    )
+    yield (
+        f"block topic  {block.topic}[{block.partition}], offsets {block.first_offset:,} to "
+        f"{block.next_offset:,}: {block.chunks} chunk(s)"
+    )
+
+
+def _chunks(chunks: Chunks) -> Iterator[str]:
+    if not chunks.problems:
+        yield f"  read       {chunks.found} chunk(s), {chunks.rows:,} rows, CRC-32C as written"
+    for problem in chunks.problems:
+        yield f"  problem    {problem}"
+
+
+def _landed(landed: Landed, rows: int | None) -> Iterator[str]:
+    if landed.ledger is None:
+        yield "ledger       there is none yet: no loader has run"
+    elif not landed.ledger:
+        yield "ledger       no entry: no loader has touched it"
+    for change in landed.ledger or ():
+        yield (
+            f"ledger       {clock(change.at_ms)} UTC {change.state:9} attempt {change.attempt}, "
+            f"claim {change.claim[:_CLAIM_CHARACTERS]}"
+            f"{': ' if change.reason else ''}{change.reason}"
+        )
+    if landed.rows is None:
+        yield f"rows         not available: {landed.rows_problem}"
+    else:
+        yield f"rows         {landed.rows:,} carry its id{'' if rows is None else f', of {rows:,}'}"
+    yield from _parts("parts now", landed.parts, landed.rows_problem)
+    yield from _parts("parts made", landed.written, landed.log_problem)
+
+
+def _parts(name: str, parts: Sequence[Part] | None, problem: str) -> Iterator[str]:
+    if parts is None:
+        yield f"{name:12} not available: {problem}"
+        return
+    if not parts:
+        yield f"{name:12} none"
+    for part in parts:
+        yield f"{name:12} {part.name}, {part.rows:,} rows, {part.at}"

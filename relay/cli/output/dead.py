@@ -1,0 +1,196 @@
+"""What `relay dead` prints: tables and lines for people, objects for programs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table
+
+from relay.blocks.dead_letter import DeadLetter, Place
+from relay.operate.dead import inspect
+from relay.operate.dead.replay_plan import Mark, Tally
+from relay.operate.dead.selection import Group
+from relay.program.text_table import Column, laid_out
+
+_REASON_CHARACTERS = 200
+_NO_TABLE = "(none)"
+
+
+_LETTER = (
+    Column("place", right=False),
+    Column("when (UTC)", right=False, optional=2),
+    Column("table", right=False),
+    Column("source", right=False, optional=1),
+    Column("bytes", optional=3),
+    Column("replayed as", right=False),
+    Column("reason", right=False, words=True),
+)
+_GROUP = (
+    Column("table", right=False),
+    Column("count"),
+    Column("replayed"),
+    Column("kind of reason", right=False, words=True),
+    Column("first (UTC)", right=False, optional=2),
+    Column("last (UTC)", right=False, optional=1),
+    Column("as", right=False, optional=3),
+)
+
+
+def listed(
+    letters: Sequence[DeadLetter], marks: Mapping[Place, Mark], width: int
+) -> Iterator[Table | str]:
+    """One line each, or more where reasons are long."""
+    rows = []
+    for letter in letters:
+        mark = marks.get(letter.place)
+        row = (
+            str(letter.place),
+            _time(letter.when_ms),
+            letter.table or _NO_TABLE,
+            str(letter.source),
+            f"{letter.size:,}",
+            str(mark.replayed) if mark else "",
+            letter.reason[:_REASON_CHARACTERS],
+        )
+        rows.append(row)
+    yield from laid_out(_LETTER, rows, width)
+
+
+def grouped(groups: Sequence[Group], width: int) -> Iterator[Table | str]:
+    """One line per table and kind of reason."""
+    rows = [
+        (
+            group.table or _NO_TABLE,
+            f"{group.count:,}",
+            f"{group.replayed:,}",
+            group.kind[:_REASON_CHARACTERS],
+            _time(group.first_ms),
+            _time(group.last_ms),
+            str(group.example),
+        )
+        for group in groups
+    ]
+    yield from laid_out(_GROUP, rows, width)
+
+
+def group_as_json(group: Group) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "table": group.table,
+        "kind": group.kind,
+        "count": group.count,
+        "replayed": group.replayed,
+        "bytes": group.bytes,
+        "first": _iso(group.first_ms),
+        "last": _iso(group.last_ms),
+        "example": str(group.example),
+    }
+
+
+def as_json(letter: DeadLetter, mark: Mark | None) -> dict[str, Any]:
+    """One dead letter without its value."""
+    return {
+        "place": str(letter.place),
+        "when": _iso(letter.when_ms),
+        "table": letter.table,
+        "reason": letter.reason,
+        "source_topic": letter.source_topic,
+        "source_partition": letter.source.partition,
+        "source_offset": letter.source.offset,
+        "bytes": letter.size,
+        "replayed": None
+        if mark is None
+        else {
+            "source_partition": mark.replayed.partition,
+            "source_offset": mark.replayed.offset,
+            "table": mark.table,
+            "at": _iso(mark.at_ms),
+        },
+    }
+
+
+def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows) -> dict[str, Any]:
+    """One dead letter with everything; bytes in base64."""
+    origin = letter.origin
+    return {
+        **as_json(letter, mark),
+        "key_base64": None if origin is None else _base64(origin.key),
+        "headers": None
+        if origin is None
+        else [{"name": name, "value_base64": _base64(raw)} for name, raw in origin.headers],
+        "value_base64": _base64(letter.value),
+        "rows": [asdict(row) for row in rows.rows],
+        "problem": rows.problem,
+    }
+
+
+def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) -> Iterator[str]:
+    """One dead letter with everything, for people."""
+    yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
+    yield f"reason       {letter.reason}"
+    yield f"table        {letter.table or _NO_TABLE}"
+    yield f"source       {letter.source_topic} {letter.source}"
+    yield f"replayed     {_replayed(mark)}"
+    if letter.origin is None:
+        yield "key, headers were not kept (written by an earlier release)"
+    else:
+        yield f"key          {_shown(letter.origin.key)}"
+        yield f"headers      {len(letter.origin.headers)}"
+        for name, raw in letter.origin.headers:
+            yield f"  {name}: {_shown(raw)}"
+    size = "null" if letter.value is None else f"{letter.size:,} bytes"
+    yield f"value        {size if letter.whole else 'in the source topic alone'}"
+    for line in inspect.hexdump(letter.value or b"", most):
+        yield f"  {line}"
+    yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"
+    for number, row in enumerate(rows.rows, 1):
+        yield f"  {number}: {row.text}"
+        if row.unknown:
+            yield f"     fields that the table does not know: {', '.join(map(str, row.unknown))}"
+        if row.problem:
+            yield f"     ! {row.problem}"
+
+
+def tally(found: Tally, source_topic: str, *, done: bool) -> Iterator[str]:
+    """What a replay did, or would do."""
+    verb = "sent" if done else "would send"
+    yield f"{verb} {found.sent:,} messages ({found.bytes:,} bytes) to {source_topic}"
+    for table, count in sorted(found.tables.items()):
+        yield f"  {count:,} of {table}"
+    for why, count in found.left.items():
+        yield f"left {count:,}: {why.value}"
+    if found.sent and not done:
+        yield "nothing was sent yet: add --run"
+
+
+def _replayed(mark: Mark | None) -> str:
+    if mark is None:
+        return "no"
+    return f"{_time(mark.at_ms)} UTC as {mark.replayed}, table {mark.table}"
+
+
+def _shown(raw: bytes | None) -> str:
+    """Bytes as text where they are some."""
+    if raw is None:
+        return "null"
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return repr(raw)
+    return text if text.isprintable() else repr(raw)
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode()
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,133 @@
+"""What `relay rewind` and `relay accept` print: lines for people, objects for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from relay.operate.rewind.accept import Note
+from relay.operate.rewind.plan import Course, Place
+from relay.operate.rewind.rewind import Done, Ready
+
+Line = str | dict[str, Any]
+_SHOWN = 5
+"""Blocks of a partition that are named to people."""
+
+
+def would(
+    ready: Ready, places: Mapping[int, Place], members: Sequence[str], *, as_json: bool
+) -> Iterator[Line]:
+    """A dry run."""
+    for course in ready.courses:
+        if as_json:
+            yield {**_object(course), "members": list(members)}
+        else:
+            yield from _lines(course, places[course.partition])
+    if as_json:
+        return
+    if not ready.courses:
+        yield "nothing to re-run: no message from there on is in a block"
+        return
+    for table, target in sorted(ready.targets.items()):
+        if not target.there:
+            yield f"{table} is not there: no rows to remove"
+    if members:
+        yield f"relays that would be fenced, to be started again: {', '.join(members)}"
+    yield "nothing was changed; --run does it"
+
+
+def unfinished(places: Mapping[int, Place], *, as_json: bool) -> Iterator[Line]:
+    """A dry run where one was begun before."""
+    for partition, place in sorted(places.items()):
+        head = place.head
+        if as_json:
+            yield {"partition": partition, "unfinished": True, "n": head.n, "floor": head.floor}
+        else:
+            yield (
+                f"source partition {partition}: a rewind to {head.floor} was begun (n={head.n}) "
+                "and has not ended; --run finishes it, and nothing else"
+            )
+
+
+def done(done: Done, *, as_json: bool) -> Iterator[Line]:
+    """What was done."""
+    if as_json:
+        yield {
+            "partitions": {str(p): floor for p, floor in done.partitions.items()},
+            "blocks": done.blocks,
+            "rows_removed": done.rows,
+            "resumed": done.resumed,
+        }
+        return
+    if not done.partitions:
+        yield "nothing to re-run: no message from there on is in a block"
+        return
+    if done.resumed:
+        yield "a rewind that was begun before is finished; nothing else was begun"
+    yield f"{done.blocks:,} blocks are superseded, {done.rows:,} of their rows were removed now"
+    for partition, floor in done.partitions.items():
+        yield f"source partition {partition}: relays go on from {floor:,}"
+    yield "start the relays that were fenced, if no supervisor does"
+
+
+def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
+    """What is, or would be, accepted."""
+    for note in found:
+        if as_json:
+            yield {
+                "partition": note.partition,
+                "kinds": list(note.kinds),
+                "found": note.found,
+                "floor_before": note.before,
+                "floor": note.floor,
+                "accepted": accepted,
+            }
+            continue
+        yield f"source partition {note.partition}: {note.found}"
+        yield f"    {'accepted' if accepted else 'would accept'}: {note.meaning}"
+    if as_json:
+        return
+    if not found:
+        yield "nothing is to be accepted: journal, offsets and source topic agree"
+    elif not accepted:
+        yield "nothing was changed; --run --why TEXT accepts it"
+
+
+def _object(course: Course) -> dict[str, Any]:
+    blocks = course.blocks
+    return {
+        "partition": course.partition,
+        "epoch": course.epoch,
+        "floor_before": course.before,
+        "floor": course.floor,
+        "tables": course.starts,
+        "blocks": [block.id for block in blocks],
+        "rows": sum(block.rows for block in blocks),
+        "dead_letters": sum(one.dead for one in course.superseded),
+        "stay": [one.block.id for one in course.kept if one.block is not None],
+    }
+
+
+def _lines(course: Course, place: Place) -> Iterator[str]:
+    blocks = course.blocks
+    rows = sum(block.rows for block in blocks)
+    dead = sum(one.dead for one in course.superseded)
+    yield (
+        f"source partition {course.partition}: floor {course.before:,} → {course.floor:,}, epoch "
+        f"{course.epoch}; the source log starts at {place.log_start:,}"
+    )
+    for table, start in sorted(course.starts.items()):
+        mine = [block for block in blocks if block.table == table]
+        of_rows = sum(block.rows for block in mine)
+        yield (
+            f"    {table or '(no table)'} from {start:,}: {len(mine):,} blocks, {of_rows:,} rows "
+            "replaced"
+        )
+    shown = [block.id for block in blocks[:_SHOWN]]
+    more = f" and {len(blocks) - _SHOWN:,} more" if len(blocks) > _SHOWN else ""
+    yield f"    in all {len(blocks):,} blocks of {rows:,} rows: {', '.join(shown)}{more}"
+    if dead:
+        yield f"    {dead:,} dead letters of the stretch are read, and perhaps written, again"
+    for one in course.kept:
+        if one.block is not None:
+            yield f"    {one.block.id} stays: the first of its messages cannot be read again"

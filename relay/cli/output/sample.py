@@ -1,0 +1,46 @@
+"""A sample of the source topic for people and programs: what of each table is good, what not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from relay.program.console import console_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay.operate.doctor.judge.sample import OfTable
+
+_WIDTH = 140  # columns, where there is no terminal to ask
+
+
+def print_sample(seen: Sequence[OfTable], pipeline: str, *, as_json: bool) -> None:
+    """Print what was seen of each table; nothing where nothing was looked at.
+
+    Args:
+        seen: by table.
+        pipeline: its name, where the file has several.
+        as_json: one JSON object per line and table.
+    """
+    which = {"pipeline": pipeline} if pipeline else {}
+    if as_json:
+        for one in seen:
+            click.echo(json.dumps({"sample": one.as_json(), **which}, ensure_ascii=False))
+        return
+    if not seen:
+        return
+    shown = Table("table", "good", "bad", "messages, why, and where one is", show_lines=True)
+    shown.columns[0].no_wrap = True
+    for one in seen:
+        why = [
+            f"{problem.count:,}: {problem.reason} ({problem.partition}:{problem.offset})"
+            for problem in one.largest()
+        ]
+        name = one.table or "(none)"
+        shown.add_row(name, f"{one.good:,}", f"{one.bad:,}", escape("\n".join(why)))
+    console_of(_WIDTH).print(shown)

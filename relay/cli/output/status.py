@@ -1,0 +1,197 @@
+"""What `relay status` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.markup import escape
+from rich.table import Table
+
+from relay.operate.view.journal_state import WINDOW_SECONDS
+from relay.operate.view.status import PartitionRow, Screen, TableRow, at_rest
+from relay.program.plural import several
+from relay.program.text_table import Column, laid_out
+
+_NOT_KNOWN = "?"
+_REASON_CHARACTERS = 120
+_SHOWN = 10  # parked blocks and kinds of dead letters; --json has all
+
+
+_PARTITION = (
+    Column("partition"),
+    Column("member", right=False),
+    Column("floor", optional=4),
+    Column("position", optional=1),
+    Column("end", optional=2),
+    Column("lag"),
+    Column("floor to position", optional=3),
+    Column("held ≥", optional=5),
+    Column("n", optional=6),
+    Column("epoch", optional=7),
+    Column("last record"),
+)
+_TABLE = (
+    Column("table", right=False),
+    Column("to queryable"),
+    Column("sealed, not loaded"),
+    Column("of those claimed"),
+    Column("parked"),
+    Column("discarded"),
+    Column("loaded"),
+    Column("dead letters"),
+    Column("rows/min"),
+)
+
+
+def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
+    """The parts of the screen, from the top.
+
+    Args:
+        screen: to be shown.
+        width: of the terminal.
+        every: tables at rest as well, and all that is known of partitions.
+    """
+    yield from _top(screen)
+    if screen.partitions:
+        rows = [list(_partition(row)) for row in screen.partitions]
+        yield from laid_out(_PARTITION, rows, width, whole=every)
+        yield (
+            "[dim]buffers: age and bytes are not published; held ≥ is what the journal tells: "
+            "a buffer that begins at the floor is at least so old[/dim]"
+        )
+    yield from _tables(screen, width, every=every)
+    yield from _parked(screen)
+    yield from _dead(screen)
+    yield from _bottom(screen)
+
+
+def _top(screen: Screen) -> Iterator[str]:
+    facts = screen.facts
+    yield f"[bold]{escape(facts.app)}[/bold]  {clock(facts.now_ms)} UTC  source {facts.source}"
+    if not facts.journal:
+        yield "no journal yet: no relay has run"
+    members = facts.group.members
+    yield f"group {facts.group.state}, {several(len(members), 'member')}"
+    for member in members:
+        held = ", ".join(map(str, member.partitions)) or "none"
+        yield f"  {escape(member.name)}  {member.host}  partitions {held}"
+    for trouble in screen.troubles:
+        yield f"[red]{escape(trouble.text)}[/red]"
+    if facts.ledger.problem:
+        yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
+    elif not facts.ledger.there:
+        yield "no ledger yet: no loader has run"
+
+
+def _partition(row: PartitionRow) -> Iterator[str]:
+    yield str(row.partition)
+    yield row.member or "none"
+    for number in (row.floor, row.position, row.end):
+        yield _number(number)
+    old = "" if not row.lag or row.lag_seconds is None else f" ({seconds(row.lag_seconds)})"
+    yield f"{_number(row.lag)}{old}"
+    yield _number(row.held)
+    yield "" if row.held_seconds is None else seconds(row.held_seconds)
+    yield _number(row.n)
+    yield _number(row.epoch)
+    yield _NOT_KNOWN if row.quiet_seconds is None else f"{seconds(row.quiet_seconds)} ago"
+
+
+def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]:
+    """Those that something is about; of the others how many there are."""
+    rest = [row for row in screen.tables if not every and at_rest(row)]
+    busy = [row for row in screen.tables if every or not at_rest(row)]
+    if busy:
+        yield from laid_out(_TABLE, [list(_table(row)) for row in busy], width)
+    if rest:
+        blocks = sum(row.loaded_blocks or 0 for row in rest)
+        rows = sum(row.loaded_rows or 0 for row in rest)
+        yield (
+            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: "
+            "--all shows them, --table NAME one"
+        )
+
+
+def _table(row: TableRow) -> Iterator[str]:
+    yield row.table or "(none)"
+    yield _NOT_KNOWN if row.lag_seconds is None else seconds(row.lag_seconds)
+    yield _blocks(row.waiting_blocks, row.waiting_rows)
+    yield _number(row.claimed_blocks)
+    yield _blocks(row.parked_blocks, row.parked_rows)
+    yield _number(row.discarded_blocks)
+    yield _blocks(row.loaded_blocks, row.loaded_rows)
+    yield _number(row.dead_letters)
+    yield _number(row.rows_lately)
+
+
+def _parked(screen: Screen) -> Iterator[str]:
+    parked = screen.facts.ledger.parked
+    for one in parked[:_SHOWN]:
+        why = escape(one.reason[:_REASON_CHARACTERS])
+        yield f"[yellow]parked[/yellow] {escape(one.id)}  {one.rows:,} rows  {why}"
+    if len(parked) > _SHOWN:
+        yield f"and {len(parked) - _SHOWN:,} more: loader parked ls"
+
+
+def _dead(screen: Screen) -> Iterator[str]:
+    if screen.dead:
+        since = f"dead letters since {clock(screen.seen_from_ms)} UTC, in the records read"
+        exact = all(row.exact for row in screen.dead)
+        yield since if exact else f"{since}; by each reason: relay dead ls --summary"
+    for row in screen.dead[:_SHOWN]:
+        why = escape(row.told[:_REASON_CHARACTERS])
+        yield f"  {row.messages:,}  {escape(row.table) or '(no table)'}  {why}"
+    if len(screen.dead) > _SHOWN:
+        yield f"and {len(screen.dead) - _SHOWN:,} more kinds: relay dead ls --summary"
+
+
+def _bottom(screen: Screen) -> Iterator[str]:
+    lately, facts = screen.lately, screen.facts
+    yield (
+        f"last minute: {several(lately.messages, 'message')}, {several(lately.rows, 'row')} "
+        f"({lately.rows / WINDOW_SECONDS:,.1f}/s), {several(lately.blocks, 'block')}, "
+        f"{several(lately.dead_letters, 'dead letter')}"
+    )
+    yield from _acknowledged(facts.acknowledged)
+    if not facts.anomalies:
+        yield f"no anomaly in {several(facts.audited, 'journal record')}"
+        return
+    yield f"[red]anomalies: {len(facts.anomalies):,}[/red] in {facts.audited:,} journal records"
+    yield f"the last: {escape(str(facts.anomalies[-1]))}"
+
+
+def _acknowledged(texts: Sequence[str]) -> Iterator[str]:
+    """No anomaly, and never hidden; the latest first."""
+    if texts:
+        yield f"[yellow]acknowledged by a person: {len(texts):,}[/yellow], in the records read"
+    for text in texts[: -_SHOWN - 1 : -1]:
+        yield f"  {escape(text)}"
+    if len(texts) > _SHOWN:
+        yield f"and {len(texts) - _SHOWN:,} before: relay verify --once"
+
+
+def seconds(number: float) -> str:
+    """A span in the unit that a person would use."""
+    for limit, size, unit in ((100, 1, "s"), (6_000, 60, "min"), (360_000, 3600, "h")):
+        if number < limit:
+            return f"{number / size:.1f} {unit}" if unit == "s" else f"{number / size:.0f} {unit}"
+    return f"{number / 86_400:.0f} d"
+
+
+def clock(ms: int) -> str:
+    """UTC, to the millisecond; the bare number where it is no time that people write."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "milliseconds")[:-6]
+    except (ValueError, OverflowError, OSError):  # producers may write any timestamp
+        return f"{ms} ms"
+
+
+def _number(number: int | None) -> str:
+    return _NOT_KNOWN if number is None else f"{number:,}"
+
+
+def _blocks(blocks: int | None, rows: int | None) -> str:
+    if blocks is None or rows is None:
+        return _NOT_KNOWN
+    return f"{blocks:,} ({several(rows, 'row')})"

@@ -1,0 +1,170 @@
+"""What `relay verify` prints: anomalies, what people took note of, totals."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from relay.cli.output.status import clock
+from relay.operate.verify.judge import beginning
+from relay.program.plural import several
+
+if TYPE_CHECKING:
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.merged import Told
+
+
+_FEW = 10
+"""So many anomalies need no summary by table."""
+_EACH = 5
+"""So many of one table and kind are shown one by one."""
+
+
+class Few:
+    """Of anomalies of one table and kind the first, unless all are wanted: the rest is counted.
+
+    Args:
+        every: show all of them.
+    """
+
+    def __init__(self, *, every: bool = False) -> None:
+        self._every = every
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def shows(self, anomaly: Anomaly) -> bool:
+        """Whether this one is to be shown; called once for each."""
+        which = anomaly.table, anomaly.kind.value
+        self._seen[which] += 1
+        return self._every or self._seen[which] <= _EACH
+
+    @property
+    def hidden(self) -> int:
+        """How many were not."""
+        if self._every:
+            return 0
+        return sum(max(number - _EACH, 0) for number in self._seen.values())
+
+    def say(self, anomaly: Anomaly) -> None:
+        """For people."""
+        if self.shows(anomaly):
+            say(anomaly)
+
+
+def say(anomaly: Anomaly) -> None:
+    """For people."""
+    click.echo(f"anomaly: {anomaly}", err=True)
+
+
+def say_hidden(number: int) -> None:
+    """How many were not shown one by one."""
+    more = several(number, "more is", "more are")
+    click.echo(f"anomalies: {more} not shown one by one: --all or --json shows them", err=True)
+
+
+def say_json(anomaly: Anomaly) -> None:
+    """For machines."""
+    now_ms = time.time_ns() // 1_000_000
+    click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
+
+
+def tell(told: Told, *, as_json: bool) -> None:
+    """One of several pipelines'."""
+    if as_json:
+        found = {"anomaly": told.anomaly.as_json(), "pipeline": told.pipeline}
+        now_ms = time.time_ns() // 1_000_000
+        click.echo(json.dumps({**found, "committed_ms": told.committed_ms, "at_ms": now_ms}))
+        return
+    when = clock(told.committed_ms)
+    click.echo(f"anomaly: {when} UTC  {told.pipeline}  {told.anomaly}", err=True)
+
+
+def conclude(
+    audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool, hidden: int = 0
+) -> None:
+    """What people took note of, and how much was looked at.
+
+    Args:
+        audit: that has ended.
+        seconds: it took.
+        pipeline: of which; empty where there is only one.
+        as_json: for machines.
+        hidden: anomalies that were not shown one by one.
+    """
+    named = {"pipeline": pipeline} if pipeline else {}
+    before = f"{pipeline}: " if pipeline else ""
+    _history(audit, named, before, as_json=as_json)
+    for text in audit.acknowledged:  # no anomaly, and never hidden
+        if as_json:
+            click.echo(json.dumps({"acknowledged": text, **named}))
+        else:
+            click.echo(f"acknowledged: {before}{text}", err=True)
+    for text in audit.not_judged:  # no anomaly, and no proof either
+        if as_json:
+            click.echo(json.dumps({"not_judged": text, **named}))
+        else:
+            click.echo(f"not judged: {before}{text}", err=True)
+    for partition in audit.unfinished():
+        text = f"partition {partition}: a rewind was begun and has not ended; relays wait"
+        if as_json:
+            click.echo(json.dumps({"unfinished": text, **named}))
+        else:
+            click.echo(f"unfinished: {before}{text}", err=True)
+    if not as_json:
+        _by_table(audit, before)
+        if hidden:
+            say_hidden(hidden)
+    _totals(audit, seconds, pipeline, as_json=as_json)
+
+
+def _history(audit: Audit, named: dict[str, str], before: str, *, as_json: bool) -> None:
+    """Where it begins, and what lay before."""
+    if as_json and audit.history:
+        begins = [beginning.as_json(one) for one in audit.history]
+        click.echo(json.dumps({"history": begins, **named}))
+        return
+    for text in (*beginning.said(audit.history), *beginning.gaps(audit.history)):
+        click.echo(f"{before}{text}", err=True)
+
+
+def _by_table(audit: Audit, before: str) -> None:
+    """Where there are many anomalies, how many of each kind a table has."""
+    if len(audit.anomalies) <= _FEW:
+        return
+    counts: dict[str, Counter[str]] = {}
+    for anomaly in audit.anomalies:
+        counts.setdefault(anomaly.table, Counter())[anomaly.kind.value] += 1
+    for table, kinds in sorted(counts.items()):
+        each = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        click.echo(f"anomalies: {before}{table or 'of no one table'}: {each}", err=True)
+
+
+def _totals(audit: Audit, seconds: float, pipeline: str, *, as_json: bool) -> None:
+    totals = audit.totals
+    summary: dict[str, Any] = {
+        "journal records": totals.records,
+        "flush points": totals.flush_points,
+        "blocks": totals.blocks,
+        "rows": totals.rows,
+        "source messages": totals.messages,
+        "dead letters": totals.dead_letters,
+        "anomalies": len(audit.anomalies),
+    }
+    if as_json:
+        named = {key.replace(" ", "_"): value for key, value in summary.items()}
+        which = {"pipeline": pipeline} if pipeline else {}
+        found = {**named, "seconds": seconds, "tables": totals.rows_by_table, **which}
+        click.echo(json.dumps(found))
+        return
+    of = f" of {pipeline}" if pipeline else ""
+    table = Table("looked at", "count", title=f"Journal{of}, judged in {seconds:.1f} s")
+    table.columns[1].justify = "right"
+    for name, value in summary.items():
+        table.add_row(name, f"{value:,}")
+    Console().print(table)

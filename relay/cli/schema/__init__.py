@@ -1,0 +1,1 @@
+"""Define `relay schema`: row messages of tables, for producers."""

@@ -1,0 +1,257 @@
+"""`relay schema`: the row messages of the tables, for producers and for a look at them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from google.protobuf.descriptor import Descriptor
+from rich.table import Table
+
+from relay import names
+from relay.cli.options import config_option, settings_of
+from relay.cli.schema.proto_files import write_all
+from relay.cli.schema.registered import described_schema, read_registry, version_of
+from relay.errors import ConfigError
+from relay.produce.codecs import table_codecs
+from relay.program.command import WholeGroup
+from relay.program.console import console_of
+from relay.records_pb2 import TableSchema
+from relay.rows.row_codec import RowCodec
+from relay.schema.compatibility import Finding, findings
+from relay.schema.difference import changes
+from relay.schema.evolution import live_columns, needs_value, proto_text
+from relay.schema.protoc import row_message
+
+_WIDTH = 140  # columns, where there is no terminal to ask
+_table = click.argument("table", metavar="DATABASE.TABLE")
+_json = click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+
+
+@click.group(cls=WholeGroup)
+def schema() -> None:
+    """Row messages of the tables: field numbers, and the .proto for producers.
+
+    \b
+    relay schema proto shop.orders > orders.proto
+    relay schema check orders.proto
+    """
+
+
+@schema.command()
+@click.argument("tables", metavar="[DATABASE.TABLE]...", nargs=-1)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Of every table of ClickHouse that rows may go into (source.tables, and no ledger).",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write one file a table, DIR/DATABASE/TABLE/row.proto: the directory is the package, as "
+    "buf wants it. Needed with --all and with several tables.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="With --out: also overwrite a file that somebody wrote or edited. Without it only what "
+    "this command wrote of an earlier version is replaced, others are named and kept.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table.")
+@config_option
+def proto(
+    tables: tuple[str, ...],
+    out: Path | None,
+    config_file: Path,
+    *,
+    every: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Print the .proto of a table's row message, or write those of many, for producers.
+
+    A table that the registry does not know yet, or that changed, gets its field
+    numbers now; they stay for ever. With --out a table that cannot be carried, or whose file is
+    kept, is named and stops no other; the exit status is 2 then.
+
+    \b
+    relay schema proto shop.orders > orders.proto
+    relay schema proto --all --out proto
+    relay schema proto shop.orders shop.countries --out proto
+    """
+    if bool(tables) == every:
+        raise click.UsageError("Name tables, or say --all.")
+    if out is not None:
+        write_all(settings_of(config_file), tables, out, force=force, as_json=as_json)
+        return
+    if every or len(tables) > 1 or force:
+        raise click.UsageError("--all, --force and several tables need --out DIR.")
+    (table,) = tables
+    found = table_codecs(settings_of(config_file))(table).schema
+    text = proto_text(found)
+    if as_json:
+        text = json.dumps({"table": table, "version": found.version, "proto": text}) + "\n"
+    click.echo(text, nl=False)
+
+
+@schema.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line and table.")
+@config_option
+def list_schemas(config_file: Path, *, as_json: bool) -> None:
+    """List the tables in the schema registry, as it is now.
+
+    \b
+    relay schema ls
+    """
+    registry = read_registry(config_file)
+    found = [
+        described_schema(current)
+        for table in registry.tables()
+        if (current := registry.current(table))
+    ]
+    if as_json:
+        for entry in found:
+            click.echo(json.dumps(entry, ensure_ascii=False))
+        return
+    if not found:
+        click.echo("no table has a schema in this app yet", err=True)
+    width = max((len(entry["table"]) for entry in found), default=0)
+    for entry in found:
+        live = sum(not column["dropped"] for column in entry["columns"])
+        problems = "".join(f"  ! {problem}" for problem in entry["problems"])
+        click.echo(
+            f"{entry['table']:{width}}  version {entry['version']:<3}  {live:3} columns  "
+            f"since {entry['since']}{problems}"
+        )
+
+
+@schema.command()
+@_table
+@click.option("--version", type=int, help="Default: the current one.")
+@_json
+@config_option
+def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -> None:
+    """Show a table's fields as the registry has them: numbers, columns, types, and what is gone.
+
+    \b
+    relay schema show shop.orders
+    relay schema show shop.orders --version 1 --json
+    """
+    described = described_schema(version_of(read_registry(config_file), table, version))
+    if as_json:
+        click.echo(json.dumps(described, ensure_ascii=False))
+        return
+    click.echo(
+        f"{table}, version {described['version']}, since {described['since']}, "
+        f"table {described['uuid'] or 'without UUID'}"
+    )
+    shown = Table("field", "column", "type", "")
+    for column in described["columns"]:
+        state = "dropped or changed: reserved" if column["dropped"] else column["default_kind"]
+        shown.add_row(str(column["number"]), column["name"], column["type"], state)
+    console_of(_WIDTH).print(shown)
+    for problem in described["problems"]:
+        click.echo(f"! {problem}")
+
+
+@schema.command()
+@_table
+@click.option("--from", "before", type=int, help="Version. Default: the one before --to.")
+@click.option("--to", "after", type=int, help="Version. Default: the current one.")
+@_json
+@config_option
+def diff(
+    table: str, before: int | None, after: int | None, config_file: Path, *, as_json: bool
+) -> None:
+    """Show what changed in a table's row message, by default with its last change.
+
+    \b
+    relay schema diff shop.orders
+    relay schema diff shop.orders --from 1 --to 4 --json
+    """
+    registry = read_registry(config_file)
+    new = version_of(registry, table, after)
+    # Version 0 is that of a table before its first: it has no columns.
+    first = TableSchema(table=table, uuid=new.uuid)
+    wanted = new.version - 1 if before is None else before
+    old = version_of(registry, table, wanted) if wanted else first
+    found = changes(old, new)
+    if as_json:
+        shown = [change._asdict() for change in found]
+        about = {"table": table, "from": old.version, "to": new.version, "changes": shown}
+        click.echo(json.dumps(about, ensure_ascii=False))
+        return
+    click.echo(f"{table}, version {old.version} to {new.version}")
+    for kind, column, was, now, number in found:
+        arrow = f"{was} → {now}" if was and now else was or now
+        click.echo(f"  {kind:10} {column or '(the table)'}  {arrow}  {number or ''}".rstrip())
+
+
+@schema.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--table", help="DATABASE.TABLE. Default: the file's package.")
+@click.option("--message", help="The row message. Default: what RowBatch holds, else Row.")
+@_json
+@config_option
+@click.pass_context
+def check(
+    context: click.Context,
+    file: Path,
+    table: str | None,
+    message: str | None,
+    config_file: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Say whether what a producer writes by FILE.proto would still be read; exit 1 if not.
+
+    Compares field numbers, types and names with the registry, and names each problem: fields
+    that the table does not know, other types, reserved numbers, swapped names.
+
+    \b
+    relay schema check orders.proto
+    relay schema check all.proto --table shop.orders --message Order --json
+    """
+    written = row_message(file, message)
+    table = table or written.file.package
+    if not names.is_table_name(table):
+        raise ConfigError(
+            f"{file}: package {table!r} is not database.table", "name the table with --table"
+        )
+    current = version_of(read_registry(config_file), table, None)
+    found = _findings(written, current)
+    problems = [one for one in found if one.problem]
+    if as_json:
+        about = {
+            "table": table,
+            "version": current.version,
+            "compatible": not problems,
+            "problems": [_as_json(one) for one in problems],
+            "notes": [_as_json(one) for one in found if not one.problem],
+        }
+        click.echo(json.dumps(about, ensure_ascii=False))
+    else:
+        for one in found:
+            click.echo(f"{'problem' if one.problem else 'note'}: {one.field}: {one.what}")
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        said = count if problems else "compatible"
+        click.echo(f"{file} and {table}, version {current.version}: {said}")
+    context.exit(1 if problems else 0)
+
+
+def _findings(written: Descriptor, current: TableSchema) -> list[Finding]:
+    live = live_columns(current)
+    carried = {column.number for column in live}
+    gone = {c.number: f"{c.name} {c.type}" for c in current.columns if c.number not in carried}
+    needed = {column.number: column.name for column in live if needs_value(column)}
+    read: Any = RowCodec(current).message_class.DESCRIPTOR
+    return findings(written, read, gone, needed)
+
+
+def _as_json(finding: Finding) -> dict[str, Any]:
+    fields = ("kind", "field", "number", "what")
+    return {name: getattr(finding, name) for name in fields}

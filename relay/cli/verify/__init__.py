@@ -1,0 +1,1 @@
+"""Define `relay verify`: the runtime verifier, once, deep, or beside production."""

@@ -1,0 +1,160 @@
+"""`relay verify`: the runtime verifier."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from relay import log
+from relay.cli.options import config_argument, pipelines_of
+from relay.cli.output import verify as output_verify
+from relay.cli.verify import several as verify_several
+from relay.cli.verify.follow import Outlets, follow
+from relay.cli.verify.once import once
+from relay.errors import ContractBroken, NotExactlyOnce
+from relay.operate.verify.audit import Audit, audit_of
+from relay.operate.verify.judge.beginning import gaps
+from relay.operate.verify.read.journal import Reader
+from relay.program.command import log_format_option
+from relay.program.plural import several
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from relay.config.settings import Settings
+
+
+@click.command()
+@config_argument
+@click.option("--once", "mode", flag_value="once", help="Audit all that is retained, and end.")
+@click.option("--follow", "mode", flag_value="follow", help="Go on beside the relay until SIGTERM.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read block topics, ClickHouse and the source topic, each against the journal.",
+)
+@click.option(
+    "--removed",
+    metavar="DATABASE.TABLE",
+    multiple=True,
+    help="With --deep: rows of this table were removed on purpose, so missing ones are no anomaly.",
+)
+@click.option(
+    "--http",
+    "listen",
+    metavar="HOST:PORT",
+    default="",
+    help="With --follow: serve the page at /, /metrics for Prometheus, and /healthz.",
+)
+@click.option(
+    "--webhook",
+    "webhook_url",
+    metavar="URL",
+    default="",
+    envvar="RELAY_VERIFY_WEBHOOK",
+    help="With --follow: POST every anomaly there, as JSON. A URL that is a secret stands "
+    "better in RELAY_VERIFY_WEBHOOK.",
+)
+@click.option(
+    "--all", "every", is_flag=True, help="Every anomaly, not the first of each table and kind."
+)
+@click.option("--json", "as_json", is_flag=True, help="All anomalies, and totals, as JSON lines.")
+@log_format_option
+def verify(  # noqa: PLR0913 - one for each option
+    config_file: Path,
+    mode: str | None,
+    listen: str,
+    webhook_url: str,
+    *,
+    deep: bool,
+    removed: tuple[str, ...],
+    every: bool,
+    as_json: bool,
+    log_format: str,
+) -> None:
+    """Prove from what was recorded that no row was lost and none came twice.
+
+    Reads the journal and the group's committed offsets, and says where they cannot be true:
+    backward, overlap, gap, torn, foreign, stuck, late. Says where its history begins, and what was
+    deleted before that. Changes nothing; any number may run.
+
+    Of several pipelines all are audited, beside each other, and what is found comes in the order
+    of the commits that show it, each line with its pipeline. One whose servers are away holds up
+    no other. --http: the first serves at PORT, the second at PORT+1, and so on.
+
+    \b
+    Examples:
+      relay verify relay.toml --once
+      relay verify relay.toml --follow --http 127.0.0.1:9466
+    Exit status: 0 no anomaly · 1 anomalies were found · 2 wrong configuration ·
+    4 servers away · 6 source messages were deleted before they were in blocks, or (--deep)
+    journal records before a loader had settled them.
+    """
+    log.setup(json=log_format == "json")
+    if deep and mode == "follow":
+        raise click.UsageError("--deep looks once: run it from time to time beside --follow")
+    if removed and not deep:
+        raise click.UsageError("--removed is about rows that --deep counts: give both")
+    if listen and mode != "follow":
+        raise click.UsageError("--http serves what --follow finds: give both")
+    source = click.get_current_context().get_parameter_source("webhook_url")
+    if source is ParameterSource.COMMANDLINE and mode != "follow":
+        raise click.UsageError("--webhook gets what --follow finds: give both")
+    pipelines, outlets = pipelines_of(config_file), Outlets(listen, webhook_url)
+    few = output_verify.Few(every=every or mode == "follow")
+    if len(pipelines) == 1:
+        settings = pipelines[0].settings
+        audits = [_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)]
+    elif mode == "follow":
+        audits = verify_several.follow(pipelines, outlets, as_json=as_json)
+    else:
+        audits = verify_several.once_each(
+            pipelines, few, deep=deep, removed=removed, as_json=as_json
+        )
+    _judge(audits)
+
+
+def _judge(audits: Sequence[Audit]) -> None:
+    """Whether anything was found; the worst first."""
+    lost = [text for audit in audits for text in gaps(audit.history)]
+    if lost:
+        raise ContractBroken(
+            lost[0],
+            "what was deleted can only come from a re-run of the source; `relay accept` takes note "
+            "of source messages that are gone. Keep topics longer than relay and loader may be "
+            "away (`relay doctor`)",
+        )
+    found = [anomaly for audit in audits for anomaly in audit.anomalies]
+    if found:
+        raise NotExactlyOnce(
+            f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}",
+            "do not restart anything yet: keep journal and source topic from retention, and "
+            "look at the records named",
+        )
+
+
+def _one(
+    settings: Settings,
+    mode: str | None,
+    outlets: Outlets,
+    few: output_verify.Few,
+    *,
+    deep: bool,
+    removed: Collection[str],
+    as_json: bool,
+) -> Audit:
+    audit = audit_of(settings)
+    began = time.monotonic()
+    say = output_verify.say_json if as_json else few.say
+    with contextlib.closing(Reader(settings, lasting=mode == "follow")) as reader:
+        if mode == "follow":
+            follow(settings, reader, audit, say, outlets)
+        else:
+            once(settings, reader, audit, say, deep=deep, removed=removed)
+    output_verify.conclude(audit, time.monotonic() - began, as_json=as_json, hidden=few.hidden)
+    return audit

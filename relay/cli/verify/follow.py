@@ -1,0 +1,115 @@
+"""`relay verify --follow`: the audit beside production, with metrics, page and webhook."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from relay.operate.page.recent import Trail
+from relay.operate.page.refresh import Looking
+from relay.operate.page.routes import Page, TellStory
+from relay.operate.page.samples import Samples
+from relay.operate.page.verifier_metrics import Figures
+from relay.operate.verify import rounds
+from relay.operate.verify.progress import Standing
+from relay.operate.verify.webhook import Webhook
+from relay.operate.view import ask
+from relay.program.serving import Serving
+from relay.program.stopping import stopped_by_signal
+
+if TYPE_CHECKING:
+    import threading
+
+    from relay.config.settings import Settings
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.rounds import Keep
+    from relay.records_pb2 import Commit
+
+log = logging.getLogger(__name__)
+
+
+class Outlets(NamedTuple):
+    """Where anomalies are told beside the terminal.
+
+    Attributes:
+        listen: `HOST:PORT` of the page; empty: none.
+        webhook_url: gets anomalies; empty: none does.
+    """
+
+    listen: str = ""
+    webhook_url: str = ""
+
+
+def follow(
+    settings: Settings,
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    outlets: Outlets,
+    stop: threading.Event | None = None,
+    keep: Keep = lambda *_: None,
+) -> None:
+    """Until SIGTERM or Ctrl-C.
+
+    Args:
+        settings: of the app.
+        reader: not started yet.
+        audit: gets all that is read.
+        say: prints an anomaly.
+        outlets: where else it is told.
+        stop: that ends it instead of a signal.
+        keep: gets partition, offset and record before they are judged.
+
+    Raises:
+        ConfigError: the app has no journal; one of `outlets` cannot be used.
+    """
+    standing, trail, samples = Standing(time.monotonic()), Trail(), Samples()
+    with contextlib.ExitStack() as opened:
+        webhook = None
+        if outlets.webhook_url:
+            posting = Webhook(outlets.webhook_url, settings.app)
+            webhook = opened.enter_context(contextlib.closing(posting))
+        if outlets.listen:
+            figures = Figures(standing, audit.totals, reader, webhook, settings.app, samples)
+            page = Page(standing, audit, trail, samples, _story_of(settings))
+            opened.enter_context(_served(settings, outlets.listen, page, figures, samples))
+
+        def told(anomaly: Anomaly) -> None:
+            say(anomaly)
+            standing.anomaly(anomaly, time.time_ns() // 1_000_000)
+            if webhook is not None:
+                webhook.tell(anomaly)
+
+        def kept(partition: int, offset: int, commit: Commit) -> None:
+            keep(partition, offset, commit)
+            trail.add(partition, offset, commit)
+
+        rounds.follow(reader, audit, told, stop or stopped_by_signal(), standing, kept)
+
+
+def _story_of(settings: Settings) -> TellStory:
+    return lambda block, journal_offset: ask.story_of(settings, block, journal_offset)
+
+
+@contextlib.contextmanager
+def _served(
+    settings: Settings,
+    listen: str,
+    page: Page,
+    figures: Figures,
+    samples: Samples,
+) -> Iterator[None]:
+    routes = {
+        **page.routes(),
+        "/metrics": lambda _: figures.exposition(),
+        "/healthz": lambda _: figures.health(time.monotonic()),
+    }
+    with Serving(listen, routes, page.headers) as serving:
+        log.info("serving", extra={"page": f"http://{serving.address}/"})
+        with contextlib.closing(Looking(lambda: ask.Look(settings, lasting=True), samples)):
+            yield

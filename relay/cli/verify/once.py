@@ -1,0 +1,86 @@
+"""`relay verify --once`: one app's audit of all that is retained, with --deep of more."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import click
+
+from relay import names
+from relay.errors import Refused, Unavailable
+from relay.kafka.topics import READ, Topics
+from relay.operate.verify import rounds
+from relay.operate.verify.deep import Deep
+from relay.operate.verify.judge.beginning import beginnings
+from relay.operate.view.landed import LandedBlocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from relay.config.settings import Settings
+    from relay.operate.verify.audit import Audit
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.rounds import Keep
+    from relay.records_pb2 import Commit
+
+
+def once(
+    settings: Settings,
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    note: Keep = lambda *_: None,
+    *,
+    deep: bool,
+    removed: Collection[str] = (),
+) -> None:
+    """All that is retained.
+
+    Args:
+        settings: of the app.
+        reader: not started yet.
+        audit: gets all that is read.
+        say: gets anomalies as they are found.
+        note: gets partition, offset and record before they are judged.
+        deep: block topics, ClickHouse and source topic as well.
+        removed: tables of which a person removed rows.
+
+    Raises:
+        ConfigError, Unavailable: as reader and deep audit raise them.
+    """
+    reader.grow()
+    source = _source(reader)
+    if not deep:
+        rounds.once(reader, audit, say, note)
+        audit.history = beginnings(audit.firsts, reader.starts, source, audit.floors(), None)
+        return
+    with contextlib.closing(Deep(settings, removed)) as further:
+
+        def keep(partition: int, offset: int, commit: Commit) -> None:
+            note(partition, offset, commit)
+            further.keep(partition, offset, commit)
+
+        rounds.once(reader, audit, say, keep)
+        audit.history = beginnings(
+            audit.firsts, reader.starts, source, audit.floors(), _settled(settings)
+        )
+        for anomaly in further.judge(lambda what: click.echo(what, err=True)):
+            audit.anomalies.append(anomaly)
+            say(anomaly)
+        audit.acknowledged += further.acknowledged
+        audit.not_judged += further.not_judged
+
+
+def _source(reader: Reader) -> dict[int, int]:
+    """Where the source's partitions begin; nothing where this user may not know."""
+    with contextlib.suppress(Unavailable, Refused):
+        return reader.source_starts()
+    return {}
+
+
+def _settled(settings: Settings) -> dict[int, int]:
+    """The ledger's positions in the journal that is there."""
+    journal = Topics(settings).describe(names.journal_topic(settings.app), (READ,))
+    return {} if journal is None else LandedBlocks(settings).positions(journal.topic_id)

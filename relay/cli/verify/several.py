@@ -1,0 +1,168 @@
+"""`relay verify` of several pipelines: each audited by itself, what is found in one order.
+
+Each has a reader and an audit of its own; one whose servers are away holds up no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from relay.cli.output import verify
+from relay.cli.verify.follow import Outlets
+from relay.cli.verify.follow import follow as follow_one
+from relay.cli.verify.once import once
+from relay.errors import RelayError
+from relay.operate.verify.audit import Audit, audit_of
+from relay.operate.verify.merged import Clock, Merged, Told
+from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.rounds import ROUND_SECONDS
+from relay.operate.verify.webhook import Webhook
+from relay.program.command import show_error
+from relay.program.serving import behind
+from relay.program.stopping import stopped_by_signal
+from relay.program.supervision import worst
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from relay.config.pipelines import Pipeline
+    from relay.operate.verify.judge.anomaly import Anomaly
+
+AGAIN_SECONDS = 10.0
+"""Before the audit of one that ended, as without a journal yet, is begun anew."""
+
+
+class Following(threading.Thread):
+    """The audit of one pipeline beside production, begun anew where it ended with an error.
+
+    Attributes:
+        audit: that goes on.
+        bug: what nobody foresaw, which ends them all; None: nothing.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        merged: Merged,
+        stop: threading.Event,
+        outlets: Outlets,
+    ) -> None:
+        super().__init__(name=pipeline.name)
+        self._settings, self._merged, self._ending = pipeline.settings, merged, stop
+        self._outlets = outlets
+        self.audit = audit_of(self._settings)
+        self.bug: Exception | None = None
+
+    def run(self) -> None:
+        """Until stopped."""
+        while not self._ending.is_set():
+            self.audit = audit_of(self._settings)
+            try:
+                self._follow()
+            except RelayError as error:
+                show_error(f"relay: {self.name}", error)
+                self._ending.wait(AGAIN_SECONDS)
+            except Exception as bug:  # noqa: BLE001 - raised again where it can end the program
+                self.bug = bug
+                self._ending.set()
+
+    def _follow(self) -> None:
+        clock = Clock()
+
+        def say(anomaly: Anomaly) -> None:
+            self._merged.add(Told(clock.of(anomaly, _now_ms()), self.name, anomaly))
+
+        with contextlib.closing(Reader(self._settings, lasting=True)) as reader:
+            follow_one(
+                self._settings,
+                reader,
+                self.audit,
+                say,
+                self._outlets,
+                self._ending,
+                clock.note,
+            )
+
+
+def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) -> list[Audit]:
+    """All of them until SIGTERM or Ctrl-C; gives their audits.
+
+    Raises:
+        ConfigError: one of `outlets` cannot be used.
+    """
+    if outlets.webhook_url:
+        Webhook(outlets.webhook_url, "").close()  # told before any audit begins
+    merged, stop = Merged(), stopped_by_signal()
+    following = [
+        Following(pipeline, merged, stop, _behind(outlets, index))
+        for index, pipeline in enumerate(pipelines)
+    ]
+    began = time.monotonic()
+    for one in following:
+        one.start()
+    while not stop.wait(ROUND_SECONDS):
+        _tell(merged, as_json=as_json)
+    for one in following:
+        one.join()
+    _tell(merged, as_json=as_json)
+    for one in following:
+        if one.bug is not None:
+            raise one.bug
+        verify.conclude(one.audit, time.monotonic() - began, one.name, as_json=as_json)
+    return [one.audit for one in following]
+
+
+def once_each(
+    pipelines: Sequence[Pipeline],
+    few: verify.Few,
+    *,
+    deep: bool,
+    removed: Collection[str] = (),
+    as_json: bool,
+) -> list[Audit]:
+    """All that is retained of each; gives the audits.
+
+    Raises:
+        RelayError: the worst of what ended an audit, where none of them found an anomaly.
+    """
+    merged, audits, errors = Merged(), [], []
+    for name, settings in pipelines:
+        audit, clock, began = audit_of(settings), Clock(each=deep), time.monotonic()
+
+        def say(anomaly: Anomaly, name: str = name, clock: Clock = clock) -> None:
+            merged.add(Told(clock.of(anomaly, _now_ms()), name, anomaly))
+
+        audits.append(audit)
+        try:
+            with contextlib.closing(Reader(settings)) as reader:
+                once(settings, reader, audit, say, clock.note, deep=deep, removed=removed)
+        except RelayError as error:
+            show_error(f"relay: {name}", error)
+            errors.append(error)
+        else:
+            verify.conclude(audit, time.monotonic() - began, name, as_json=as_json)
+    for told in merged.take():
+        if as_json or few.shows(told.anomaly):
+            verify.tell(told, as_json=as_json)
+    if few.hidden and not as_json:
+        verify.say_hidden(few.hidden)
+    if errors and not any(audit.anomalies for audit in audits):
+        status = worst(error.exit_code for error in errors)
+        raise next(error for error in errors if error.exit_code == status)
+    return audits
+
+
+def _behind(outlets: Outlets, index: int) -> Outlets:
+    return outlets._replace(listen=behind(outlets.listen or None, index) or "")
+
+
+def _tell(merged: Merged, *, as_json: bool) -> None:
+    for told in merged.take():
+        verify.tell(told, as_json=as_json)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

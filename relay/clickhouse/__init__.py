@@ -1,0 +1,8 @@
+"""Talk to ClickHouse over HTTP, whoever asks: the relay, the loader, the verifier, the doctor.
+
+In come settings; out come clients that notice cut answers, other replicas and replaced servers.
+
+Read `errors` first: one table says for each ClickHouse error code whether the block, the table,
+the rights or the server is at fault. `http_pool`, `replicas`, `reconfigure` and `balancer` make
+the client; `insert_settings` and `dedup_trial` hold what an INSERT needs to be deduplicated.
+"""

@@ -1,0 +1,82 @@
+"""Words for an error of ClickHouse's client: the cause first, and nothing before it.
+
+Receives the error of a client whose connections are relay.clickhouse.http_pool's, gives one line.
+Where nobody answered the client's own text begins with a class and the whole URL, whose parameters
+hide the cause behind them; an answer stands behind what kind of answer it is, told twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from typing import TYPE_CHECKING
+
+from urllib3 import exceptions
+from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ASKED = "asked_server"
+"""Attribute of the connections' errors: the address that gave no answer."""
+_LONGEST = 200
+_CLIENT = re.compile(
+    r"^Received ClickHouse exception, code: \d+, server response: (?=Code: )| \(for url \S+\)$"
+)
+_EXCEPTION = re.compile(r"^(Code: \d+\.) DB::Exception: ")
+
+
+def asked(error: HTTPError, scheme: str, host: str, port: int | None) -> None:
+    """Keep in an error whom it is about; of several replicas only the connection knows."""
+    where = f"[{host}]" if ":" in host else host
+    setattr(error, _ASKED, f"{scheme}://{where}:{port}")
+
+
+def silence(error: BaseException) -> str | None:
+    """Return "ClickHouse URL: why" of an error without an answer; None of every other error."""
+    chain = list(_causes(error))
+    for one in chain:
+        if isinstance(one, HTTPError) and (where := getattr(one, _ASKED, None)):
+            return f"ClickHouse {where}: {_why(chain[-1])}"
+    return None
+
+
+def told(error: BaseException, doing: str) -> str:
+    """Return an error's text on one line: of a silent server that first, then what was done."""
+    said = silence(error)
+    return f"{doing}: {plain(str(error))}" if said is None else f"{said} ({doing})"
+
+
+def plain(text: str) -> str:
+    """Return a server's answer on one line, as `Code: 60. Table x.y does not exist`."""
+    line = _CLIENT.sub("", " ".join(text.split()))
+    return _EXCEPTION.sub(r"\1 ", line)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, then what each was caused by, the first cause last."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        inner = [value for value in one.args if isinstance(value, BaseException)]
+        reason = one.reason if isinstance(one, MaxRetryError) else None
+        # The system says that a name is not known with an error of its own numbers.
+        one = None if isinstance(one, NameResolutionError) else reason or _first(inner, one)
+
+
+def _first(inner: list[BaseException], one: BaseException) -> BaseException | None:
+    return inner[0] if inner else one.__cause__
+
+
+def _why(cause: BaseException) -> str:
+    """In a few words; what is not known here in its own, cut."""
+    if isinstance(cause, NameResolutionError):
+        return "its name is not known (DNS)"
+    if isinstance(cause, exceptions.TimeoutError | OSError) and "timed out" in str(cause):
+        return "no answer in time"
+    if isinstance(cause, ConnectionError) and not cause.errno:  # http.client's, of its own words
+        return "the connection was closed without an answer"
+    if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
+        return os.strerror(cause.errno).lower()
+    return " ".join(str(cause).split())[:_LONGEST]

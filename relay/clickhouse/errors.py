@@ -1,0 +1,256 @@
+"""ClickHouse's error codes, each with what it is about. Pure.
+
+The loader decides by it whether a block parks, stands aside or waits; the relay, whether it waits
+for the server or ends. Numbers and names are ClickHouse's (src/Common/ErrorCodes.cpp); a test asks
+the server for each name. A code that is not listed is UNKNOWN, and its block stands aside: it holds
+up nothing, is tried again, and people see it. To park it would leave blocks to people after an
+outage that ended by itself; to wait for it would stop every other table.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class About(StrEnum):
+    """What an error is about, which says who else has it and what ends it."""
+
+    BLOCK = "block"
+    """The block's values or shape: the same at every try, and no other block has it. It parks."""
+    SIZE = "size"
+    """What one statement may use. Another block of the table may do with less, and the limit may be
+    raised: the block stands aside alone, and is tried again."""
+    TABLE_NOW = "table now"
+    """The table takes no rows just now; it will by itself. A few tries, then its blocks stand
+    aside."""
+    TABLE = "table"
+    """The table takes no rows until somebody changes table or rights. Its blocks stand aside at
+    once."""
+    USER = "user"
+    """ClickHouse does not let this user in, or not with what every statement needs."""
+    SERVER = "server"
+    """The server, its disks, memory, network or Keeper: every table has it, and waits."""
+    CONNECTION = "connection"
+    """What was learnt when the connection was made is not true any more: it is made anew."""
+    UNKNOWN = "unknown"
+    """Not listed here. The block stands aside alone, and is tried again."""
+
+
+PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
+"""What may be over at the next try, though nobody has changed anything."""
+RIGHTS = frozenset({164, 497})
+"""READONLY and ACCESS_DENIED, which are about one table where its own statement meets them."""
+
+OF_ONE_REPLICA = frozenset({225, 242, 244, 289, 416, 568, 667, 999})
+"""What another replica may not have: this one has lost Keeper, or lags behind."""
+
+
+class Code(NamedTuple):
+    """One of them."""
+
+    number: int
+    name: str
+    about: About
+    why: str
+
+
+def _of(about: About, *codes: tuple[int, str, str]) -> list[Code]:
+    return [Code(number, name, about, why) for number, name, why in codes]
+
+
+_BLOCK = _of(
+    About.BLOCK,
+    (6, "CANNOT_PARSE_TEXT", "a value does not read as its column's type of now"),
+    (26, "CANNOT_PARSE_QUOTED_STRING", "as 6"),
+    (27, "CANNOT_PARSE_INPUT_ASSERTION_FAILED", "as 6"),
+    (38, "CANNOT_PARSE_DATE", "as 6"),
+    (41, "CANNOT_PARSE_DATETIME", "as 6"),
+    (72, "CANNOT_PARSE_NUMBER", "as 6"),
+    (130, "CANNOT_READ_ARRAY_FROM_TEXT", "as 6"),
+    (376, "CANNOT_PARSE_UUID", "as 6"),
+    (467, "CANNOT_PARSE_BOOL", "as 6"),
+    (563, "CANNOT_READ_MAP_FROM_TEXT", "as 6"),
+    (675, "CANNOT_PARSE_IPV4", "as 6"),
+    (676, "CANNOT_PARSE_IPV6", "as 6"),
+    (19, "SIZE_OF_FIXED_STRING_DOESNT_MATCH", "a value is longer than its FixedString"),
+    (131, "TOO_LARGE_STRING_SIZE", "as 19"),
+    (128, "TOO_LARGE_ARRAY_SIZE", "an array of the block is longer than the server reads"),
+    (190, "SIZES_OF_ARRAYS_DONT_MATCH", "arrays of one Nested column differ in length"),
+    (53, "TYPE_MISMATCH", "a value has no place in the column's type"),
+    (69, "ARGUMENT_OUT_OF_BOUND", "a DEFAULT, a key or a view cannot compute with a value"),
+    (70, "CANNOT_CONVERT_TYPE", "a value does not fit the column's type of now"),
+    (321, "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", "as 70"),
+    (349, "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", "the column was Nullable when it was sealed"),
+    (691, "UNKNOWN_ELEMENT_OF_ENUM", "the Enum has lost the value"),
+    (153, "ILLEGAL_DIVISION", "an expression of the table divides by a value that is 0"),
+    (407, "DECIMAL_OVERFLOW", "an expression of the table overflows with a value"),
+    (395, "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO", "throwIf of the table or a view met a value"),
+    (469, "VIOLATED_CONSTRAINT", "a row violates a CHECK of the table or of a view's"),
+    (117, "INCORRECT_DATA", "the server cannot read the values that were sent"),
+    (248, "INVALID_PARTITION_VALUE", "a value makes no partition id"),
+)
+_SIZE = _of(
+    About.SIZE,
+    (158, "TOO_MANY_ROWS", "a limit of the user's profile on one statement"),
+    (160, "TOO_SLOW", "as 158"),
+    (307, "TOO_MANY_BYTES", "as 158"),
+    (396, "TOO_MANY_ROWS_OR_BYTES", "as 158"),
+)
+_TABLE_NOW = _of(
+    About.TABLE_NOW,
+    (242, "TABLE_IS_READ_ONLY", "its replica has lost Keeper, or was told to stop"),
+    (252, "TOO_MANY_PARTS", "merges are behind; what it says of partitions is told by the text"),
+    (286, "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE", "the INSERT before into it has no quorum yet"),
+    (384, "PART_IS_TEMPORARILY_LOCKED", "one of its parts is being moved"),
+    (692, "TOO_MANY_MUTATIONS", "its mutations are behind"),
+    (722, "ASYNC_LOAD_WAIT_FAILED", "the server has begun, and not loaded this table yet"),
+    (733, "TABLE_IS_BEING_RESTARTED", "somebody restarts its replica"),
+    (738, "PART_IS_LOCKED", "as 384"),
+)
+_TABLE = _of(
+    About.TABLE,
+    (60, "UNKNOWN_TABLE", "it, or what a view behind it writes to, was dropped or renamed"),
+    (81, "UNKNOWN_DATABASE", "as 60"),
+    (218, "TABLE_IS_DROPPED", "as 60"),
+    (164, "READONLY", "this user may not write there"),
+    (291, "DATABASE_ACCESS_DENIED", "as 164"),
+    (482, "DICTIONARY_ACCESS_DENIED", "a DEFAULT or a view asks a dictionary that he may not"),
+    (497, "ACCESS_DENIED", "a right on it, or on what a view behind it reads, is missing"),
+    (10, "NOT_FOUND_COLUMN_IN_BLOCK", "a view behind it does not fit its target"),
+    (16, "NO_SUCH_COLUMN_IN_TABLE", "as 10"),
+    (20, "NUMBER_OF_COLUMNS_DOESNT_MATCH", "as 10"),
+    (43, "ILLEGAL_TYPE_OF_ARGUMENT", "as 10: an expression does not fit a column's type"),
+    (46, "UNKNOWN_FUNCTION", "an expression names what this server has not"),
+    (47, "UNKNOWN_IDENTIFIER", "as 10"),
+    (50, "UNKNOWN_TYPE", "this server, perhaps an older one, has not a column's type"),
+    (122, "INCOMPATIBLE_COLUMNS", "as 10"),
+    (1, "UNSUPPORTED_METHOD", "its engine takes no INSERT"),
+    (48, "NOT_IMPLEMENTED", "as 1"),
+    (344, "SUPPORT_IS_DISABLED", "it needs a setting that this user has not"),
+    (156, "DICTIONARIES_WAS_NOT_LOADED", "a DEFAULT or a view asks a dictionary that is not there"),
+    (754, "UDF_EXECUTION_FAILED", "a DEFAULT or a view calls a program that fails"),
+    (764, "DEDUPLICATION_IS_NOT_POSSIBLE", "this server cannot keep tokens for its INSERTs"),
+    (774, "TABLE_IS_PERMANENTLY_READ_ONLY", "its storage cannot be written"),
+    (1016, "TABLE_SIZE_LIMIT_EXCEEDED", "it is as large as it may be"),
+)
+_USER = _of(
+    About.USER,
+    (192, "UNKNOWN_USER", "the name is wrong, or the user was dropped"),
+    (193, "WRONG_PASSWORD", "the password was changed"),
+    (194, "REQUIRED_PASSWORD", "a password is missing"),
+    (195, "IP_ADDRESS_NOT_ALLOWED", "the user may not come from this host"),
+    (516, "AUTHENTICATION_FAILED", "as 192 and 193, which newer servers do not tell apart"),
+    (720, "USER_EXPIRED", "as 192"),
+    (767, "REQUIRED_SECOND_FACTOR", "a program has none"),
+    (452, "SETTING_CONSTRAINT_VIOLATION", "the profile forbids a setting that decides"),
+    (472, "READONLY_SETTING", "as 452"),
+)
+_SERVER = _of(
+    About.SERVER,
+    (74, "CANNOT_READ_FROM_FILE_DESCRIPTOR", "a disk fails"),
+    (75, "CANNOT_WRITE_TO_FILE_DESCRIPTOR", "a disk became full while a part was written"),
+    (76, "CANNOT_OPEN_FILE", "no file descriptor is left, or a disk is away"),
+    (172, "CANNOT_CREATE_DIRECTORY", "as 75"),
+    (204, "CANNOT_FSYNC", "as 74"),
+    (243, "NOT_ENOUGH_SPACE", "a disk is full"),
+    (294, "CANNOT_WRITE_TO_FILE", "as 75"),
+    (400, "CANNOT_STAT", "as 74"),
+    (531, "CANNOT_FSTAT", "as 74"),
+    (586, "CANNOT_CREATE_FILE", "as 75"),
+    (499, "S3_ERROR", "object storage is away or slow"),
+    (500, "AZURE_BLOB_STORAGE_ERROR", "as 499"),
+    (660, "HDFS_ERROR", "as 499"),
+    (693, "AWS_ERROR", "as 499"),
+    (707, "GCP_ERROR", "as 499"),
+    (737, "GOOGLE_CLOUD_ERROR", "as 499"),
+    (900, "DISTRIBUTED_CACHE_ERROR", "the cache before object storage is away"),
+    (903, "DISTRIBUTED_CACHE_REGISTRY_SHUTDOWN", "as 900"),
+    (905, "DISTRIBUTED_CACHE_SERVER_IN_BACKOFF", "as 900"),
+    (173, "CANNOT_ALLOCATE_MEMORY", "the machine has no memory left"),
+    (241, "MEMORY_LIMIT_EXCEEDED", "the server's or the user's; one statement's, by the text"),
+    (778, "MEMORY_RESERVATION_FAILED", "as 241"),
+    (777, "MEMORY_RESERVATION_KILLED", "as 241"),
+    (1020, "MEMORY_RESERVATION_ACQUISITION_TIMEOUT", "as 241"),
+    (411, "PTHREAD_ERROR", "no thread could be made"),
+    (425, "SYSTEM_ERROR", "the operating system says no"),
+    (439, "CANNOT_SCHEDULE_TASK", "as 411"),
+    (159, "TIMEOUT_EXCEEDED", "the server is slow, or a lock is held"),
+    (473, "DEADLOCK_AVOIDED", "a lock is held: by an ALTER, for instance"),
+    (201, "QUOTA_EXCEEDED", "the user's, until its interval ends"),
+    (202, "TOO_MANY_SIMULTANEOUS_QUERIES", "others fill the server"),
+    (203, "NO_FREE_CONNECTION", "as 202"),
+    (364, "RECEIVED_ERROR_TOO_MANY_REQUESTS", "as 202"),
+    (700, "USER_SESSION_LIMIT_EXCEEDED", "as 202"),
+    (745, "SERVER_OVERLOADED", "as 202"),
+    (749, "TCP_CONNECTION_LIMIT_REACHED", "as 202"),
+    (762, "HTTP_CONNECTION_LIMIT_REACHED", "as 202"),
+    (776, "RESOURCE_LIMIT_EXCEEDED", "as 202"),
+    (1019, "QUERY_SLOT_ACQUISITION_TIMEOUT", "as 202"),
+    (95, "CANNOT_READ_FROM_SOCKET", "a connection broke"),
+    (96, "CANNOT_WRITE_TO_SOCKET", "as 95"),
+    (198, "DNS_ERROR", "names are not resolved just now"),
+    (209, "SOCKET_TIMEOUT", "as 95"),
+    (210, "NETWORK_ERROR", "as 95"),
+    (279, "ALL_CONNECTION_TRIES_FAILED", "as 95"),
+    (1000, "POCO_EXCEPTION", "an error of the network or the disk that ClickHouse did not foresee"),
+    (1001, "STD_EXCEPTION", "as 1000; a lack of memory too"),
+    (225, "NO_ZOOKEEPER", "Keeper is away"),
+    (244, "UNEXPECTED_ZOOKEEPER_ERROR", "as 225"),
+    (568, "RAFT_ERROR", "as 225"),
+    (999, "KEEPER_EXCEPTION", "as 225"),
+    (254, "NO_ACTIVE_REPLICAS", "other replicas are away"),
+    (285, "TOO_FEW_LIVE_REPLICAS", "as 254: no quorum"),
+    (289, "REPLICA_IS_NOT_IN_QUORUM", "this replica lags"),
+    (319, "UNKNOWN_STATUS_OF_INSERT", "Keeper did not answer in time; the ledger decides"),
+    (416, "REPLICA_STATUS_CHANGED", "as 225"),
+    (236, "ABORTED", "the server shuts down"),
+    (394, "QUERY_WAS_CANCELLED", "somebody killed the statement, or the server shuts down"),
+    (677, "THREAD_WAS_CANCELED", "as 236"),
+    (667, "NOT_INITIALIZED", "a replica has just begun: its tables have not asked Keeper yet"),
+    (695, "ASYNC_LOAD_FAILED", "the server has just begun, and could not load its tables"),
+    (696, "ASYNC_LOAD_CANCELED", "as 236: it shuts down while it begins"),
+    (735, "QUERY_WAS_CANCELLED_BY_CLIENT", "the connection was lost"),
+)
+_CONNECTION = _of(
+    About.CONNECTION,
+    (115, "UNKNOWN_SETTING", "the server was replaced by one that knows fewer settings"),
+)
+CODES = {
+    code.number: code
+    for code in (*_BLOCK, *_SIZE, *_TABLE_NOW, *_TABLE, *_USER, *_SERVER, *_CONNECTION)
+}
+"""By number; a test sees that no number stands twice."""
+
+_PARTITIONS = re.compile(r"[Tt]oo many partitions")
+_OF_ONE_QUERY = re.compile(r"[Qq]uery memory limit|\(for query\)|for query memory limit")
+_FIXED = re.compile(r"Setting \w+ is readonly")
+_CODE = re.compile(r"\bCode: (\d+)|error code (\d+)", re.IGNORECASE)
+
+
+def number(text: str) -> int | None:
+    """Return the code of an error's text; None where the server did not answer properly."""
+    match = _CODE.search(text)
+    return int(match[1] or match[2]) if match else None
+
+
+def about(text: str, code: int | None = None) -> About:
+    """Return what an error is about; one without a code is about the server.
+
+    Args:
+        text: the error's.
+        code: where it is known otherwise than by the text.
+    """
+    code = number(text) if code is None else code
+    if code is None:  # the client's own word, before the server is asked, or the network's
+        return About.USER if _FIXED.match(text) else About.SERVER
+    # Two meanings each. More partitions than one INSERT may write are as many at every try; a
+    # limit of one statement leaves the server as it is.
+    if code == 252 and _PARTITIONS.search(text):
+        return About.BLOCK
+    if code == 241 and _OF_ONE_QUERY.search(text):
+        return About.SIZE
+    return CODES[code].about if code in CODES else About.UNKNOWN

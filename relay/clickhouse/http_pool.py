@@ -1,0 +1,112 @@
+"""Connections to ClickHouse on which an answer that was cut short is an error.
+
+Receives a server's address, gives the pool that a clickhouse-connect client is made with; and
+how much of a long list fits into one request.
+Python's HTTP takes the end of a connection for the end of the head, and a head that lost
+the lines about its body for one without: a lost connection would read as an empty table.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError, ProtocolError
+
+from relay.clickhouse.error_text import asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from urllib3 import BaseHTTPResponse, PoolManager
+
+T = TypeVar("T")
+URL_BYTES = 20_000
+"""Of the values of one question: parameters travel in the URL, whose size servers bound."""
+
+
+class _Whole(HTTPConnectionPool):
+    """A pool whose answers say where they end; urllib3 then sees whether they got there."""
+
+    def urlopen(self, *arguments: Any, **named: Any) -> BaseHTTPResponse:
+        """As urllib3's.
+
+        Raises:
+            ProtocolError: the head of the answer was cut short.
+            HTTPError: there was no answer; relay.clickhouse.error_text tells why.
+        """
+        try:
+            return self._whole(super().urlopen(*arguments, **named))
+        except HTTPError as error:
+            asked(error, self.scheme or "http", self.host, self.port)
+            raise
+
+    @staticmethod
+    def _whole(answer: BaseHTTPResponse) -> BaseHTTPResponse:
+        chunked = answer.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        if not (chunked or answer.headers.get("Content-Length", "").isdecimal()):
+            answer.close()
+            raise ProtocolError("the connection ended within the head of the answer")
+        return answer
+
+
+class _WholeOverTls(_Whole, HTTPSConnectionPool):
+    """The same over TLS."""
+
+
+class Trust(NamedTuple):
+    """Files (PEM) for TLS; None where nothing was set."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManager:  # noqa: B008 - immutable
+    """The process's connections to this server, over the proxy that the environment names.
+
+    Over https its certificate is checked, always.
+    """
+    return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
+
+
+def new_pool(scheme: str, host: str, port: int, trust: Trust) -> PoolManager:
+    """Such connections, shared with nobody."""
+    return _made(scheme, check_env_proxy(scheme, host, port), trust)
+
+
+@cache
+def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
+    """One for each process: a child must not go on with its parent's connections."""
+    return _made(scheme, over, trust)
+
+
+def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
+    given = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
+    made: PoolManager = get_pool_manager(
+        ca_cert=given["ca"],
+        client_cert=given["certificate"],
+        client_cert_key=given["key"],
+        http_proxy=over if scheme == "http" else None,
+        https_proxy=over if scheme == "https" else None,
+    )
+    made.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
+    return made
+
+
+def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]:
+    """The values in lists that fit into one question each, by the bytes that each takes."""
+    some: list[T] = []
+    size = 0
+    for value in values:
+        if some and size + length(value) > URL_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(value)
+        size += length(value)
+    if some:
+        yield some

@@ -1,0 +1,134 @@
+"""A client that asks a server for its settings anew, where it turned out to be another one.
+
+Receives statements. Where the server says that it does not know a setting which it knew when the
+connection was made, it was replaced, as in a roll-back: what was learnt is learnt again. A question
+is asked once more then; whoever sent anything else hears that there was no answer, and sends it
+again as after any outage. Nothing was carried out: settings are read before the statement is.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
+from clickhouse_connect.driver.httpclient import HttpClient
+
+from relay.clickhouse.errors import About, about
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clickhouse_connect.driver.query import QueryResult
+
+_NAMED = re.compile(r"Unknown setting '?(\w+)|Setting '?(\w+)'? is neither")
+
+
+class Replaced(OperationalError):
+    """The server is another one than before; what it knows was asked again."""
+
+
+class Renewing(HttpClient):
+    """One of it, once `again` is set.
+
+    Attributes:
+        again: makes another, as this one was made.
+    """
+
+    again: Callable[[], HttpClient] | None = None
+    _forgotten: frozenset[str] = frozenset()
+
+    def query(self, query: str | None = None, *more: Any, **named: Any) -> QueryResult:
+        """As HttpClient's.
+
+        Raises:
+            Replaced: the server is another one, twice in a row.
+        """
+        try:
+            return super().query(query, *more, **self._known(named))
+        except ClickHouseError as error:
+            if not self._renewed(error):
+                raise
+        try:
+            return super().query(query, *more, **self._known(named))
+        except ClickHouseError as error:
+            if self._renewed(error):
+                raise self._replaced(error) from error
+            raise
+
+    def command(self, cmd: str, *more: Any, **named: Any) -> Any:
+        """As HttpClient's.
+
+        Raises:
+            Replaced: the server is another one; nothing was carried out.
+        """
+        try:
+            return super().command(cmd, *more, **self._known(named))
+        except ClickHouseError as error:
+            if self._renewed(error):
+                raise self._replaced(error) from error
+            raise
+
+    def _renewed(self, error: ClickHouseError) -> bool:
+        """Learn again what the server knows; whether the error was for what it knew before."""
+        name = unknown_setting(str(error))
+        if self.again is None or not (name in self.server_settings or name in self.params):
+            return False
+        fresh = self.again()
+        try:
+            with _ADOPTING:
+                self._adopt(fresh)
+        finally:
+            fresh.close()
+        return True
+
+    def _adopt(self, fresh: HttpClient) -> None:
+        """Go on with what the other has learnt; statements may be under way meanwhile."""
+        gone = self.server_settings.keys() - fresh.server_settings.keys()
+        self._forgotten = (self._forgotten | gone) - fresh.server_settings.keys()
+        for name in self.params.keys() - fresh.params.keys():
+            self.params.pop(name, None)
+        self.params.update(fresh.params)
+        self.server_settings, self.server_version = fresh.server_settings, fresh.server_version
+        self.server_tz, self.protocol_version = fresh.server_tz, fresh.protocol_version
+        self.compression = fresh.compression
+
+    def _known(self, named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments without settings that the server has forgotten since somebody looked."""
+        given = named.get("settings")
+        if not given or self._forgotten.isdisjoint(given):
+            return named
+        left = {name: value for name, value in given.items() if name not in self._forgotten}
+        return {**named, "settings": left}
+
+    def _replaced(self, error: ClickHouseError) -> Replaced:
+        name = unknown_setting(str(error))
+        return Replaced(
+            f"ClickHouse {self.url} was replaced by a server that does not know the setting "
+            f"{name}; it was asked for its settings again, version {self.server_version}"
+        )
+
+
+_ADOPTING = threading.Lock()
+
+
+def unknown_setting(text: str) -> str:
+    """Return the setting that a server says it does not know; empty: it says something else."""
+    if about(text) is not About.CONNECTION:
+        return ""
+    match = _NAMED.search(text)
+    return (match[1] or match[2]) if match else ""
+
+
+def renewing(client: HttpClient, again: Callable[[], HttpClient]) -> Renewing:
+    """Make a client renew itself.
+
+    Args:
+        client: as clickhouse_connect.get_client made it.
+        again: makes another of the same server.
+    """
+    client.__class__ = Renewing
+    assert isinstance(client, Renewing)
+    client.again = again
+    return client

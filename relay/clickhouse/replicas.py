@@ -1,0 +1,252 @@
+"""Several replicas of one ClickHouse shard behind one client: one is asked; if it fails, the next.
+
+Receives addresses, gives a clickhouse-connect client, and the pool that it is made with. Sends no
+statement a second time: whoever sent it hears of the failure, and what is sent next goes to the
+next replica. All clients of a process move on together.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
+from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
+
+from relay.clickhouse.errors import OF_ONE_REPLICA
+from relay.clickhouse.http_pool import Trust, new_pool, pool
+from relay.clickhouse.reconfigure import renewing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clickhouse_connect.driver.client import Client
+    from urllib3 import BaseHTTPResponse
+
+    from relay.config.server_settings import ClickHouse
+
+# The client logs a stack trace beside each exception that it raises, its connections each try; the
+# exception says it all, and whoever gets it says where.
+logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+logging.getLogger("clickhouse_connect").propagate = False
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+_CODE = "X-ClickHouse-Exception-Code"
+_SERVER = "X-ClickHouse-Server-Display-Name"
+
+
+class Address(NamedTuple):
+    """Of one replica."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """ClickHouse's ports where none is named."""
+        parts = urlsplit(url)
+        port = parts.port or (8443 if parts.scheme == "https" else 8123)
+        return cls(parts.scheme, parts.hostname or "localhost", port)
+
+
+class InTurn(PoolManager):
+    """A pool of each replica; what is asked of any address goes to the one in use.
+
+    A single address is a balancer's: a replica that does not answer is left by leaving its
+    connections.
+    """
+
+    def __init__(self, urls: tuple[str, ...], trust: Trust) -> None:
+        super().__init__()
+        self._netlocs = [urlsplit(url)[:2] for url in urls]
+        self._pools = [pool(*Address.of(url), trust) for url in urls]
+        self._moving = threading.Lock()
+        self._at = 0
+
+    def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
+        """As PoolManager's."""
+        at = self._at
+        scheme, netloc = self._netlocs[at]
+        there = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
+        try:
+            answer = self._pools[at].urlopen(method, there, *more, **named)
+        except HTTPError:
+            self._leave(at)
+            raise
+        if int(answer.headers.get(_CODE, 0)) in OF_ONE_REPLICA:
+            self._leave(at)
+        return answer
+
+    def _leave(self, at: int) -> None:
+        """On to the next, unless another thread has gone there already."""
+        if len(self._pools) == 1:  # a balancer, that chooses for each connection: so make new ones
+            self._pools[at].clear()
+            return
+        with self._moving:
+            if self._at == at:
+                self._at = (at + 1) % len(self._pools)
+
+
+class OneServer(PoolManager):
+    """A pool that notices when another server answers than before, as behind a balancer.
+
+    Attributes:
+        pinned: whether that is an error: where what one server was told another may not know yet.
+    """
+
+    def __init__(self, url: str, trust: Trust) -> None:
+        super().__init__()
+        self._pool = pool(*Address.of(url), trust)
+        self._server = ""
+        self.pinned = False
+
+    def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
+        """As PoolManager's.
+
+        Raises:
+            HTTPError: as the pool; or another server answered.
+        """
+        answer = self._pool.urlopen(method, url, *more, **named)
+        server = answer.headers.get(_SERVER, "")
+        if not self._server or not self.pinned:
+            self._server = server
+        elif server != self._server:
+            answer.close()
+            raise HTTPError(
+                f"clickhouse.url is several servers: {self._server} answered until now, and now "
+                f'{server}. Set clickhouse.insert_quorum = "auto"'
+            )
+        return answer
+
+
+def pool_of(clickhouse: ClickHouse) -> PoolManager:
+    """The process's connections to the server, or to the replicas of a shard."""
+    trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
+    if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
+        return _one_server(os.getpid(), clickhouse.urls[0], trust)
+    return _in_turn(os.getpid(), clickhouse.urls, trust)
+
+
+def pin(clickhouse: ClickHouse) -> None:
+    """From now on an answer of another server than the one of now is an error."""
+    found = pool_of(clickhouse)
+    if isinstance(found, OneServer):
+        found.pinned = True
+
+
+def own_pool(clickhouse: ClickHouse) -> PoolManager:
+    """Connections to the one server that is named, shared with nobody."""
+    trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
+    return new_pool(*Address.of(clickhouse.url), trust)
+
+
+def connected(
+    clickhouse: ClickHouse,
+    password: str,
+    is_answer: Callable[[ClickHouseError], bool],
+    own: PoolManager | None = None,
+    prepare: Callable[[HttpClient], None] = lambda _: None,
+    **options: Any,
+) -> Client:
+    """A client of the server; of several replicas, of the first that lets it in.
+
+    Where the server is replaced by one that knows other settings, it is made anew
+    (relay.clickhouse.reconfigure).
+
+    Args:
+        clickhouse: addresses, user and pool.
+        password: as `clickhouse.secret` gives it.
+        is_answer: whether an error is a server's own, which no other is asked to repeat.
+        own: connections for this client alone; else those of the process.
+        prepare: is given each client that is made.
+        options: of clickhouse_connect.get_client, beside these.
+
+    Raises:
+        ClickHouseError: an answer, or of the last one that was asked.
+    """
+    made = partial(_made, clickhouse, password, is_answer, own, prepare, options)
+    return renewing(made(), made)
+
+
+def _made(
+    clickhouse: ClickHouse,
+    password: str,
+    is_answer: Callable[[ClickHouseError], bool],
+    own: PoolManager | None,
+    prepare: Callable[[HttpClient], None],
+    options: dict[str, Any],
+) -> HttpClient:
+    first = Address.of(clickhouse.urls[0])
+    for left in reversed(range(len(clickhouse.urls))):
+        try:
+            client = clickhouse_connect.get_client(
+                interface=first.scheme,
+                host=first.host,
+                port=first.port,
+                # Else a lost connection could read as no rows, or as "all tables were dropped".
+                pool_mgr=own or pool_of(clickhouse),
+                username=clickhouse.user,
+                password=password,
+                # Statements of one process may overlap, which a session would not let them.
+                autogenerate_session_id=False,
+                **options,
+            )
+        except ClickHouseError as error:
+            if is_answer(error) or not left:  # else the pool asks the next replica now
+                raise
+        else:
+            assert isinstance(client, HttpClient)
+            prepare(client)
+            return client
+    raise AssertionError("a configuration names at least one server")
+
+
+@cache
+def _one_server(_: int, url: str, trust: Trust) -> OneServer:
+    """One for each process, as in relay.clickhouse.http_pool."""
+    return OneServer(url, trust)
+
+
+@cache
+def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> InTurn:
+    """One for each process, as in relay.clickhouse.http_pool."""
+    return InTurn(urls, trust)
+
+
+def is_shared(engine: str) -> bool:
+    """Whether a table of this engine holds the same on each replica."""
+    return engine.startswith(("Replicated", "Shared"))
+
+
+def reading(clickhouse: ClickHouse) -> dict[str, Any]:
+    """Settings of statements that read, so that a replica that lags says so instead of answering.
+
+    Without a quorum there are none: one server knows all that it was told.
+    """
+    return {} if clickhouse.insert_quorum is None else {"select_sequential_consistency": 1}
+
+
+def writing(clickhouse: ClickHouse, seconds: float) -> dict[str, Any]:
+    """Settings of all statements of a client that writes.
+
+    Args:
+        clickhouse: says how many replicas make a quorum.
+        seconds: how long a statement may wait for them.
+    """
+    if clickhouse.insert_quorum is None:
+        return {}
+    return {
+        "insert_quorum": clickhouse.insert_quorum,
+        "insert_quorum_timeout": int(seconds * 1000),
+        # Quorums that overlap leave no order in which a replica could say that it has all.
+        "insert_quorum_parallel": 0,
+        **reading(clickhouse),
+    }

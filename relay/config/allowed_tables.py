@@ -1,0 +1,84 @@
+"""Which tables rows may go into; pure.
+
+Receives a table's name, or its columns, gives why no row may go there. The relay asks before it
+seals a block, the loader before it inserts one: a producer names the table of its rows, and rows
+that it sent for the loader's ledger would decide which blocks are loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator
+
+from relay import names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+LEDGER = "ledger"
+"""The ledger's table, in `loader.database`."""
+LEDGER_COLUMNS = frozenset(
+    {"app", "table", "block", "state", "attempt", "claim", "seen", "stamped", "record"}
+)
+"""That every version's ledger has (loader.clickhouse.ledger_table). A table that has them all is
+one, wherever it is: another app's, or one of before `loader.database` was changed."""
+DESCRIPTION = (
+    "tables that rows may go into, as database.table with * for any part of a name; of others, "
+    "messages are dead letters and blocks are parked. Empty: every table but ClickHouse's own "
+    "and ledgers, which no list allows"
+)
+_CLICKHOUSES_OWN = frozenset({"system", "information_schema", "_temporary_and_external_tables"})
+_PATTERN = re.compile(r"[A-Za-z0-9_*]+\.[A-Za-z0-9_*]+")
+
+
+def _checked(patterns: list[str]) -> list[str]:
+    """The patterns.
+
+    Raises:
+        ValueError: one is not database.table.
+    """
+    for pattern in patterns:
+        if not _PATTERN.fullmatch(pattern):
+            raise ValueError(f"not database.table, with * for any part of a name: {pattern!r}")
+    return patterns
+
+
+Patterns = Annotated[list[str], AfterValidator(_checked)]
+
+
+class Targets:
+    """Of one app.
+
+    Args:
+        database: of its ledger.
+        patterns: source.tables.
+    """
+
+    def __init__(self, database: str, patterns: Collection[str] = ()) -> None:
+        self._ledger = f"{database}.{LEDGER}"
+        self._patterns = [
+            re.compile(".*".join(map(re.escape, pattern.split("*")))) for pattern in patterns
+        ]
+
+    def refusal(self, table: str) -> str:
+        """Return why no row may go into the table; empty: it may."""
+        database, _ = names.split_table(table)
+        if database.lower() in _CLICKHOUSES_OWN:
+            return f"table {table} is ClickHouse's own"
+        if table == self._ledger:
+            return ledger_refusal(table)
+        if self._patterns and not any(one.fullmatch(table) for one in self._patterns):
+            return f"table {table} is not among source.tables"
+        return ""
+
+
+def ledger_refusal(table: str) -> str:
+    """Return why no row may go into a ledger."""
+    return f"table {table} is a loader's ledger, which says what blocks are loaded: no rows for it"
+
+
+def is_ledger(columns: Collection[str]) -> bool:
+    """Whether a table with these columns is a loader's ledger."""
+    return set(columns) >= LEDGER_COLUMNS

@@ -1,0 +1,215 @@
+"""librdkafka settings of every client, each with its reason beside it.
+
+Receives checked settings, gives the dict a client is made from; makes no client
+itself. Of each client's settings the defaults come first, then what the user passes
+through (`kafka.client`), then what correctness owns, so that nothing can displace it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from relay import log, names
+from relay.config.settings import Brokers, Settings
+from relay.errors import ConfigError
+
+ClientSettings = dict[str, Any]
+"""librdkafka names to values; callers add their callbacks."""
+
+# Each would only draw a warning from clients of the other kind.
+_CONSUMER_ONLY = re.compile(
+    r"(fetch|queued|coordinator|consume)\..*|max\.poll\.interval\.ms|heartbeat\.interval\.ms"
+    r"|max\.partition\.fetch\.bytes"
+)
+_PRODUCER_ONLY = re.compile(
+    r"(queue\.buffering|batch|compression|partitioner|sticky\.partitioning)(\..*)?|linger\.ms"
+    r"|queuing\.strategy|request\.timeout\.ms|msg_order_cmp"
+)
+_NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
+"""A reader joins no group: the member's limit would only contradict its default session."""
+
+
+def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSettings:
+    given = {**kafka.client, **{key: secret(path) for key, path in kafka.client_files.items()}}
+    return {k: v for k, v in given.items() if not_for is None or not not_for.fullmatch(k)}
+
+
+def secret(path: Path) -> str:
+    """What a file of kafka.client_files holds, without the line break at its end.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"kafka.client_files: cannot read {path}: {reason}",
+            "name a file that this process can read",
+        ) from error
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+_DEFAULTS: ClientSettings = {
+    # Load balancers drop idle connections silently; the next request would wait for a timeout.
+    "socket.keepalive.enable": True,
+    # A broker that came back is found within seconds.
+    "reconnect.backoff.max.ms": 5000,
+    # librdkafka prints to stderr by itself otherwise, line after line while a broker is away.
+    "logger": log.clients(),
+}
+
+
+_READS: ClientSettings = {
+    # Also makes offset reads wait for open transactions of a predecessor (require_stable).
+    "isolation.level": "read_committed",
+    # A missing or foreign offset is an error; the default (latest) skips rows silently.
+    "auto.offset.reset": "error",
+    # Offsets move only with send_offsets_to_transaction.
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "check.crcs": True,
+    "enable.partition.eof": False,
+    # A typing error in a topic's name must not create the topic.
+    "allow.auto.create.topics": False,
+}
+
+
+def consumer(settings: Settings) -> ClientSettings:
+    """Of the relay's consumer of the source topic."""
+    session = _milliseconds(settings.relay.session_timeout_seconds)
+    defaults = {
+        **_DEFAULTS,
+        "client.id": names.transactional_id(settings.app, settings.relay.member),
+        # A member learns of a rebalance by its next heartbeat, and all wait until each has: at
+        # librdkafka's default of 3 s a relay that joined another idled for as long. Three of them
+        # fit into a session.
+        "heartbeat.interval.ms": min(500, session // 3),
+        # Longer than several of the longest transactions; never below the session.
+        "max.poll.interval.ms": max(300_000, session),
+        # Memory: librdkafka prefetches up to this much on top of the relay's own buffers.
+        "queued.max.messages.kbytes": 65_536,
+        # A broker cuts a partition's answer off here, within a record batch, and the client throws
+        # the piece away: of batches of 1 MB 29 % of all that was sent at the default of 1 MiB.
+        "max.partition.fetch.bytes": 4 << 20,
+        # Of all partitions. What was fetched of one whose turn is over is thrown away: with 64
+        # partitions, of which a few are read at a time, librdkafka's 50 MiB cost a sixth.
+        "fetch.max.bytes": 8 << 20,
+        # When the prefetch queue was full: at the default of 1000 ms the relay runs dry.
+        "fetch.queue.backoff.ms": 20,
+        # Partitions that are added to the source are taken so soon: librdkafka's five minutes are
+        # long for those who wait for their rows.
+        "topic.metadata.refresh.interval.ms": 5_000,
+        # How long a broker may sit on a fetch that finds nothing; data is answered at once.
+        "fetch.wait.max.ms": 100,
+    }
+    owned = {
+        "bootstrap.servers": settings.source_kafka.bootstrap,
+        "group.id": names.group_id(settings.app),
+        # Static membership: a restart within the session keeps its partitions.
+        "group.instance.id": names.instance_id(settings.app, settings.relay.member),
+        # Under the newer protocol a restarted static member is fenced by its own predecessor.
+        "group.protocol": "classic",
+        # Eager: each rebalance revokes everything and floors are read again, no partial paths.
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": session,
+        **_READS,
+    }
+    return {**defaults, **_pass_through(settings.source_kafka, _PRODUCER_ONLY), **owned}
+
+
+def producer(settings: Settings) -> ClientSettings:
+    """Of the relay's transactional producer."""
+    transaction = _milliseconds(settings.relay.transaction_timeout_seconds)
+    defaults = {
+        **_DEFAULTS,
+        "client.id": names.transactional_id(settings.app, settings.relay.member),
+        # A lost connection must show well before the transaction times out (librdkafka: 60 s).
+        "socket.timeout.ms": min(15_000, transaction // 2),
+        # Bootstrapping anew forgets the transaction's coordinator and never asks for it again
+        # (librdkafka 2.16): one lost connection would stall the relay past all its timeouts.
+        "metadata.recovery.strategy": "none",
+        # Chunks of a transaction share requests; flush() does not wait for it.
+        "linger.ms": 20,
+        # Below the broker's default message.max.bytes (1048588), else the transaction fails.
+        "batch.size": 1_000_000,
+        # The topic's limit decides: a dead letter is as large as its source message was, which
+        # librdkafka inflates to as much; the brokers' socket.request.max.bytes is a little more.
+        "message.max.bytes": 100_000_000,
+        # Chunks are compressed inside already.
+        "compression.type": "none",
+        # Bounds memory; a full queue makes produce() wait, it drops nothing.
+        "queue.buffering.max.kbytes": 262_144,
+    }
+    owned = {
+        "bootstrap.servers": settings.kafka.bootstrap,
+        # Stable over restarts, so that a successor fences its predecessor.
+        "transactional.id": names.transactional_id(settings.app, settings.relay.member),
+        # Below the session timeout: a stalled relay's transaction ends before its
+        # partitions move on.
+        "transaction.timeout.ms": transaction,
+        # Implied by transactions; written out so that a change of defaults cannot undo it.
+        "enable.idempotence": True,
+        "acks": "all",
+        # Each delivery is counted; commit only if all produced records are acknowledged.
+        "delivery.report.only.error": False,
+    }
+    return {**defaults, **_pass_through(settings.kafka, _CONSUMER_ONLY), **owned}
+
+
+def producer_under(settings: Settings, identity: str) -> ClientSettings:
+    """Of a transactional producer that is no relay's: its transactional id, and its name."""
+    return {**producer(settings), "client.id": identity, "transactional.id": identity}
+
+
+def reader(kafka: Brokers) -> ClientSettings:
+    """Of a bounded reader that assigns partitions itself and never commits.
+
+    At the end of a partition it reports no event: ask the watermarks first.
+    """
+    defaults = {
+        **_DEFAULTS,
+        # A bounded read waits this long at its end; at the default 500 ms every block would.
+        "fetch.wait.max.ms": 10,
+        "fetch.queue.backoff.ms": 20,
+        "queued.max.messages.kbytes": 65_536,
+    }
+    owned = {
+        "bootstrap.servers": kafka.bootstrap,
+        # Demanded by the client library, never joined and never committed to.
+        "group.id": "block-relay-reader",
+        **_READS,
+    }
+    return {**defaults, **_pass_through(kafka, _NOT_A_MEMBER), **owned}
+
+
+def plain_producer(kafka: Brokers) -> ClientSettings:
+    """Of a producer outside transactions: rows into the source topic, schema records."""
+    defaults = {
+        **_DEFAULTS,
+        "linger.ms": 20,
+        "batch.size": 1_000_000,
+        "message.max.bytes": 64 << 20,
+        "compression.type": "lz4",
+        # A key goes to the partition where Java producers put it.
+        "partitioner": "murmur2_random",
+    }
+    owned = {
+        "bootstrap.servers": kafka.bootstrap,
+        "enable.idempotence": True,
+        "acks": "all",
+        "delivery.report.only.error": False,
+    }
+    return {**defaults, **_pass_through(kafka, _CONSUMER_ONLY), **owned}
+
+
+def admin(kafka: Brokers) -> ClientSettings:
+    """Of the AdminClient."""
+    either = re.compile(f"{_CONSUMER_ONLY.pattern}|{_PRODUCER_ONLY.pattern}")
+    return {**_DEFAULTS, **_pass_through(kafka, either), "bootstrap.servers": kafka.bootstrap}

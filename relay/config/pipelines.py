@@ -1,0 +1,201 @@
+"""Several pipelines in one file: what holds for each, and what is wrong between them; pure.
+
+Receives a file's raw data, gives for each table under `pipelines` what the file says of it: its
+own settings over those that all share. Each is an app of its own, so two never meet in a
+topic, a group, a transactional id, a block id or the ledger, whatever clusters they share.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from relay import names
+from relay.config.secrets import CLUSTERS, KeyPath, Table, drop, holder
+from relay.config.server_settings import addresses
+from relay.config.settings import Settings
+
+PIPELINES = "pipelines"
+
+_INSTEAD: Mapping[KeyPath, KeyPath] = {
+    ("clickhouse", "password"): ("clickhouse", "password_file"),
+    ("clickhouse", "password_file"): ("clickhouse", "password"),
+}
+"""Of these two, what a pipeline gives takes the other one's place, too."""
+_CLIENT = {"client": "client_files", "client_files": "client"}
+"""Likewise each secret of `kafka` and `source.kafka`."""
+
+Found = tuple[KeyPath, str]
+
+
+class Pipeline(NamedTuple):
+    """One of the file's pipelines, checked; `name` is empty where the file has only one app."""
+
+    name: str
+    settings: Settings
+
+
+class Part(NamedTuple):
+    """One of the file's pipelines, as raw data."""
+
+    name: str
+    data: Table
+    """All that holds for it."""
+    own: Table
+    """What stands in its own table."""
+    app: str | None
+    """None where the file gives none that can be used."""
+
+    def key(self, path: KeyPath) -> KeyPath:
+        """Where in the file this setting of the pipeline stands, or is missing."""
+        shared = path[:1] == ("app",) or _has(self.data, path)
+        if not self.name or (shared and not _has(self.own, path)):
+            return path
+        return (PIPELINES, self.name, *path)
+
+
+def split(data: Table) -> tuple[list[Part], list[Found]]:
+    """The pipelines of a file, and what is wrong with the tables themselves.
+
+    A file without `pipelines` is one pipeline without a name.
+    """
+    if PIPELINES not in data:
+        return [Part("", data, data, None)], []
+    shared = {key: value for key, value in data.items() if key != PIPELINES}
+    tables = data[PIPELINES]
+    if not isinstance(tables, dict) or not tables:
+        return [], [((PIPELINES,), "should hold a table for each pipeline, as [pipelines.east]")]
+    parts: list[Part] = []
+    found: list[Found] = []
+    for name, own in tables.items():
+        if not isinstance(own, dict):
+            reason = f"should be a table, not a single value ({type(own).__name__})"
+            found.append(((PIPELINES, name), reason))
+            continue
+        merged = _merged(shared, own)
+        app, problems = _derive(name, merged, own)
+        parts.append(Part(name, merged, own, app))
+        found += [((PIPELINES, name, *path), reason) for path, reason in problems]
+    return parts, found
+
+
+def _merged(shared: Table, own: Table) -> Table:
+    """A copy of what all share, with a pipeline's own values in it."""
+    merged = copy.deepcopy(shared)
+    for secret, instead in _INSTEAD.items():
+        if _has(own, secret):
+            drop(merged, instead)
+    for cluster in CLUSTERS:
+        for mine, other in _CLIENT.items():
+            for key in holder(own, (*cluster, mine, "")) or ():
+                drop(merged, (*cluster, other, key))
+    _lay_over(merged, own)
+    return merged
+
+
+def _lay_over(under: Table, over: Table) -> None:
+    for key, value in over.items():
+        below = under.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            _lay_over(below, value)
+        else:
+            under[key] = copy.deepcopy(value)
+
+
+def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Found]]:
+    """Fills in what follows from a pipeline's name; its app, and (key in its table, reason)."""
+    found: list[Found] = []
+    if not names.is_app_name(name):
+        found.append(((), f"use up to 40 letters, digits, _ and - for its name, not {name!r}"))
+    app = merged.get("app")
+    usable = isinstance(app, str) and names.is_app_name(app) and not found
+    if usable and "app" not in own:
+        app = f"{app}-{name}"
+        usable = names.is_app_name(app)
+        if usable:
+            merged["app"] = app
+        else:
+            reason = (
+                f"its app would be {app!r}, longer than 40 characters: shorten its name, or give "
+                "it an `app` of its own"
+            )
+            found.append(((), reason))
+    if _has(own, ("loader", "master")):
+        reason = "one Spark session loads all pipelines: write it in the file's own [loader]"
+        found.append((("loader", "master"), reason))
+    loader = merged.get("loader")
+    if isinstance(loader, dict) and not _has(own, ("loader", "checkpoint")):
+        checkpoint = loader.get("checkpoint")
+        if isinstance(checkpoint, str):
+            loader["checkpoint"] = f"{checkpoint.rstrip('/')}/{name}"
+    return (app if usable else None), found
+
+
+# ---- what only shows between two
+
+
+def conflicts(parts: list[Part]) -> Iterator[Found]:
+    """What two pipelines must not share, with the key of the later one."""
+    for index, late in enumerate(parts):
+        for early in parts[:index]:
+            for path, reason in _conflict(early, late):
+                yield (PIPELINES, late.name, *path), reason
+
+
+def _conflict(early: Part, late: Part) -> Iterator[Found]:
+    # Spark's names and many a file system know no case.
+    if early.app and late.app and early.app.casefold() == late.app.casefold():
+        reason = (
+            f"its app {late.app!r} is that of pipeline {early.name}: topics, group, transactional "
+            "ids, block ids and ledger entries would be one"
+        )
+        yield ("app",) if "app" in late.own else (), reason
+    checkpoints = [_at(part, "loader", "checkpoint") for part in (early, late)]
+    if checkpoints[0] is not None and checkpoints[0] == checkpoints[1]:
+        yield ("loader", "checkpoint"), f"is that of pipeline {early.name}; give it one of its own"
+    topics = [_at(part, "source", "topic") for part in (early, late)]
+    beside = bool(_read_from(early) & _read_from(late))
+    if beside and topics[0] == topics[1] and _shares(early, late, "clickhouse", "url"):
+        reason = (
+            f"pipeline {early.name} reads {topics[1]!r} of the same brokers into the same "
+            "ClickHouse: every row would come twice; another topic, or other servers"
+        )
+        yield ("source", "topic"), reason
+    for reader, writer in ((early, late), (late, early)):
+        topic = _at(reader, "source", "topic")
+        if not _read_from(reader) & _servers(writer, "kafka", "bootstrap"):
+            continue
+        if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
+            reason = f"pipeline {writer.name} writes {topic!r}, which pipeline {reader.name} reads"
+            yield ("source", "topic") if reader is late else (), reason
+
+
+def _shares(early: Part, late: Part, section: str, key: str) -> bool:
+    """Whether both name one server, as the addresses are written."""
+    return bool(_servers(early, section, key) & _servers(late, section, key))
+
+
+def _servers(part: Part, *path: str) -> set[str]:
+    return {one.casefold().rstrip("/") for one in addresses(_at(part, *path))}
+
+
+def _read_from(part: Part) -> set[str]:
+    """The brokers that have its source topic."""
+    return _servers(part, "source", "kafka", "bootstrap") or _servers(part, "kafka", "bootstrap")
+
+
+def _at(part: Part, *path: str) -> Any:
+    table = holder(part.data, path)
+    return None if table is None else table.get(path[-1])
+
+
+def _has(data: Table, path: KeyPath) -> bool:
+    table: Any = data
+    for step in path:
+        if not isinstance(table, dict) or step not in table:
+            return False
+        table = table[step]
+    return True

@@ -1,0 +1,101 @@
+"""What the demo shows: bars while it works, a table, an answer, one last line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from relay.dev.demo.data import DATABASE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+    from relay.dev.demo.compare import Difference
+
+QUESTION = "Which ten routes had the worst mean arrival delay in 2013? (at least {least} flights)"
+ANSWER = f"""
+SELECT
+    concat(f.origin, ' - ', f.dest) AS route,
+    if(o.name = '', toString(f.origin), o.name) AS origin,
+    if(d.name = '', toString(f.dest), d.name) AS destination,
+    count() AS flights,
+    round(avg(f.arr_delay), 1) AS mean_delay_minutes
+FROM {DATABASE}.flights AS f
+LEFT JOIN {DATABASE}.airports AS o ON toString(f.origin) = toString(o.faa)
+LEFT JOIN {DATABASE}.airports AS d ON toString(f.dest) = toString(d.faa)
+GROUP BY route, origin, destination
+HAVING count(f.arr_delay) >= {{least}}
+ORDER BY mean_delay_minutes DESC, route
+LIMIT 10
+"""
+"""Some airports abroad are not in `airports`: their code stands for their name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Rows at three places, at one moment."""
+
+    sent: int
+    in_blocks: int
+    in_clickhouse: int
+
+
+class Bars:
+    """Three bars: sent, in blocks, in ClickHouse.
+
+    Args:
+        console: to draw on.
+        total: rows.
+    """
+
+    def __init__(self, console: Console, total: int) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description:<14}"),
+            BarColumn(bar_width=40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._tasks = {
+            name: self.progress.add_task(name, total=total)
+            for name in ("sent", "in blocks", "in ClickHouse")
+        }
+
+    def show(self, seen: Seen) -> None:
+        """Move the bars."""
+        counts = (seen.sent, seen.in_blocks, seen.in_clickhouse)
+        for task, count in zip(self._tasks.values(), counts, strict=True):
+            self.progress.update(task, completed=count)
+
+
+def results(differences: dict[str, Difference], blocks: dict[str, int]) -> Table:
+    """Per table what was sent and what arrived."""
+    shown = Table(title="What was sent, and what ClickHouse holds (compared by contents)")
+    shown.add_column("table")
+    for name in ("rows sent", "blocks", "rows in ClickHouse", "duplicates", "missing", "changed"):
+        shown.add_column(name, justify="right")
+    for table, found in differences.items():
+        numbers = (
+            found.sent,
+            blocks.get(table, 0),
+            found.received,
+            found.duplicates,
+            found.missing,
+            found.foreign,
+        )
+        shown.add_row(table, *(f"{number:,}" for number in numbers))
+    return shown
+
+
+def answer(rows: pa.Table, least: int) -> Table:
+    """The answer to the question, as a table."""
+    shown = Table(title=QUESTION.format(least=least))
+    for name in rows.column_names:
+        shown.add_column(name.replace("_", " "))
+    for row in rows.to_pylist():
+        shown.add_row(*(str(value) for value in row.values()))
+    return shown

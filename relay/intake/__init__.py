@@ -1,0 +1,10 @@
+"""Poll the source topic and hold its messages, by table and partition, until they are sealed.
+
+In come librdkafka's messages; out come sorted polls (events of the core) and held buffers.
+
+Read `source` first (the member of the consumer group), then `fetching`, `bulk` with
+`message_kernel` (messages without a Python object each), `message_batch`, `table_headers` and
+`sort_poll` (which table a message belongs to), `buffers`, `byte_column` and `row_density` (what is
+held). `membership`, `join_progress`, `leader_epochs` and `read_errors` explain a source that
+stands still; `sample` and `foreign_formats` look at messages that are not row batches.
+"""

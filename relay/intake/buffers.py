@@ -1,0 +1,82 @@
+"""The messages behind the core's buffers, held until they are sealed.
+
+Receives the groups of sorted polls, gives what a sealed buffer holds; estimates rows before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from relay import names
+from relay.blocks.dead_letter import Origin
+from relay.intake.byte_column import ByteColumn
+
+if TYPE_CHECKING:
+    from relay.core.records import Arrival
+    from relay.intake.sort_poll import Poll
+
+
+class Held:
+    """Messages of one buffer: what becomes rows, and what only their dead letters would need.
+
+    Attributes:
+        offsets: ascending.
+        values: as many as offsets.
+        keys: likewise.
+        headers: by offset, of messages with others than the one that names their table.
+    """
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.offsets: list[int] = []
+        self.values = ByteColumn()
+        self.keys = ByteColumn()
+        self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
+
+    def column(self) -> pa.ChunkedArray[Any]:
+        """The values as Arrow arrays."""
+        return self.values.array()
+
+    def origin(self, offset: int) -> Origin:
+        """Key and headers of the message at this offset."""
+        plain = [(names.TABLE_HEADER, self.table.encode())]
+        key = self.keys[bisect_left(self.offsets, offset)]
+        return Origin(key, self.headers.get(offset, plain))
+
+
+class Buffers:
+    """The messages behind the core's buffers, by (partition, table)."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, str], Held] = {}
+
+    def held(self) -> list[Held]:
+        """All of them, as they are."""
+        return list(self._held.values())
+
+    def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
+        """Copy the messages of one of the poll's arrivals but for the first `skip`."""
+        chosen = poll.chosen[id(arrival)][skip:]
+        place = (arrival.partition, arrival.table)
+        held = self._held.get(place)
+        if held is None:
+            held = self._held[place] = Held(arrival.table)
+        offsets = arrival.offsets[skip:]
+        held.offsets.extend(offsets)
+        held.values.extend(poll.values, poll.value_sizes, chosen)
+        held.keys.extend(poll.keys, poll.key_sizes, chosen)
+        if poll.headers:
+            places = ((arrival.partition, offset) for offset in offsets)
+            kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}
+            held.headers.update(kept)
+
+    def take(self, partition: int, table: str) -> Held:
+        """A buffer that is being sealed; it is not held any more."""
+        return self._held.pop((partition, table))
+
+    def drop(self, partitions: frozenset[int]) -> None:
+        """Forget everything of these partitions."""
+        self._held = {k: v for k, v in self._held.items() if k[0] not in partitions}

@@ -1,0 +1,240 @@
+"""A consumer's messages in bulk, as they lie in librdkafka's memory.
+
+Receives a consumer of the Python binding, gives its messages as columns of addresses. The binding
+makes some objects for every message, which was most of what taking one in cost; librdkafka's own
+functions and relay.intake.message_kernel do the same without one. Partitions, offsets, groups and
+errors stay the binding's: here are only the queues of the partitions' messages
+(rd_kafka_queue_forward).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from confluent_kafka import KafkaError
+
+from relay.intake.message_batch import Batch
+from relay.kafka import librdkafka
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from confluent_kafka import Consumer
+
+    from relay.intake.table_headers import TableHeaders
+
+log = logging.getLogger(__name__)
+
+
+class Failed:
+    """An error that came in the place of a message, as the binding would show it."""
+
+    def __init__(self, code: int, text: str, partition: int, offset: int) -> None:
+        self._error = KafkaError(code, text)
+        self._partition, self._offset = partition, offset
+
+    def error(self) -> KafkaError:
+        """What is wrong."""
+        return self._error
+
+    def partition(self) -> int:
+        """Of the source topic."""
+        return self._partition
+
+    def offset(self) -> int:
+        """Where in it."""
+        return self._offset
+
+
+class WhenFull:
+    """A Bulk from the first full poll on: where little comes, to load it takes more than it saves.
+
+    What the consumer's own queue has by then is older than what the Bulk gets: whoever polls
+    empties that queue first.
+
+    Args:
+        consumer: as Bulk's; the others too.
+    """
+
+    def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
+        self._make = partial(Bulk, consumer, topic, tables, most)
+        self._bulk: Bulk | None = None
+        self._partitions: Collection[int] = ()
+        self._why_never = librdkafka.unsupported()
+        if self._why_never:
+            log.warning(
+                "messages are taken in one by one, at half the speed",
+                extra={"why": self._why_never},
+            )
+
+    def own(self, partitions: Collection[int]) -> None:
+        """As Bulk.own."""
+        self._partitions = partitions
+        if self._bulk is not None:
+            self._bulk.own(partitions)
+
+    def begin(self, *, full: bool) -> Bulk | None:
+        """Before a poll; `full`: the last one gave all that it may."""
+        if self._bulk is None and full and not self._why_never:
+            self._bulk = self._make()
+            self._bulk.own(self._partitions)
+        if self._bulk is not None:
+            self._bulk.begin()
+        return self._bulk
+
+    def close(self) -> None:
+        """As Bulk.close."""
+        if self._bulk is not None:
+            self._bulk.close()
+
+
+class Bulk:
+    """The messages of a consumer's partitions.
+
+    Args:
+        consumer: of the binding; only `poll` gives its messages from now on.
+        topic: that it reads.
+        tables: knows the tables that messages name.
+        most: messages of one poll.
+    """
+
+    def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
+        from relay.intake import message_kernel  # noqa: PLC0415 - compiled code, 0.4 s of imports
+
+        self._kernel = message_kernel
+        self._consumer, self._topic, self._tables = consumer, topic, tables
+        self._library = librdkafka.library()
+        self._headers_of = librdkafka.address(self._library.rd_kafka_message_headers)
+        self._header_at = librdkafka.address(self._library.rd_kafka_header_get_all)
+        self._destroy = librdkafka.address(self._library.rd_kafka_message_destroy)
+        self._handle = librdkafka.handle(consumer)
+        self._queue = self._library.rd_kafka_queue_new(self._handle)
+        self._partitions: dict[int, int] = {}
+        self._owned: list[int] = []
+        self._messages = np.zeros(most, np.uint64)
+        self._held = 0
+        self._room = np.zeros(8, np.uint64)
+
+    def own(self, partitions: Collection[int]) -> None:
+        """Get the messages of just these partitions; before the consumer is assigned them."""
+        for partition in partitions:
+            if partition not in self._partitions:
+                self._partitions[partition] = self._library.rd_kafka_queue_get_partition(
+                    self._handle, self._topic.encode(), partition
+                )
+        self._owned = [self._partitions[partition] for partition in partitions]
+        self._forward()
+
+    def _forward(self) -> None:
+        """Have the partitions' messages here.
+
+        Where an assignment ends, librdkafka's thread takes this back when it comes to it, which
+        may be after the next one was begun, and what is fetched then stays where nobody looks:
+        so it is said again before each poll. What lies there comes along.
+        """
+        for queue in self._owned:
+            self._library.rd_kafka_queue_forward(queue, self._queue)
+
+    def begin(self) -> None:
+        """Before a poll, which may be of several batches: give back what the last one got."""
+        self._release()
+        self._forward()
+
+    def poll(self, most: int, seconds: float) -> tuple[Batch, list[Failed], int]:
+        """Up to `most` further messages, those that are errors, and how many it were in all."""
+        first = self._held
+        most = min(most, len(self._messages) - first)
+        got = self._library.rd_kafka_consume_batch_queue(
+            self._queue, int(seconds * 1000), self._messages[first:].ctypes.data, most
+        )
+        count = max(0, got)
+        self._held += count
+        return (*self._columns(first, count), count)
+
+    def _release(self) -> None:
+        """Give back all messages; their memory must not be read any more."""
+        held, self._held = self._held, 0
+        self._kernel.release(self._messages, held, self._destroy)
+
+    def close(self) -> None:
+        """Let go of messages and queues, before the consumer is closed."""
+        self._release()
+        for queue in self._partitions.values():
+            self._library.rd_kafka_queue_forward(queue, None)
+            self._library.rd_kafka_queue_destroy(queue)
+        self._partitions, self._owned = {}, []
+        if self._queue:
+            self._library.rd_kafka_queue_destroy(self._queue)
+            self._queue = None
+
+    def _columns(self, first: int, count: int) -> tuple[Batch, list[Failed]]:
+        messages = self._messages[first : first + count]
+        columns = np.empty((6, count), np.int64)
+        numbers = np.empty(count, np.int64)
+        names = self._tables.names
+        self._kernel.look(
+            messages, self._headers_of, self._header_at,
+            names.joined, names.ends, names.slots, self._room, columns, numbers,
+        )  # fmt: skip
+        failed = []
+        if count and int(numbers.min()) < 0:
+            failed = self._failures(messages, columns, numbers)
+            kept = numbers != self._kernel.FAILED
+            messages, columns, numbers = messages[kept], columns[:, kept], numbers[kept]
+        headers = self._others(messages, numbers)
+        partitions, offsets, values, value_sizes, keys, key_sizes = columns
+        batch = Batch(
+            partitions,
+            offsets,
+            numbers,
+            values,
+            value_sizes,
+            keys,
+            key_sizes,
+            headers,
+            self._timestamp(messages),
+        )
+        return batch, failed
+
+    def _others(self, messages: Any, numbers: Any) -> dict[int, list[tuple[str, bytes | None]]]:
+        """Headers of messages that have not just the one of a known table; fills `numbers`."""
+        found = {}
+        for at in np.flatnonzero(numbers < 0).tolist():
+            headers = self._headers(int(messages[at]))
+            number, plain = self._tables.number(headers)
+            numbers[at] = number
+            if not plain:
+                found[at] = headers
+        return found
+
+    def _headers(self, message: int) -> list[tuple[str, bytes | None]]:
+        headers, name, value = (ctypes.c_void_p() for _ in range(3))
+        size = ctypes.c_size_t()
+        if self._library.rd_kafka_message_headers(message, ctypes.byref(headers)):
+            return []
+        found: list[tuple[str, bytes | None]] = []
+        given = [ctypes.byref(one) for one in (name, value, size)]
+        while not self._library.rd_kafka_header_get_all(headers, len(found), *given):
+            text = ctypes.string_at(name.value or 0).decode(errors="backslashreplace")
+            at = value.value
+            found.append((text, None if at is None else ctypes.string_at(at, size.value)))
+        return found
+
+    def _failures(self, messages: Any, columns: Any, numbers: Any) -> list[Failed]:
+        found = []
+        for at in np.flatnonzero(numbers == self._kernel.FAILED).tolist():
+            message = int(messages[at])
+            code = ctypes.c_int32.from_address(message).value
+            text = (self._library.rd_kafka_message_errstr(message) or b"").decode(errors="replace")
+            found.append(Failed(code, text, *columns[:2, at].tolist()))
+        return found
+
+    def _timestamp(self, messages: Any) -> Any:
+        def of(at: int) -> int:
+            return int(self._library.rd_kafka_message_timestamp(int(messages[at]), None))
+
+        return of

@@ -1,0 +1,139 @@
+"""Some messages of the source topic, the newest of each partition; reads only, with no group.
+
+Receives settings and how many are wanted, gives them as a read_committed reader sees them now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, TopicPartition
+
+from relay.config import kafka_clients
+from relay.errors import Refused
+from relay.intake.table_headers import TableHeaders
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader, records
+from relay.rows.decode import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from relay.config.settings import Settings
+    from relay.rows.row_codec import RowCodec
+
+SECONDS = 30.0
+"""For one answer, and for the next message to come."""
+
+
+class Message(NamedTuple):
+    """One of the source topic."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class Range(NamedTuple):
+    """Offsets of a partition, the last excluded."""
+
+    first: int
+    end: int
+
+
+def shares(bounds: dict[int, Range], wanted: int) -> dict[int, Range]:
+    """Return the newest `wanted` offsets, spread over the partitions; what one lacks others give.
+
+    Args:
+        bounds: what each partition holds.
+        wanted: offsets in all.
+    """
+    chosen: dict[int, Range] = {}
+    left = wanted
+    by_size = sorted(bounds.items(), key=lambda one: (one[1].end - one[1].first, one[0]))
+    for at, (index, (first, end)) in enumerate(by_size):
+        share = min(end - first, -(-left // (len(by_size) - at)))
+        if share > 0:
+            chosen[index] = Range(end - share, end)
+            left -= share
+    return chosen
+
+
+def sample(settings: Settings, wanted: int) -> list[Message]:
+    """Return up to `wanted` messages of the source topic, by partition and offset.
+
+    Offsets without a message (markers, compacted, of aborted transactions) count as looked at.
+
+    Raises:
+        Unavailable: the brokers did not answer.
+        Refused: they said no, or the topic is not there.
+    """
+    topic = settings.source.topic
+    config = {**kafka_clients.reader(settings.source_kafka), "isolation.level": "read_committed"}
+    try:
+        with contextlib.closing(PartitionReader(config)) as reader:
+            bounds = _bounds(reader, topic)
+            return [
+                message
+                for index, chosen in sorted(shares(bounds, wanted).items())
+                for message in _read(reader, topic, index, chosen)
+            ]
+    except KafkaException as error:
+        grant = f"grant Read on topic {topic} to the user of the source's brokers"
+        raise answered(f"look at messages of {topic}", error.args[0], grant) from error
+
+
+def by_table(messages: Iterable[Message]) -> dict[str, list[Message]]:
+    """Return them by the table that each names, as relay.intake.table_headers reads it."""
+    headers = TableHeaders()
+    found: defaultdict[str, list[Message]] = defaultdict(list)
+    for message in messages:
+        found[headers.table(message.headers)].append(message)
+    return found
+
+
+def judged(
+    messages: list[Message], codec: RowCodec | str, settings: Settings
+) -> list[tuple[Message, str]]:
+    """Return each message of one table with why the relay would not take it; empty: it would.
+
+    Args:
+        messages: of the table.
+        codec: of the table, or why there is none.
+        settings: of the app.
+    """
+    if isinstance(codec, str):
+        return [(message, codec) for message in messages]
+    values = pa.chunked_array([[message.value for message in messages]], pa.binary())
+    of_source = settings.source
+    decoded = decode(values, codec, of_source.framing, of_source.unknown_fields)
+    bad = {one.index: one.reason for one in decoded.bad}
+    return [(message, bad.get(at, "")) for at, message in enumerate(messages)]
+
+
+def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
+    found = reader.list_topics(topic, timeout=SECONDS).topics[topic]
+    if found.error is not None:
+        raise Refused(
+            f"source topic {topic!r}: {found.error.str()}",
+            "create it, or mend source.topic; the relay never creates its source",
+        )
+    return {
+        index: Range(*reader.get_watermark_offsets(TopicPartition(topic, index), SECONDS))
+        for index in found.partitions
+    }
+
+
+def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> list[Message]:
+    place = TopicPartition(topic, index, chosen.first)
+    messages: list[Message] = []
+    for one in records(reader, place, chosen.end, SECONDS):
+        headers: Any = one.headers() or []
+        offset = one.offset() or 0
+        if offset < chosen.end:
+            messages.append(Message(index, offset, one.value(), headers))
+    return messages

@@ -1,0 +1,174 @@
+"""One poll's messages, sorted by source partition and table.
+
+Receives batches of one poll's messages in columns, gives one Arrival per (partition, table) with
+what is needed of its messages; no Python code runs per message where all name known tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relay.core.records import Arrival
+from relay.intake.byte_column import ByteColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from relay.intake.message_batch import Batch
+    from relay.intake.row_density import RowDensity
+    from relay.intake.table_headers import TableHeaders
+
+    Integers = npt.NDArray[np.int64]
+    Heavy = Mapping[tuple[int, int], int]
+
+HEAVY_BYTES = 4_096
+"""Headers that weigh more count towards the buffer's size; of lighter ones only values do."""
+HEADER_BYTES = 160
+"""Of memory for each header beside its text: a tuple, its name and its value."""
+
+_RADIX = 1 << 15
+"""Numbers below it are sorted by numpy in linear time."""
+
+
+@dataclass(slots=True)
+class Poll:
+    """One poll, sorted: arrivals, what they hold, and all offsets per partition.
+
+    Attributes:
+        chosen: by the arrival's `id`: where its messages are in the columns below.
+        offsets: ascending, by partition.
+        headers: by (partition, offset), of messages with others than the one that names a table.
+        values: addresses, valid until the next poll; the other columns belong to them.
+        memory: what holds the values and keys.
+    """
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    chosen: dict[int, Integers] = field(default_factory=dict)
+    offsets: dict[int, list[int]] = field(default_factory=dict)
+    headers: dict[tuple[int, int], list[tuple[str, bytes | None]]] = field(default_factory=dict)
+    bytes: int = 0
+    values: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    value_sizes: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    keys: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    key_sizes: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    memory: list[Any] = field(default_factory=list)
+
+
+class Intake:
+    """The messages of one poll.
+
+    Args:
+        headers: remembers tables from poll to poll.
+        density: estimates rows.
+    """
+
+    def __init__(self, headers: TableHeaders, density: RowDensity) -> None:
+        headers.trim()
+        self._tables = headers
+        self._density = density
+        self._batches: list[Batch] = []
+
+    def add(self, batch: Batch) -> None:
+        """Some of the poll's messages."""
+        self._batches.append(batch)
+
+    def sorted(self) -> Poll:
+        """All that was added: arrivals, what they hold, offsets per partition."""
+        batches = [batch for batch in self._batches if len(batch.offsets)]
+        if not batches:
+            return Poll()
+        partitions = np.concatenate([batch.partitions for batch in batches])
+        numbers = np.concatenate([batch.numbers for batch in batches])
+        poll = Poll(
+            headers={
+                (int(batch.partitions[at]), int(batch.offsets[at])): headers
+                for batch in batches
+                for at, headers in batch.headers.items()
+            },
+            values=np.concatenate([batch.values for batch in batches]),
+            value_sizes=np.concatenate([batch.value_sizes for batch in batches]),
+            keys=np.concatenate([batch.keys for batch in batches]),
+            key_sizes=np.concatenate([batch.key_sizes for batch in batches]),
+            memory=[batch.memory for batch in batches],
+        )
+        heavy = _heavy(poll.headers)
+        order = _order(partitions, numbers)
+        partitions, numbers = partitions[order], numbers[order]
+        offsets = np.concatenate([batch.offsets for batch in batches])[order]
+        changes = np.flatnonzero(np.diff(partitions) | np.diff(numbers)) + 1
+        for low, high in pairwise([0, *changes.tolist(), len(order)]):
+            partition, table = int(partitions[low]), self._tables.tables[int(numbers[low])]
+            chosen = order[low:high]
+            size = int(np.maximum(poll.value_sizes[chosen], 0).sum())
+            arrival = Arrival(
+                partition,
+                table,
+                offsets[low:high].tolist(),
+                self._rows(table, poll, chosen, size),
+                size + _weight(heavy, partition, offsets[low:high]),
+                _timestamp(batches, int(chosen[0])),
+            )
+            poll.arrivals.append(arrival)
+            poll.chosen[id(arrival)] = chosen
+            poll.bytes += arrival.bytes
+        poll.offsets = _by_partition(partitions, offsets)
+        return poll
+
+    def _rows(self, table: str, poll: Poll, chosen: Integers, size: int) -> int:
+        known = self._density.rows(table, size)
+        if known is not None:
+            return known
+        values = ByteColumn()
+        values.extend(poll.values, poll.value_sizes, chosen)
+        return self._density.count(table, values.array(), size)
+
+
+def _heavy(headers: Mapping[tuple[int, int], Sequence[tuple[str, bytes | None]]]) -> Heavy:
+    """Bytes of those headers that weigh something, by partition and offset."""
+    weights = {
+        place: sum(len(value or b"") + HEADER_BYTES for _, value in of_one)
+        for place, of_one in headers.items()
+    }
+    return {place: weight for place, weight in weights.items() if weight > HEAVY_BYTES}
+
+
+def _weight(heavy: Heavy, partition: int, offsets: Integers) -> int:
+    """Of these messages' heavy headers."""
+    if not heavy:
+        return 0
+    return sum(heavy.get((partition, offset), 0) for offset in offsets.tolist())
+
+
+def _timestamp(batches: list[Batch], at: int) -> int:
+    """Of a message, by its place in all batches."""
+    for batch in batches:
+        if at < len(batch.offsets):
+            return batch.timestamp(at)
+        at -= len(batch.offsets)
+    raise IndexError(at)
+
+
+def _places(partitions: Integers, numbers: Integers) -> Any:
+    """A number for each (partition, table)."""
+    places = partitions * (int(numbers.max()) + 1) + numbers
+    return places.astype(np.int16) if int(places.max()) < _RADIX else places
+
+
+def _order(partitions: Integers, numbers: Integers) -> Any:
+    """By partition and table; messages of the same stay in the order in which they came."""
+    return np.argsort(_places(partitions, numbers), kind="stable")
+
+
+def _by_partition(partitions: Integers, offsets: Integers) -> dict[int, list[int]]:
+    """Ascending offsets of each partition; both arrays are sorted by partition."""
+    cuts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    return {
+        int(partitions[low]): np.sort(offsets[low:high], kind="stable").tolist()
+        for low, high in pairwise(cuts)
+    }

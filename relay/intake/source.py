@@ -1,0 +1,250 @@
+"""The source topic: a read_committed member of the relay's consumer group.
+
+Receives polls and rebalances from the client, gives messages without errors and calls the
+relay on assignment and revocation. Offsets are never committed here: they go into the
+transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from relay import names
+from relay.config import kafka_clients
+from relay.core.effects import ONE_PROCESS
+from relay.errors import ContractBroken, Fenced, Refused, RelayError
+from relay.intake.bulk import WhenFull
+from relay.intake.fetching import Fetching
+from relay.intake.leader_epochs import LeaderEpochs
+from relay.intake.membership import MemberFenced, concerns_member
+from relay.intake.message_batch import of_messages
+from relay.intake.read_errors import GONE, RECEIVE, RECEIVE_BYTES, Troubles
+from relay.kafka.errors import REFUSED, describe, ends_reading
+from relay.kafka.reconnect import Bootstrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from relay.config.settings import Settings
+    from relay.core.offsets import Epochs
+    from relay.intake.bulk import Bulk, Failed
+    from relay.intake.message_batch import Batch
+    from relay.intake.table_headers import TableHeaders
+
+log = logging.getLogger(__name__)
+
+POLL_MESSAGES = 10_000
+"""Most messages of one poll: what is done once per poll, partition and table is then small."""
+BATCH_MESSAGES = 500
+BATCH_BYTES = 2_000_000
+"""What the client gives at once: all of a poll's messages at once did not fit into the
+processor's cache, and taking one in was slower by a third."""
+FULL_BYTES = 16_000_000
+"""What a poll gave that counts as full."""
+POLL_SHARE = 16
+"""A poll gives at most so small a part of relay.max_buffer_bytes, by the mean size seen so far, but
+up to FULL_BYTES anyway: bounds what comes at once. Of 16 MB each of 200 tables had eight messages;
+to sort, count and copy them took 1.9 s of 28.8 million rows, and of 32 MB 0.9."""
+POLL_SECONDS = 0.05
+"""Longest wait for messages: a lower bound of the freshness when little comes."""
+
+
+def poll_bytes(max_buffer_bytes: int) -> int:
+    """Most bytes of one poll of a relay with so much memory."""
+    return max(FULL_BYTES, max_buffer_bytes // POLL_SHARE)
+
+
+class Source:
+    """The group member.
+
+    Args:
+        on_assigned: gives the offset to begin at for each partition; called inside poll.
+        on_revoked: called inside poll, before the group may give the partitions away.
+        tables: know the tables that messages name.
+        watched: client settings of whoever watches; kafka.client wins over them.
+        on_trouble: gets partition and name of an error that came in the place of messages.
+
+    Attributes:
+        epochs: that stand with committed floors.
+        fetching: which partitions, and from where.
+        rebalanced: one of the two was called in the last poll; its messages may be of before.
+        filled: what the last poll gave, as a share of what counts as full; by messages.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_assigned: Callable[[frozenset[int]], dict[int, int]],
+        on_revoked: Callable[[frozenset[int]], None],
+        tables: TableHeaders,
+        watched: Mapping[str, Any] | None = None,
+        on_trouble: Callable[[int, str], None] = lambda *_: None,
+    ) -> None:
+        self._topic = settings.source.topic
+        self._group = names.group_id(settings.app)
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._on_trouble = on_trouble
+        self._mean_bytes = 4_000.0
+        self._poll_bytes = poll_bytes(settings.relay.max_buffer_bytes)
+        self._raised: RelayError | None = None
+        self.epochs = LeaderEpochs()
+        self.rebalanced = False
+        self._fatal: KafkaError | None = None
+        self._ids: set[str] = set()
+        client = {**(watched or {}), **kafka_clients.consumer(settings)}
+        self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
+        self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
+        self.consumer = Consumer(self._bootstrap.config)
+        self.fetching = Fetching(self.consumer, self._topic, self.epochs)
+        self._tables = tables
+        self._bulk = WhenFull(self.consumer, self._topic, tables, POLL_MESSAGES)
+        self.filled = 0.0
+
+    def join(self) -> None:
+        """Join the group, or ask it to assign anew; partitions come in a later poll."""
+        self.consumer.subscribe(
+            [self._topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._revoked,
+        )
+
+    def poll(self, take: Callable[[Batch], None]) -> None:
+        """Up to POLL_MESSAGES, in batches without errors to `take`; serves rebalances.
+
+        What a batch points to is gone with the next poll.
+
+        Raises:
+            Fenced, Refused, ContractBroken: as the client's errors say.
+        """
+        self.rebalanced = False
+        self._bootstrap.look(self.consumer)
+        bulk, self.filled = self._bulk.begin(full=self.filled >= 1), 0.0
+        left = most = min(POLL_MESSAGES, self._messages_of(self._poll_bytes))
+        full = min(POLL_MESSAGES, self._messages_of(FULL_BYTES))
+        batch = min(BATCH_MESSAGES, self._messages_of(BATCH_BYTES))
+        wait = POLL_SECONDS
+        while left > 0:
+            wanted = min(left, batch)
+            got = self._one_by_one(wanted, wait if bulk is None else 0, take)
+            if self.rebalanced:
+                self._ids |= {self.consumer.memberid() or ""} - {""}
+                return
+            if bulk is not None and not got:
+                got = self._in_bulk(bulk, wanted, wait, take)
+            left -= got
+            self.filled = (most - left) / full
+            if got < wanted:
+                return
+            wait = 0  # what is there already, without waiting for more
+
+    def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
+        """What the client's own queue has: events, errors, and messages if not taken in bulk."""
+        messages = self.consumer.consume(wanted, wait)
+        if self._raised is not None:
+            raise self._raised
+        if self._fatal is not None:
+            raise self._as_error(self._fatal)
+        if self.rebalanced:
+            # A fatal error is told once, and may come with the revocation that it caused.
+            for ended in filter(ends_reading, filter(None, map(Message.error, messages))):
+                raise self._as_error(ended)
+            return 0
+        good = messages
+        if any(map(Message.error, messages)):  # in C: this runs for every message
+            for message in messages:
+                self._look_at(message)
+            good = [message for message in messages if message.error() is None]
+        if good:
+            take(of_messages(good, self._tables))
+        return len(messages)
+
+    def _in_bulk(self, queue: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
+        found, failed, count = queue.poll(wanted, wait)
+        for one in failed:
+            self._look_at(one)
+        if len(found.offsets):
+            take(found)
+        return count
+
+    def look_for_brokers(self) -> None:
+        """Some server is away: see that the client finds its brokers; nobody polls it meanwhile.
+
+        Called inside poll as well, so it may only offer: the binding allows no call that serves
+        callbacks (list_topics, consume) inside a callback of the same client. It would end the
+        process at the next callback: "CallState_get: Assertion `cs != NULL' failed".
+        """
+        self._bootstrap.doubt()
+        self._bootstrap.offer(self.consumer)
+
+    def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
+        """To commit with these floors."""
+        places = [TopicPartition(self._topic, partition) for partition in floors]
+        polled = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
+        return self.epochs.to_commit(floors, polled)
+
+    def _messages_of(self, size: int) -> int:
+        """How many messages are about so large together; at least one."""
+        return int(max(1, size / self._mean_bytes))
+
+    def learn_size(self, messages: int, size: int) -> None:
+        """Remember how large messages are, for the next poll's bound."""
+        if messages:
+            self._mean_bytes = 0.8 * self._mean_bytes + 0.2 * (size / messages)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._bulk.close()
+        self.consumer.close()
+
+    def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        self.rebalanced = True
+        try:
+            starts = self._on_assigned(frozenset(place.partition for place in places))
+        except RelayError as error:  # must not cross the client's C frames
+            self._raised = error
+            starts = {}
+        self._bulk.own(starts)
+        self.fetching.assigned(starts)
+        consumer.assign([self.fetching.place(index, offset) for index, offset in starts.items()])
+
+    def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
+        self.rebalanced = True
+        try:
+            self._on_revoked(frozenset(place.partition for place in places))
+        except RelayError as error:
+            self._raised = error
+
+    def _look_at(self, message: Message | Failed) -> None:
+        if (error := message.error()) is None:
+            return
+        if error.code() in GONE:
+            raise ContractBroken(
+                f"{self._topic}[{message.partition()}] cannot be read on: {error.name()} "
+                f"({error.str()})",
+                "the offset or the topic is gone; find out what removed it",
+            )
+        if ends_reading(error):
+            raise self._as_error(error)
+        partition, offset = message.partition() or 0, message.offset() or 0
+        told = self._troubles.tell(partition, offset, error, time.monotonic())
+        if told is not None:
+            log.warning("a source partition cannot be read on", extra=told)
+        self._on_trouble(partition, error.name())
+
+    def _on_error(self, error: KafkaError) -> None:
+        if ends_reading(error):
+            self._fatal = error
+
+    def _as_error(self, error: KafkaError) -> RelayError:
+        text = describe(f"consumer of topic {self._topic} in group {self._group}", error)
+        if error.code() in REFUSED:
+            return Refused(text, "grant the right or mend the credentials, then start again")
+        if concerns_member(error):
+            return MemberFenced(text, self._ids)
+        return Fenced(text, ONE_PROCESS)

@@ -1,0 +1,162 @@
+"""The block topics of an app's tables: by which name, and which tables have none, and why.
+
+Receives tables, gives the topic of each. What the brokers say against one table's topic is that
+table's affair: its messages become dead letters with the reason, and the others' rows go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError
+
+from relay import names
+from relay.errors import ConfigError, Refused
+from relay.kafka.connection_errors import CREDENTIALS
+from relay.kafka.errors import TOO_LARGE, describe
+from relay.kafka.record_limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from relay.kafka.errors import Lost, TransactionFailed
+    from relay.kafka.topics import Topics
+
+log = logging.getLogger(__name__)
+
+DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+
+
+class BlockTopics:
+    """Of one app, as one process has found them.
+
+    Args:
+        app: prefix of its topics.
+        topics: makes them.
+
+    Raises (ensure and retry):
+        Unavailable: the brokers did not answer.
+        Refused: they let this user in nowhere, or write no block topic at all.
+    """
+
+    def __init__(self, app: str, topics: Topics) -> None:
+        self._app = app
+        self._topics = topics
+        self._found: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._limits = Limits()
+
+    def of(self, table: str) -> str:
+        """Return the table's block topic; empty where it has none."""
+        return self._found.get(table, "")
+
+    def refusal(self, table: str) -> str:
+        """Return why the table has no block topic; empty where it has one, or was not asked for."""
+        return self._refused.get(table, "")
+
+    def ensure(self, tables: Collection[str]) -> None:
+        """Find, create or grow the block topics of these tables."""
+        refused: dict[str, ConfigError | Refused] = {}
+        for table in sorted(tables):
+            try:
+                self._found[table] = self._ensured(table)
+                self._refused.pop(table, None)
+            except (ConfigError, Refused) as error:
+                refused[table] = error
+        for table, why in refused.items():  # once it is known whether any could be had
+            if isinstance(why, Refused) and self._concerns_all(why):
+                raise why
+            self._refuse(table, why)
+
+    def retry(self) -> None:
+        """Try again what was refused: a right may have been granted, a name be free."""
+        self.ensure(tuple(self._refused))
+        for topic in self._limits.known():
+            self._limits.look_again(topic, self._topics.most_bytes(topic))
+
+    def most(self, topic: str) -> int | None:
+        """Return the most that a record of the topic may weigh; None where none was refused."""
+        return self._limits.most(topic)
+
+    def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
+        """Whether a transaction failed of one table or record, which is left out from now on.
+
+        Args:
+            failed: how.
+            tables: whose blocks were in it.
+        """
+        whose = {self._found[table]: table for table in tables if table in self._found}
+        learned = [self._learn(lost, whose.get(lost.topic, "")) for lost in failed.lost]
+        if failed.code in DENIED:
+            learned.append(self._denied_since())
+        return any(learned)
+
+    def _learn(self, lost: Lost, table: str) -> bool:
+        """One record that was refused, of this table or of none."""
+        told = self._topics.most_bytes(lost.topic)
+        if lost.error.code() in TOO_LARGE:
+            if self._limits.learn(lost.topic, lost.size, told):
+                log.error(
+                    "a record is too large for its topic",
+                    extra={"topic": lost.topic, "bytes": lost.size, "topic_takes": told},
+                )
+                return True
+            if not table and lost.topic == names.dead_topic(self._app):
+                self._limits.halve(lost.topic, lost.size)
+                return True
+        if not table:
+            return False
+        text = describe(f"delivery to {lost.topic}", lost.error)
+        self._refuse(table, Refused(f"{text}; its limit is {told}", "mend the topic's settings"))
+        return True
+
+    def _denied_since(self) -> bool:
+        """Ask for all rights again, as at the start; whether they are missing for some only."""
+        tables = tuple(self._found)
+        for topic in self._found.values():
+            self._topics.forget(topic)
+        self._found = {}
+        try:
+            self.ensure(tables)
+        except Refused:
+            return False
+        return len(self._found) < len(tables)
+
+    def _refuse(self, table: str, error: ConfigError | Refused) -> None:
+        why = f"no block topic for {table}: {error.message}; next: {error.next_step}"
+        if self._refused.get(table) != why:
+            log.error(
+                "a table has no block topic, its messages become dead letters",
+                extra={"table": table, "why": error.message, "next": error.next_step},
+            )
+        self._refused[table] = why
+
+    def _ensured(self, table: str) -> str:
+        """Return the topic that is there now.
+
+        A table that has a topic by its plain name, as earlier versions gave it, keeps that.
+        """
+        plain, dashed = names.blocks_topics(self._app, table)
+        wanted = names.blocks_topic(self._app, table)
+        if wanted == dashed and self._topics.describe(plain) is not None:
+            wanted = plain
+        try:
+            self._topics.ensure_block_topic(wanted)
+        except Refused as error:
+            # Another table's topic is there under a plain name that Kafka takes for this one.
+            if wanted == dashed or error.code != KafkaError.TOPIC_EXCEPTION:
+                raise
+            wanted = dashed
+            self._topics.ensure_block_topic(wanted)
+        return wanted
+
+    def _concerns_all(self, error: Refused) -> bool:
+        """Whether it is said of more than this table.
+
+        A right that is missing for one topic may be missing for all of them; where another block
+        topic can be written it is not. For anything else, the app's other topics were made.
+        """
+        if error.code in CREDENTIALS:
+            return True
+        return error.code in DENIED and not (self._found or self._topics.one_can_be_written())

@@ -1,0 +1,258 @@
+"""What each Kafka error asks of the relay, in one place.
+
+Receives a KafkaError and the call it came from; gives a Failure, or None for
+"call again with the same arguments". Flags first, as librdkafka's documentation
+orders them, then the codes whose flag is missing or too weak.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from relay.core.events import Failure
+from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.kafka.connection_errors import CREDENTIALS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Producer
+
+Raised = TypeVar("Raised", bound=BaseException)
+
+FENCED: Mapping[int, str] = {
+    KafkaError._FENCED: "a newer producer holds the transactional id",  # noqa: SLF001
+    KafkaError.PRODUCER_FENCED: "a newer producer holds the transactional id",
+    KafkaError.INVALID_PRODUCER_EPOCH: "a newer epoch of the transactional id exists: a "
+    "successor's, or the coordinator's after the transaction timed out",
+    KafkaError.FENCED_INSTANCE_ID: "another member holds the group.instance.id",
+    KafkaError.UNRELEASED_INSTANCE_ID: "the group.instance.id is held by a member still alive",
+}
+
+REFUSED: Mapping[int, str] = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "needs Write on the transactional id",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "needs Write (blocks) or Read (source) on the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "needs Read on the consumer group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "needs IdempotentWrite on the cluster",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "exceeds the broker's transaction.max.timeout.ms",
+    KafkaError._AUTHENTICATION: "wrong user, password or certificate",  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED: "wrong user or password",
+    # The same records would be refused again, by any producer.
+    KafkaError.MSG_SIZE_TOO_LARGE: "exceeds the topic's max.message.bytes: raise that, or lower "
+    "block.chunk_bytes; for a dead letter raise message.max.bytes in kafka.client as well, and set "
+    "compression.type there, as its source message was compressed",
+    KafkaError.RECORD_LIST_TOO_LARGE: "exceeds the topic's segment.bytes",
+    KafkaError.INVALID_RECORD: "the topic's settings allow no such record",
+    KafkaError.POLICY_VIOLATION: "a policy of the brokers forbids it",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "exceeds the brokers' offset.metadata.max.bytes",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is older than "
+    "transactions",
+    KafkaError.UNSUPPORTED_VERSION: "the brokers are too old",
+    KafkaError._UNSUPPORTED_FEATURE: "the brokers are too old",  # noqa: SLF001
+}
+
+ENDED: Mapping[int, str] = {
+    KafkaError.ILLEGAL_GENERATION: "the group rebalanced since the transaction began",
+    KafkaError.REBALANCE_IN_PROGRESS: "the group rebalances",
+    KafkaError.UNKNOWN_MEMBER_ID: "the group has let go of this member: its session timed out",
+    KafkaError.INVALID_TXN_STATE: "the coordinator has ended this transaction, or knows of none",
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: "the coordinator has forgotten the transactional id",
+    KafkaError.UNKNOWN_PRODUCER_ID: "the partition's leader has forgotten the producer",
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: "records before this one never arrived",
+    KafkaError._MSG_TIMED_OUT: "not acknowledged within the transaction's time",  # noqa: SLF001
+}
+"""What a transaction fails of once and the next one does not: its flags say whether an abort
+is enough or the producer is of no more use, and the committed truth is read again anyhow."""
+
+TRANSPORT: frozenset[int] = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""Seen between begin and end, these make the answer to EndTxn ambiguous (librdkafka#5423):
+it may have been sent twice, and the copy may end a later transaction of the same epoch."""
+
+
+PASSING: frozenset[int] = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        # A topic is to be created while a broker is away: fewer are there than it has replicas.
+        KafkaError.INVALID_REPLICATION_FACTOR,
+    }
+)
+"""Answers while leaders and coordinators move, as after every end of a broker. Outside
+transactions the client does not mark them as retriable."""
+
+SYMPTOMS = frozenset(
+    {
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError._STATE,  # noqa: SLF001
+        KafkaError._FATAL,  # noqa: SLF001
+    }
+)
+"""What records and calls answer once their transaction has failed of something else."""
+
+
+NOWHERE = KafkaError(
+    KafkaError.DUPLICATE_SEQUENCE_NUMBER, "acknowledged without an offset: it may not be there"
+)
+"""Of a record that librdkafka reports as delivered, but not where. It concludes so when a later
+record of the producer is accepted; but to a partition new to the producer the broker accepts
+any first sequence number. So where the leader refused the first requests and took the third
+(NOT_LEADER, as a topic is just made), the first two records are lost, and reported delivered."""
+
+
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+"""Said of a record, or of the batch that it was sent in."""
+
+OF_TOPIC = frozenset({KafkaError.INVALID_RECORD, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+"""Said of a record for what its topic is."""
+
+
+class Lost(NamedTuple):
+    """A record that the brokers, or the client, refused.
+
+    Attributes:
+        size: by relay.kafka.record_limits.record_bytes.
+        error: what was said.
+    """
+
+    topic: str
+    size: int
+    error: KafkaError
+
+
+class TransactionFailed(Exception):
+    """A transactional call did not succeed.
+
+    Args:
+        kind: what to do about it.
+        why: the call and the error, for people.
+        code: of the error; 0 where there is none.
+        lost: records that were refused for what they or their topics are.
+    """
+
+    def __init__(self, kind: Failure, why: str, code: int = 0, lost: tuple[Lost, ...] = ()) -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.why = why
+        self.code = code
+        self.lost = lost
+
+
+def is_final(error: KafkaError) -> bool:
+    """Whether the client that says so is of no more use.
+
+    A fatal error may come as a message, which hides its flag (librdkafka 2.16).
+    """
+    fatal = error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
+    return fatal or error.code() in FENCED
+
+
+def ends_reading(error: KafkaError) -> bool:
+    """Whether the consumer that says so will never read on."""
+    return is_final(error) or error.code() in REFUSED
+
+
+def classify(error: KafkaError) -> Failure | None:
+    """The failure that `error` of a transactional call means; None: retry the same call.
+
+    An error with no flag at all is UNKNOWN: librdkafka's documentation says to treat it as
+    fatal, and for a commit fatal does not mean "not committed" (librdkafka#4558).
+    """
+    if error.code() in FENCED:
+        return Failure.FENCED
+    if error.txn_requires_abort():
+        # Rights may be granted meanwhile, but not by trying at full speed: say it and stop.
+        return Failure.REFUSED if error.code() in REFUSED else Failure.ABORT
+    if error.retriable():
+        return None
+    if error.code() in REFUSED:
+        return Failure.REFUSED
+    return Failure.UNKNOWN
+
+
+def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
+    """What a transaction failed of, where a record or call of it answers with a symptom only.
+
+    librdkafka ends it by itself, then purges its records. `begin_transaction` inside a
+    transaction does nothing but answer with its error, or with _STATE where it has none.
+    """
+    if symptom.code() not in SYMPTOMS:
+        return symptom
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        return symptom if cause.code() in SYMPTOMS else cause
+    return symptom
+
+
+def without_frames(error: Raised) -> Raised:
+    """The exception without where it was raised, and what caused it likewise.
+
+    The binding (2.16) never frees the exception of a fatal error. Its frames would keep the
+    client with it, whose threads then look for brokers until the process ends.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
+
+
+def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str) -> RelayError:
+    """The error that ends a command whose transaction failed; a next step for each kind."""
+    if failed.kind is Failure.FENCED:
+        return Fenced(failed.why, fenced)
+    if failed.kind is Failure.REFUSED:
+        return Refused(failed.why, refused)
+    return Unavailable(failed.why, unknown)
+
+
+def describe(call: str, error: KafkaError) -> str:
+    """One line for people: the call, the code's name, what it means here."""
+    known = {**ENDED, **REFUSED, **FENCED}.get(error.code())
+    return f"{call}: {error.name()} ({known or error.str()})"
+
+
+def answered(what: str, error: KafkaError, refusal: str) -> Unavailable | Refused:
+    """The error for people, of a call outside transactions.
+
+    Args:
+        what: the call, as an infinitive with what it concerns.
+        error: its answer.
+        refusal: the next step where the brokers said no.
+    """
+    text = f"{what}: {error.name()} ({error.str()})"
+    if error.code() in CREDENTIALS:
+        step = "mend user, password or certificate in kafka.client"
+        return Refused(text, step, code=error.code())
+    # Negative codes are librdkafka's own: no broker answered.
+    if error.retriable() or error.code() < 0 or error.code() in PASSING:
+        return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
+    return Refused(text, refusal, code=error.code())

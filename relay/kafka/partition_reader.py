@@ -1,0 +1,126 @@
+"""A consumer of partitions that it assigns itself: a member of no group.
+
+Receives the settings of relay.config.kafka_clients.reader, gives the same as a Consumer but for one
+error, and finds its brokers again (relay.kafka.reconnect). The client library demands a group id
+and looks for that group's coordinator, whether it is needed or not. A user without rights on the
+group is told so at a random moment, in the midst of the records that it may well read; for a reader
+that says nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from relay.errors import Unavailable
+from relay.kafka.reconnect import Bootstrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # documented
+
+    from relay.config.kafka_clients import ClientSettings
+
+
+_AT_ONCE = 1_000
+_POLL_SECONDS = 0.05
+
+
+def records(
+    reader: PartitionReader, place: TopicPartition, end: int, seconds: float
+) -> Iterator[Message]:
+    """Yield a partition's records from `place` on, until the reader stands at `end`.
+
+    The last of them may lie behind `end`, if they came together.
+
+    Args:
+        reader: is assigned the partition.
+        place: with the offset to begin at.
+        end: an offset that the partition had reached.
+        seconds: for the next record to come.
+
+    Raises:
+        KafkaException: what came in the place of a record.
+        Unavailable: nothing came.
+    """
+    reader.assign([place])
+    position, heard = place.offset, time.monotonic()
+    while position < end:
+        for message in reader.consume(min(_AT_ONCE, end - position), _POLL_SECONDS):
+            if (failed := message.error()) is not None:
+                raise KafkaException(failed)
+            yield message
+        # The client's own position also passes markers and aborted records.
+        now = reader.position([place])[0].offset
+        if now > position:
+            position, heard = now, time.monotonic()
+        elif time.monotonic() - heard > seconds:
+            raise Unavailable(
+                f"{place.topic}[{place.partition}]: nothing came for {seconds:g} s, read to "
+                f"{position} of {end}",
+                "check the brokers that lead the topic",
+            )
+
+
+def _concerns(message: Message) -> bool:
+    error = message.error()
+    return error is None or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+class PartitionReader(Consumer):
+    """Reads topics with no more right than Read on them."""
+
+    def __init__(self, config: ClientSettings) -> None:
+        self._bootstrap = Bootstrap(config)
+        super().__init__(self._bootstrap.config)
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """As Consumer.poll."""
+        self._bootstrap.look(self)
+        message = super().poll(timeout)
+        return message if message is None or _concerns(message) else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """As Consumer.consume."""
+        self._bootstrap.look(self)
+        return [message for message in super().consume(num_messages, timeout) if _concerns(message)]
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """As Consumer.list_topics."""
+        with self._bootstrap.offering(self):
+            found: ClusterMetadata = super().list_topics(topic, timeout)
+            return found
+
+    def get_watermark_offsets(
+        self,
+        partition: TopicPartition,
+        timeout: float = -1,
+        cached: bool = False,  # noqa: FBT001, FBT002 - its own
+    ) -> tuple[int, int]:
+        """As Consumer.get_watermark_offsets, of the leader that is there now.
+
+        librdkafka (2.16) calls a partition unknown that had no leader when it last heard of it,
+        without asking again; it does so by the clock, every five minutes.
+
+        Raises:
+            KafkaException: LEADER_NOT_AVAILABLE where the brokers know the partition, and nobody
+                leads it; _UNKNOWN_PARTITION only where they do not know it.
+        """
+        with self._bootstrap.offering(self):
+            try:
+                return super().get_watermark_offsets(partition, timeout, cached)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
+                    raise
+                self._find_leader(partition, timeout)
+            return super().get_watermark_offsets(partition, timeout, cached)
+
+    def _find_leader(self, of: TopicPartition, timeout: float) -> None:
+        topics = super().list_topics(of.topic, timeout).topics
+        known = topics[of.topic].partitions.get(of.partition)
+        if known is not None and known.leader < 0:
+            nobody = f"nobody leads {of.topic}[{of.partition}]"
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, nobody))

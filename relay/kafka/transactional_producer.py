@@ -1,0 +1,274 @@
+"""The transactional producer: one call per method, errors answered as failures.
+
+Receives records, gives what the brokers acknowledged. It never decides what to do about
+an error: relay.kafka.errors classifies, relay.core.step decides.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from relay.core.events import Failure
+from relay.kafka import group_offsets
+from relay.kafka.connection_errors import CREDENTIALS
+from relay.kafka.errors import (
+    NOWHERE,
+    OF_TOPIC,
+    TOO_LARGE,
+    TRANSPORT,
+    Lost,
+    TransactionFailed,
+    behind,
+    classify,
+    describe,
+    without_frames,
+)
+from relay.kafka.hang_guard import armed, within
+from relay.kafka.record_limits import record_bytes
+from relay.kafka.transaction_evidence import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka import Message
+
+    from relay.core.offsets import Epochs, Offsets
+
+SLICE_SECONDS = 5.0
+"""One wait inside a call. Finite waits in a loop under our own deadline: an endless one was
+found not to be capped by the transaction's time (Materialize #30508, librdkafka#5511)."""
+HANGING_SECONDS = 30.0
+"""A call that takes so much longer than it was told to will not return."""
+QUEUE_FULL_SECONDS = 0.1
+"""One wait for room in librdkafka's queue."""
+
+
+class TransactionalProducer:
+    """A librdkafka producer under one transactional id, replaced when its state is in doubt.
+
+    Args:
+        config: relay.config.kafka_clients.producer.
+        deadline_seconds: for one call with its repetitions; then its outcome is unknown.
+        group: the consumer group whose offsets it sends; for messages to people.
+
+    Raises (every method): TransactionFailed.
+    """
+
+    def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
+        self._evidence = Evidence(config)
+        self._config = self._evidence.config
+        self._deadline_seconds = deadline_seconds
+        self._group_id = group
+        self._producer: Producer | None = None
+        self._group: Any = None
+        self._fatal: KafkaError | None = None
+        self._unacknowledged = 0
+        self._lost: KafkaError | None = None
+        self._lost_topics: set[str] = set()
+        self._refused: list[Lost] = []
+
+    def replace(self) -> None:
+        """A new producer; init_transactions fences the old and ends what it left open."""
+        self.close()
+        self._fatal = None
+        self._evidence.forget()
+        self._producer = Producer({**self._config, "error_cb": self._on_error})
+        producer = self._producer
+        name = f"init_transactions of {self._config['transactional.id']}"
+        self._call(name, lambda: producer.init_transactions(SLICE_SECONDS))
+
+    def begin(self, group: Any) -> None:
+        """Begin under the group metadata of now: a rebalance from then on aborts."""
+        if self._evidence.doubt:
+            raise _unknown(f"the last transaction's end is in doubt: {self._evidence.doubt}")
+        self._unacknowledged, self._lost, self._lost_topics = 0, None, set()
+        self._refused = []
+        self._group = group
+        if self._group is None:
+            raise TransactionFailed(Failure.ABORT, "the group does not know this member any more")
+        self.serve()
+        if self._fatal is not None:
+            raise self._failed("producer", self._fatal)
+        self._evidence.begun()
+        self._call("begin_transaction", self._open().begin_transaction)
+
+    def produce(
+        self,
+        place: TopicPartition,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, str | bytes | None]],
+        acknowledged: Callable[[int], None],
+    ) -> None:
+        """Queue one record; `acknowledged` gets its offset, by the end of `flush`."""
+        size = record_bytes(value, key, headers)
+        refused = self._refused  # of this transaction, however late the report comes
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None or offset is None:
+                self._lost = error or NOWHERE
+                if self._lost.code() in TOO_LARGE | OF_TOPIC:
+                    refused.append(Lost(place.topic, size, self._lost))
+                self._lost_topics.add(message.topic() or "")
+            else:
+                self._unacknowledged -= 1
+                acknowledged(offset)
+
+        producer = self._open()
+        deadline = time.monotonic() + self._deadline_seconds
+        while True:
+            try:
+                with suppress(BufferError):  # the queue is full: the broker is slow, so wait for it
+                    producer.produce(
+                        place.topic, value, key, place.partition, on_delivery, headers=headers
+                    )
+                    self._unacknowledged += 1
+                    return
+            except KafkaException as error:
+                cause = without_frames(error).args[0]
+                if cause.code() in TOO_LARGE:  # the client's own limit
+                    refused.append(Lost(place.topic, size, cause))
+                known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
+                if known or time.monotonic() > deadline:
+                    raise self._failed(f"produce to {place.topic}", cause) from error
+                self._look_again(place)
+            if time.monotonic() > deadline:
+                raise _unknown("produce: queue stays full")
+            self.serve(QUEUE_FULL_SECONDS)
+
+    def _look_again(self, place: TopicPartition) -> None:
+        """Hear how wide a topic is; what the client knows is of before it was grown."""
+        with suppress(KafkaException):  # asked again, until the record's deadline
+            self._open().list_topics(place.topic, timeout=SLICE_SECONDS)
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged: a commit counts on it, and we count too."""
+        producer = self._open()
+        deadline = time.monotonic() + self._deadline_seconds
+        while len(producer) and self._lost is None:
+            if time.monotonic() > deadline:
+                raise _unknown(f"flush: {self._unacknowledged} records unacknowledged")
+            self._call("flush", lambda: producer.flush(SLICE_SECONDS))
+        if self._lost is not None:
+            topics = ", ".join(sorted(self._lost_topics))
+            raise self._failed(f"delivery to {topics}", self._lost)
+        if self._unacknowledged:
+            raise TransactionFailed(
+                Failure.ABORT, f"{self._unacknowledged} records were never acknowledged"
+            )
+
+    def send_offsets(
+        self, topic: str, offsets: Offsets, group: Any = None, epochs: Epochs | None = None
+    ) -> None:
+        """Floors, with leader epochs where known, under the metadata of begin or this `group`."""
+        places = group_offsets.places(topic, offsets, epochs or {})
+        producer, group = self._open(), self._group if group is None else group
+        # With the group's coordinator gone it ignores its own timeout (librdkafka#5511): where
+        # three searches within 0.3 s find none, it never returns, so twice its time is enough.
+        limit = min(2 * SLICE_SECONDS, self._deadline_seconds)
+        call = partial(producer.send_offsets_to_transaction, places, group, SLICE_SECONDS)
+        name = f"send_offsets_to_transaction for group {self._group_id} and topic {topic}"
+        self._call(name, lambda: within(limit, call))
+
+    def commit(self) -> bool:
+        """Commit; False where it succeeded amid transport errors or timeouts.
+
+        Then a request may have been sent twice, and its copy could end a later transaction.
+        """
+        producer = self._open()
+        self._call("commit_transaction", lambda: producer.commit_transaction(SLICE_SECONDS))
+        self.serve()
+        return not self._evidence.doubt
+
+    def abort(self) -> None:
+        """End the transaction without effect.
+
+        The records in flight are waited for first: an abort while AddPartitionsToTxn is under
+        way can be fatal (librdkafka#4849). What cannot be delivered is purged by the abort.
+        """
+        if not self._evidence.doubt:
+            return  # nothing was begun
+        producer = self._open()
+        self._call("flush", lambda: producer.flush(SLICE_SECONDS))
+        self._call("abort_transaction", lambda: producer.abort_transaction(SLICE_SECONDS))
+        self.serve()
+        if self._evidence.doubt:
+            raise _unknown(f"the abort's end is in doubt: {self._evidence.doubt}")
+        if self._lost is not None:
+            # librdkafka would purge the next transaction's records as well (seen with
+            # MSG_SIZE_TOO_LARGE), so this producer is of no more use.
+            raise _unknown(describe("delivery", self._lost))
+
+    def serve(self, wait_seconds: float = 0.0) -> None:
+        """Hear what librdkafka has to say; unheard, its lines would pile up in memory."""
+        try:
+            self._open().poll(wait_seconds)
+        except KafkaException as error:  # a fatal one: the next call answers with it
+            self._fatal = without_frames(error).args[0]
+
+    def close(self) -> None:
+        """Let go of the producer; what it left open is ended by its successor or by timeout.
+
+        `Producer.close` would abort an open transaction first, without a time limit, and raise
+        where it is fenced: after an unknown outcome only init_transactions of a new epoch may
+        end it. Dropping the last reference destroys the client and sends nothing.
+        """
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            raise _unknown("there is no producer yet")
+        return self._producer
+
+    def _call(self, name: str, call: Callable[[], Any]) -> None:
+        """Call, and again with the same arguments while that is what the error asks for."""
+        deadline = time.monotonic() + self._deadline_seconds
+        with armed(self._deadline_seconds + HANGING_SECONDS):
+            while True:
+                try:
+                    call()
+                except KafkaException as error:
+                    cause = without_frames(error).args[0]
+                    if cause.code() in TRANSPORT:
+                        self._evidence.suspect(describe(name, cause))
+                    self.serve()  # wrong credentials are told to error_cb; calls only time out
+                    if classify(cause) is not None or self._fatal is not None:
+                        raise self._failed(name, cause) from error
+                    if time.monotonic() > deadline:
+                        raise _unknown(f"{describe(name, cause)}, for too long") from error
+                except TimeoutError as error:
+                    raise _unknown(f"{name}: {error}") from error
+                except SystemError as error:  # the binding (2.16) lost a fatal error's exception
+                    without_frames(error)
+                    unsaid = KafkaError(KafkaError._STATE, "failed without saying why")  # noqa: SLF001
+                    raise self._failed(name, unsaid) from error
+                else:
+                    return
+
+    def _failed(self, name: str, cause: KafkaError) -> TransactionFailed:
+        # A record's own error does not say that the producer is fenced, nor what purged it.
+        cause = behind(cause, self._open()) if self._fatal is None else self._fatal
+        kind = classify(cause)
+        if kind is None:  # retriable, but not by this caller: a record that was not delivered
+            kind = Failure.ABORT
+        if kind is Failure.REFUSED and cause.code() in TOO_LARGE | OF_TOPIC and not self._refused:
+            with suppress(KafkaException):  # which record it was, its report says
+                self._open().flush(SLICE_SECONDS)
+        lost = tuple(self._refused)
+        return TransactionFailed(kind, describe(name, cause), cause.code(), lost)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() in CREDENTIALS:
+            self._fatal = error
+
+
+def _unknown(why: str) -> TransactionFailed:
+    return TransactionFailed(Failure.UNKNOWN, why)

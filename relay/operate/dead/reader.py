@@ -1,0 +1,145 @@
+"""Reads an app's dead letters, and the marks of those that were replayed.
+
+Receives settings, gives dead letters and marks as a read_committed reader sees them now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from relay import names
+from relay.blocks import dead_letter as letters
+from relay.blocks.dead_letter import DeadLetter, Place
+from relay.config import kafka_clients
+from relay.errors import ConfigError, ContractBroken
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader, records
+from relay.kafka.topics import READ, Topics
+from relay.operate.dead.replay_plan import Mark, mark_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from confluent_kafka import Message
+
+    from relay.config.settings import Settings
+
+SECONDS = 30.0
+"""For one request, and for the next record to come."""
+
+
+class DeadReader:
+    """Dead letters and marks of one app.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+        Refused: they answered no.
+        ConfigError: the app has no dead letter topic.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._kafka = settings.kafka
+        self._topic = names.dead_topic(settings.app)
+        self._marks_topic = names.replayed_topic(settings.app)
+        self._topics = Topics(settings)
+        found = self._topics.describe(self._topic, (READ,))
+        if found is None:
+            raise ConfigError(
+                f"there is no topic {self._topic}",
+                "check `app` in the configuration; the relay makes the topic when it first runs",
+            )
+        self._facts = found
+        self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
+
+    @property
+    def topic_id(self) -> str:
+        """Of the dead letter topic; part of the marks' keys."""
+        return self._facts.topic_id
+
+    def letters(self, places: Iterable[Place] = ()) -> Iterator[DeadLetter]:
+        """Those at `places`, or all that are there now: by partition, in order.
+
+        Raises:
+            ConfigError: nothing stands at one of `places`.
+            ContractBroken: a record is no dead letter of a relay.
+        """
+        wanted = sorted(set(places))
+        if not wanted:
+            for partition in range(self._facts.partitions):
+                place = TopicPartition(self._topic, partition, 0)
+                yield from map(self._letter, self._records(self._consumer, place))
+        for at in wanted:
+            yield self._at(at)
+
+    def marks(self) -> dict[Place, Mark]:
+        """By the dead letter's place; of this dead letter topic, not of a former one.
+
+        Raises:
+            ContractBroken: a record is no mark.
+        """
+        if self._topics.describe(self._marks_topic, (READ,)) is None:
+            return {}
+        found: dict[Place, Mark] = {}
+        # A client of its own: marks are read anew while letters are being read.
+        with contextlib.closing(PartitionReader(kafka_clients.reader(self._kafka))) as consumer:
+            for message in self._records(consumer, TopicPartition(self._marks_topic, 0, 0)):
+                try:
+                    mark = Mark.decode(message.value() or b"")
+                except ValueError as problem:
+                    raise self._foreign(message, problem) from problem
+                if message.key() == mark_key(self.topic_id, mark.dead):
+                    found[mark.dead] = mark
+        return found
+
+    def close(self) -> None:
+        """Close the client."""
+        self._consumer.close()
+
+    def _at(self, place: Place) -> DeadLetter:
+        if place.partition < self._facts.partitions:
+            start = TopicPartition(self._topic, place.partition, place.offset)
+            for message in self._records(self._consumer, start, place.offset + 1):
+                if message.offset() == place.offset:
+                    return self._letter(message)
+        raise ConfigError(
+            f"there is no dead letter {place} in {self._topic}",
+            "`relay dead ls` shows which there are; retention may have deleted it",
+        )
+
+    def _letter(self, message: Message) -> DeadLetter:
+        place = Place(message.partition() or 0, message.offset() or 0)
+        headers: Any = message.headers() or []
+        try:
+            return letters.parse(place, message.timestamp()[1], message.value(), headers)
+        except ValueError as problem:
+            raise self._foreign(message, problem) from problem
+
+    @staticmethod
+    def _foreign(message: Message, problem: ValueError) -> ContractBroken:
+        return ContractBroken(
+            f"{message.topic()}[{message.partition()}], offset {message.offset()}: {problem}",
+            "find out who writes to this topic; only relays of this app may",
+        )
+
+    def _records(
+        self, consumer: PartitionReader, place: TopicPartition, end: int | None = None
+    ) -> Iterator[Message]:
+        """Visible records from `place` on to `end`, or to where the partition ends now.
+
+        A read_committed consumer is told the last stable offset as the end, so that an open
+        transaction is neither shown nor waited for.
+        """
+        try:
+            low, stable = consumer.get_watermark_offsets(place, SECONDS)
+            end = stable if end is None else min(end, stable)
+            place.offset = max(low, place.offset)
+            for message in records(consumer, place, end, SECONDS):
+                if (message.offset() or 0) < end:
+                    yield message
+            consumer.unassign()
+        except KafkaException as error:
+            grant = f"grant Read on topic {place.topic} to the user of kafka.client"
+            raise answered(f"read {place.topic}", error.args[0], grant) from error

@@ -1,0 +1,148 @@
+"""Sends dead letters' messages to the source topic again, each exactly once.
+
+Receives messages in batches, gives them and a mark for each to the brokers in one transaction
+per batch. A replay that dies leaves whole batches: sent and marked, or neither.
+
+Two replays at once: the transactional id is one for the whole app, so the second one's start
+ends what the first has open and refuses it all else. The marks are read after that start, and
+see every batch that the first one committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from relay import names
+from relay.blocks.dead_letter import Place
+from relay.config import kafka_clients
+from relay.errors import RelayError
+from relay.failpoints import reached
+from relay.kafka.errors import TransactionFailed, ended
+from relay.kafka.topics import Topics
+from relay.kafka.transactional_producer import TransactionalProducer
+from relay.operate.dead.replay_plan import Mark, Message, mark_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay.config.settings import Settings
+    from relay.operate.dead.reader import DeadReader
+
+_NO_GROUP = "no consumer group"
+"""Where the producer wants a member's metadata: a replay sends no offsets."""
+
+
+class Replay:
+    """The one replay of an app.
+
+    Args:
+        settings: of the app.
+        reader: of its dead letters.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer; what was sent is marked, so run it again.
+        Refused: they answered no.
+        Fenced: another replay of this app was started.
+
+    Attributes:
+        marks: of all dead letters replayed so far, by this replay or before it.
+    """
+
+    def __init__(self, settings: Settings, reader: DeadReader) -> None:
+        self._source = settings.source.topic
+        self._replayed = names.replayed_topic(settings.app)
+        self._reader = reader
+        Topics(settings).ensure_replayed()
+        identity = names.replay_transactional_id(settings.app)
+        client = kafka_clients.producer_under(settings, identity)
+        deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
+        self._producer = TransactionalProducer(client, deadline_seconds, _NO_GROUP)
+        self.marks: dict[Place, Mark] = {}
+
+    def start(self) -> None:
+        """Fence whatever replay ran before, then read what it has marked."""
+        try:
+            self._producer.replace()
+        except TransactionFailed as failed:
+            raise _error(failed) from failed
+        reached("replay_started")
+        self.marks.clear()  # callers hold it
+        self.marks.update(self._reader.marks())
+
+    def send(self, batch: Sequence[Message]) -> None:
+        """Those of the batch that have no mark yet, and their marks, in one transaction."""
+        batch = [message for message in batch if message.letter.place not in self.marks]
+        if not batch:
+            return
+        try:
+            marks = self._write(batch)
+            clean = self._producer.commit()
+        except TransactionFailed as failed:
+            self._abort()
+            raise _error(failed) from failed
+        except KeyboardInterrupt:
+            self._abort()
+            raise
+        reached("replay_committed")
+        self.marks.update({mark.dead: mark for mark in marks})
+        if not clean:
+            # This producer begins no other transaction; a new one has to look anew, because
+            # another replay may have run between the two.
+            self.start()
+
+    def close(self) -> None:
+        """Let go of the producer."""
+        self._producer.close()
+
+    def _write(self, batch: Sequence[Message]) -> list[Mark]:
+        self._producer.begin(_NO_GROUP)
+        reached("replay_begun")
+        sent: dict[Place, int] = {}
+        for message in batch:
+            letter = message.letter
+            self._producer.produce(
+                TopicPartition(self._source, letter.source.partition),
+                letter.value,
+                message.key,
+                list(message.headers),
+                partial(sent.__setitem__, letter.place),
+            )
+        self._producer.flush()
+        reached("replay_messages_written")
+        marks = [self._mark(message, sent[message.letter.place]) for message in batch]
+        for mark in marks:
+            key = mark_key(self._reader.topic_id, mark.dead)
+            place = TopicPartition(self._replayed, 0)
+            self._producer.produce(place, mark.encode(), key, [], lambda _: None)
+        self._producer.flush()
+        reached("replay_marks_written")
+        return marks
+
+    @staticmethod
+    def _mark(message: Message, offset: int) -> Mark:
+        letter = message.letter
+        now_ms = time.time_ns() // 1_000_000
+        replayed = Place(letter.source.partition, offset)
+        return Mark(letter.place, letter.source, replayed, message.table, now_ms)
+
+    def _abort(self) -> None:
+        """So that readers of the source topic need not wait for the transaction's timeout.
+
+        Where that fails as well, the timeout or the next replay's start ends it.
+        """
+        with contextlib.suppress(TransactionFailed):
+            self._producer.abort()
+
+
+def _error(failed: TransactionFailed) -> RelayError:
+    return ended(
+        failed,
+        fenced="another replay of this app was started; let that one finish",
+        refused="grant Write on source topic, marks topic and transactional id",
+        unknown="run it again: what was sent is marked and not sent twice",
+    )

@@ -1,0 +1,167 @@
+"""What a replay does with each dead letter: send it, leave it, or nothing, as it is done.
+
+Receives dead letters and the marks of those that were replayed, gives the messages that go
+to the source topic again. Pure: it knows no client and no clock.
+
+A dead letter is replayed at most once for ever. If its message becomes a dead letter again,
+that is another one, with coordinates and a mark of its own.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from relay import names
+from relay.blocks.dead_letter import DeadLetter, Headers, Place
+
+BATCH_MESSAGES = 1_000
+BATCH_BYTES = 8_000_000
+"""Of one transaction: readers of the source topic wait while it is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """That a dead letter was replayed, written in the transaction that did it.
+
+    Attributes:
+        dead: the dead letter's place.
+        source: the source message that it had been.
+        replayed: the source message that it is now.
+        table: in the replayed message's header.
+        at_ms: Unix milliseconds, shown only.
+    """
+
+    dead: Place
+    source: Place
+    replayed: Place
+    table: str
+    at_ms: int
+
+    def encode(self) -> bytes:
+        """Its record's value."""
+        fields = {
+            "dead": str(self.dead),
+            "source": str(self.source),
+            "replayed": str(self.replayed),
+            "table": self.table,
+            "at_ms": self.at_ms,
+        }
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Mark:
+        """The reverse.
+
+        Raises:
+            ValueError: no mark.
+        """
+        try:
+            fields = json.loads(value)
+            dead, source, replayed = (
+                Place.parse(fields[name]) for name in ("dead", "source", "replayed")
+            )
+            return cls(dead, source, replayed, fields["table"], fields["at_ms"])
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise ValueError(f"not the mark of a replay: {value[:80]!r}") from problem
+
+
+def mark_key(dead_topic_id: str, dead: Place) -> bytes:
+    """Key of a mark's record: tells dead letter topics of the same name apart, made anew."""
+    return f"{dead_topic_id}/{dead}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A source message to be sent again, to the partition that it came from."""
+
+    letter: DeadLetter
+    table: str
+    headers: Headers
+
+    @property
+    def key(self) -> bytes | None:
+        """The source message's."""
+        return self.letter.origin.key if self.letter.origin else None
+
+
+class Why(Enum):
+    """Why a dead letter that was meant is not sent."""
+
+    DONE = "replayed already"
+    NO_TABLE = "no table: would be a dead letter again; say which with --as-table"
+    LEFT_OUT = "the message is in the source topic alone: raise the topics' limits, then rewind"
+    OTHER_SOURCE = "of another source topic than source.topic"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a replay did, or would do."""
+
+    sent: int = 0
+    bytes: int = 0
+    left: dict[Why, int] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
+
+    def add(self, answer: Message | Why) -> None:
+        """Count one answer of `decide`."""
+        if isinstance(answer, Why):
+            self.left[answer] = self.left.get(answer, 0) + 1
+            return
+        self.sent += 1
+        self.bytes += answer.letter.size
+        self.tables[answer.table] = self.tables.get(answer.table, 0) + 1
+
+
+def decide(
+    letter: DeadLetter,
+    marks: Mapping[Place, Mark],
+    source_topic: str,
+    as_table: str | None = None,
+) -> Message | Why:
+    """The message to send for a dead letter that was meant, or why there is none.
+
+    Args:
+        letter: the dead letter.
+        marks: of those replayed, by the dead letter's place.
+        source_topic: of the app.
+        as_table: instead of whatever the header `table` said.
+    """
+    if letter.place in marks:
+        return Why.DONE
+    if letter.source_topic != source_topic:
+        return Why.OTHER_SOURCE
+    if not letter.whole:
+        return Why.LEFT_OUT
+    table = as_table or letter.table
+    if not table:
+        return Why.NO_TABLE
+    return Message(letter, table, _headers(letter, as_table))
+
+
+def _headers(letter: DeadLetter, as_table: str | None) -> Headers:
+    """The original ones; with `as_table` each header `table` makes room for that one."""
+    if letter.origin is None:
+        return [(names.TABLE_HEADER, (as_table or letter.table).encode())]
+    if as_table is None:
+        return letter.origin.headers
+    others = [header for header in letter.origin.headers if header[0] != names.TABLE_HEADER]
+    return [*others, (names.TABLE_HEADER, as_table.encode())]
+
+
+def batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Cut into what one transaction sends, in order; never empty."""
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        if batch and (len(batch) == BATCH_MESSAGES or size + message.letter.size > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += message.letter.size
+    if batch:
+        yield batch

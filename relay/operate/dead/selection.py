@@ -1,0 +1,115 @@
+"""Which dead letters are meant, and many of them at a glance.
+
+Receives dead letters and what a person asked for, gives those that were meant, and their
+counts by table and kind of reason. Pure: the time of now is an argument.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from relay.blocks.dead_letter import DeadLetter, Place
+
+_AGE = re.compile(r"(\d+)([smhd])")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# A value that is shown in a reason, and numbers: what differs between two of one kind.
+_VALUE = re.compile(r": .*( does not fit .*)", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(\.\d+)?(?!\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What has to hold of a dead letter, all of it; a default holds of every one.
+
+    Attributes:
+        places: of dead letters; empty: all.
+        table: exactly; "" is the table of those whose header names none.
+        reason: found anywhere in the reason.
+        since_ms, until_ms: when it became a dead letter; the second is excluded.
+        partition: of the source, which is that of the dead letter.
+    """
+
+    places: frozenset[Place] = frozenset()
+    table: str | None = None
+    reason: re.Pattern[str] | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    partition: int | None = None
+
+    def means(self, letter: DeadLetter) -> bool:
+        """Whether this dead letter is one of those."""
+        return (
+            (not self.places or letter.place in self.places)
+            and self.table in {None, letter.table}
+            and (self.reason is None or self.reason.search(letter.reason) is not None)
+            and (self.since_ms is None or letter.when_ms >= self.since_ms)
+            and (self.until_ms is None or letter.when_ms < self.until_ms)
+            and self.partition in {None, letter.source.partition}
+        )
+
+
+def instant_ms(text: str, now_ms: int) -> int:
+    """Unix milliseconds of an ISO 8601 date or time (UTC where it names no zone) or of an age.
+
+    Args:
+        text: as `2026-08-01`, `2026-08-01T12:30`, or `90s`, `30m`, `2h`, `7d` ago.
+        now_ms: Unix milliseconds of now.
+
+    Raises:
+        ValueError: neither.
+    """
+    age = _AGE.fullmatch(text)
+    if age is not None:
+        return now_ms - int(age[1]) * _UNIT_MS[age[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"neither an ISO 8601 time nor an age as 2h or 7d: {text!r}") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@dataclass(slots=True)
+class Group:
+    """Dead letters of one table and one kind of reason."""
+
+    table: str
+    kind: str
+    count: int = 0
+    replayed: int = 0
+    bytes: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    example: Place = field(default=Place(0, 0))
+    """The last of them."""
+
+
+def kind_of(reason: str) -> str:
+    """The reason without what differs from message to message: values and numbers."""
+    value = _VALUE.search(reason)
+    if value is None:
+        return _NUMBER.sub("#", reason)
+    return f"{_NUMBER.sub('#', reason[: value.start()])}: …{value[1]}"
+
+
+def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[Group]:
+    """Groups by table and kind of reason, the largest first.
+
+    Args:
+        letters: each with whether it was replayed.
+    """
+    groups: dict[tuple[str, str], Group] = {}
+    for letter, replayed in letters:
+        key = (letter.table, kind_of(letter.reason))
+        group = groups.setdefault(key, Group(*key, first_ms=letter.when_ms))
+        group.count += 1
+        group.replayed += replayed
+        group.bytes += letter.size
+        group.first_ms = min(group.first_ms, letter.when_ms)
+        if letter.when_ms >= group.last_ms:
+            group.last_ms, group.example = letter.when_ms, letter.place
+    return sorted(groups.values(), key=lambda group: (-group.count, group.table, group.kind))

@@ -1,0 +1,5 @@
+"""Ask brokers and ClickHouse what the doctor judges.
+
+In come settings; out come the plain values of `relay.operate.doctor.facts`. A question without an
+answer is kept with its reason, and is a finding of its own.
+"""

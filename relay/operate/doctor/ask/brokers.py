@@ -1,0 +1,136 @@
+"""Asks the brokers what the doctor looks at; what they do not tell is said with the reason.
+
+Receives the app's settings and a client, gives facts.Kafka but for the clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in __all__
+
+from relay import names
+from relay.kafka.errors import answered
+from relay.operate.doctor.ask.client import SECONDS
+from relay.operate.doctor.ask.group import Standing, operations
+from relay.operate.doctor.facts import Kafka, Topic, Unasked
+from relay.operate.doctor.facts import Settings as Values
+from relay.operate.doctor.fixes import grant
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.ask.client import Asker
+
+_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
+
+
+class Brokers:
+    """Questions to the brokers, through one client for each cluster.
+
+    Args:
+        settings: of the app.
+        asker: asks the brokers of all that the app writes.
+        of_source: asks those of source and group; None: they are the same.
+
+    Raises (every method):
+        Unavailable: no broker answered.
+        Refused: the connection was refused, for its credentials.
+    """
+
+    def __init__(self, settings: Settings, asker: Asker, of_source: Asker | None = None) -> None:
+        self._settings = settings
+        self._asker, self._of_source = asker, of_source or asker
+
+    def look(self) -> Kafka:
+        """All facts but the clock."""
+        asker, of_source = self._asker, self._of_source
+        standing = Standing(self._settings, asker, of_source)
+        brokers = self._broker_settings(asker)
+        elsewhere = {} if of_source is asker else self._broker_settings(of_source)
+        if not asker.apis:
+            asker.cannot("which requests the brokers take", "librdkafka's log does not say")
+        topics = self._topics()
+        return Kafka(
+            brokers=brokers,
+            topics=topics,
+            apis=asker.apis or None,
+            group_granted=standing.group_granted(),
+            transactions=standing.transactions(),
+            creation=standing.creation(),
+            heads=standing.heads(topics),
+            unasked=self.unasked(),
+            source_brokers=elsewhere,
+        )
+
+    def unasked(self) -> tuple[Unasked, ...]:
+        """What got no answer so far."""
+        askers = dict.fromkeys((self._asker, self._of_source))
+        return tuple(one for asker in askers for one in asker.unasked)
+
+    def _broker_settings(self, asker: Asker) -> dict[int, Values | None]:
+        cluster = asker.answer(
+            "describe the cluster", lambda: asker.admin.describe_cluster(request_timeout=SECONDS)
+        )
+        found: dict[int, Values | None] = {}
+        where = self._settings.kafka if asker is self._asker else self._settings.source_kafka
+        mend = grant(where, "DescribeConfigs", "cluster", "")
+        for broker in (node.id for node in cluster.nodes):
+            kind, name = ConfigResource.Type.BROKER, str(broker)
+            found[broker] = self._settings_of(asker, kind, name, "broker", mend)
+        return found
+
+    def _settings_of(
+        self, asker: Asker, kind: Any, name: str, called: str, mend: str
+    ) -> Values | None:
+        asked = ConfigResource(kind, name)
+        try:
+            entries = asker.answer(
+                f"describe the settings of {called} {name}",
+                lambda: asker.admin.describe_configs([asked], request_timeout=SECONDS)[asked],
+            )
+        except KafkaException as error:
+            asker.cannot(f"settings of {called} {name}", error.args[0], mend)
+            return None
+        return {key: str(entry.value) for key, entry in entries.items() if entry.value is not None}
+
+    def _topics(self) -> dict[str, Topic]:
+        """The source and the app's own, as far as they are there; the source first."""
+        app, source = self._settings.app, self._settings.source.topic
+        # Asked for by name: of a topic that this user may not see, the brokers say just that.
+        always = [names.journal_topic(app), names.dead_topic(app), names.schemas_topic(app)]
+        try:
+            listed = self._asker.admin.list_topics(timeout=SECONDS).topics
+        except KafkaException as error:
+            raise answered("list the topics", error.args[0], "") from error
+        blocks, replayed = names.blocks_prefix(app), names.replayed_topic(app)
+        listed_too = sorted(name for name in listed if name == replayed or name.startswith(blocks))
+        found = {name: self._topic(name) for name in (source, *always, *listed_too)}
+        return {name: topic for name, topic in found.items() if topic is not None}
+
+    def _topic(self, name: str) -> Topic | None:
+        asker = self._of_source if name == self._settings.source.topic else self._asker
+        try:
+            described = asker.answer(
+                f"describe topic {name}",
+                lambda: asker.admin.describe_topics(
+                    TopicCollection([name]),
+                    request_timeout=SECONDS,
+                    include_authorized_operations=True,
+                )[name],
+            )
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return Topic(0, 0, 0, None, frozenset())
+            if code not in _ABSENT:
+                asker.cannot(f"topic {name}", error.args[0])
+            return None
+        mend = grant(self._settings.kafka_of(name), "DescribeConfigs", "topic", name)
+        return Topic(
+            partitions=len(described.partitions),
+            replicas=min(len(partition.replicas) for partition in described.partitions),
+            in_sync=min(len(partition.isr) for partition in described.partitions),
+            settings=self._settings_of(asker, ConfigResource.Type.TOPIC, name, "topic", mend),
+            granted=operations(described),
+        )

@@ -1,0 +1,226 @@
+"""Asks ClickHouse what the doctor looks at; what it does not tell is said with the reason.
+
+Receives the app's settings and the names of target tables, gives facts.ClickHouse. Never
+writes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay import names
+from relay.clickhouse.balancer import servers
+from relay.operate.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
+from relay.operate.doctor.fixes import quoted
+from relay.operate.doctor.grants import INPUT, READ_BY_LOADER
+from relay.operate.doctor.judge import dependents
+from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
+from relay.operate.doctor.judge.dependents import Row
+from relay.operate.doctor.versions import parsed
+from relay.schema.catalogue import connect, translated
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+    Policies = list[tuple[tuple[str, str], str]]
+    """On which (database, table), and its name."""
+
+WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
+LOOKED_AT = (
+    *INSERTED_WITH,
+    *REQUIRED,
+    "readonly",
+    "insert_quorum",
+    "insert_quorum_parallel",
+    "max_partitions_per_insert_block",
+)
+
+_TABLES = """
+SELECT database, name, toString(uuid), engine, engine_full, partition_key, create_table_query,
+       as_select, arrayZip(dependencies_database, dependencies_table)
+FROM system.tables
+WHERE database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
+"""
+_COLUMNS = """
+SELECT database || '.' || table, groupArray((name, (type, default_kind))) FROM system.columns
+WHERE database || '.' || table IN {tables:Array(String)} GROUP BY 1
+"""
+_PARTITIONS = """
+SELECT database || '.' || table, uniqExact(partition_id) FROM system.parts
+WHERE active AND database || '.' || table IN {tables:Array(String)} GROUP BY 1
+"""
+_REPLICAS = """
+SELECT database || '.' || table, is_readonly, total_replicas, active_replicas FROM system.replicas
+WHERE database || '.' || table IN {tables:Array(String)}
+"""
+_WINDOWS = """
+SELECT name, value FROM system.{relation:Identifier}
+WHERE name LIKE '%replicated_deduplication_window%'
+"""
+# Whom a policy is for may be a role of the user's; of a whole database, the table is `*` or empty.
+_POLICIES = """
+SELECT database, table, name FROM system.row_policies
+WHERE has(apply_to_list, currentUser()) OR hasAny(apply_to_list, enabledRoles())
+   OR (apply_to_all AND NOT has(apply_to_except, currentUser())
+       AND NOT hasAny(apply_to_except, enabledRoles()))
+"""
+_SETTINGS = "SELECT name, value, readonly FROM system.settings WHERE name IN {names:Array(String)}"
+
+
+class Server:
+    """Questions to ClickHouse.
+
+    Raises (every method):
+        Unavailable: no answer.
+        Refused: user or password is wrong.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._unasked: list[Unasked] = []
+        self._user = settings.clickhouse.user
+        try:
+            self._client = connect(settings.clickhouse)
+        except ClickHouseError as error:
+            raise translated(error, settings.clickhouse, "look at it") from error
+
+    def look(self, targets: Collection[str]) -> ClickHouse:
+        """All facts."""
+        rows = self._rows()
+        database = self._settings.loader.database
+        found = {name: dependents.table(rows, *names.split_table(name)) for name in targets}
+        there = {name: table for name, table in found.items() if table is not None}
+        ledger = dependents.table(rows, database, "ledger")
+        rights = self._rights(there, ledger)
+        policies = self._policies() if there or ledger else []
+        if ledger is not None:
+            ledger = replace(ledger, policies=_on(policies, f"{database}.ledger"))
+        return ClickHouse(
+            user=self._user,
+            settings={
+                str(name): Setting(str(value), bool(fixed))
+                for name, value, fixed in self._try(
+                    "settings of ClickHouse", _SETTINGS, "system.settings", names=list(LOOKED_AT)
+                )
+            },
+            windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
+            tables={**found, **self._detailed(there, rights, policies)},
+            ledger=ledger,
+            missing=tuple(rights.get("", ())),
+            clock=self._clock(),
+            unasked=tuple(self._unasked),
+            version=self._client.server_version or "",
+            servers=self._servers(),
+        )
+
+    def _servers(self) -> tuple[str, ...]:
+        clickhouse = self._settings.clickhouse
+        return servers(clickhouse) if len(clickhouse.urls) == 1 else ()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def _rows(self) -> dict[tuple[str, str], Row]:
+        found = self._try("the tables of ClickHouse", _TABLES, "system.tables")
+        rows = [Row(*row) for row in found]
+        return {(row.database, row.name): row for row in rows}
+
+    def _detailed(
+        self, tables: dict[str, Table], rights: dict[str, list[Any]], policies: Policies
+    ) -> dict[str, Table]:
+        """The tables with what other system tables say of them."""
+        asked = sorted(tables)
+        columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
+        parts = self._by_table("partitions of the tables", _PARTITIONS, "system.parts", asked)
+        replicated = [n for n in asked if tables[n].engine.startswith(("Replicated", "Shared"))]
+        replicas: dict[str, Sequence[Any]] = {}
+        if replicated:
+            replicas = self._by_table("replicas", _REPLICAS, "system.replicas", replicated)
+        return {
+            name: replace(
+                table,
+                columns={column: tuple(kind) for column, kind in columns.get(name, [[]])[0]},
+                partitions=parts[name][0] if name in parts else None,
+                replica=Replica(bool(r[0]), r[1], r[2]) if (r := replicas.get(name)) else None,
+                missing=(*rights.get(name, ()), *([] if columns.get(name) else ["SHOW COLUMNS"])),
+                policies=_on(policies, name),
+            )
+            for name, table in tables.items()
+        }
+
+    def _by_table(
+        self, what: str, sql: str, source: str, tables: list[str]
+    ) -> dict[str, Sequence[Any]]:
+        return {row[0]: row[1:] for row in self._try(what, sql, source, tables=tables)}
+
+    def _policies(self) -> Policies:
+        """Row policies for this user."""
+        rows = self._try("row policies of this user", _POLICIES, "system.row_policies")
+        return [((database, table), str(name)) for database, table, name in rows]
+
+    def _window_defaults(self, source: str) -> dict[str, str]:
+        what = "default deduplication windows"
+        return dict(self._try(what, _WINDOWS, f"system.{source}", relation=source))
+
+    def _rights(self, tables: Collection[str], ledger: Table | None) -> dict[str, list[Any]]:
+        """Rights that are missing: by target table, and of the rest as (right, place) under ""."""
+        place = quoted(f"{self._settings.loader.database}.ledger")
+        whole = f"{quoted(self._settings.loader.database)}.*"
+        wanted = [(name, right, quoted(name)) for name in tables for right in ("INSERT", "SELECT")]
+        wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
+        if ledger is None:
+            wanted += [("", "CREATE DATABASE", whole), ("", "CREATE TABLE", whole)]
+            wanted += [("", "TABLE ENGINE", "MergeTree")]
+        version = parsed(self._client.server_version or "")
+        if version is not None and INPUT.before is not None and version < INPUT.before:
+            wanted += [("", INPUT.privileges, INPUT.place)]
+        wanted += [
+            ("", right, whole if ledger is None else place) for right in ("INSERT", "SELECT")
+        ]
+        missing: dict[str, list[Any]] = {}
+        for key, right, where in wanted:
+            try:
+                granted = int(str(self._client.command(f"CHECK GRANT {right} ON {where}")))
+            except (ClickHouseError, ValueError) as error:
+                self._cannot("rights in ClickHouse", error, f"SHOW GRANTS FOR {self._user}")
+                return {}
+            if not granted:
+                missing.setdefault(key, []).append(right if key else (right, where))
+        return missing
+
+    def _clock(self) -> Clock | None:
+        before = time.time()
+        found = self._try("ClickHouse's clock", "SELECT toUnixTimestamp64Milli(now64(3))", "")
+        after = time.time()
+        if not found:
+            return None
+        return Clock(found[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
+
+    def _try(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any]:
+        """Rows; none where the server said no, which is kept with the reason."""
+        try:
+            return self._client.query(sql, parameters=parameters).result_rows
+        except ClickHouseError as error:
+            if getattr(error, "code", None) is None:
+                raise translated(error, self._settings.clickhouse, f"read {what}") from error
+            self._cannot(what, error, f"GRANT SELECT ON {source} TO {self._user}" if source else "")
+            return []
+
+    def _cannot(self, what: str, error: Exception, mend: str) -> None:
+        self._unasked.append(Unasked(what, " ".join(str(error).split())[:300], mend))
+
+
+def _on(policies: Policies, table: str) -> tuple[str, ...]:
+    return tuple(policy for on, policy in policies if on in _places(table))
+
+
+def _places(table: str) -> set[tuple[str, str]]:
+    """Where a row policy may be that is for this table."""
+    database, name = names.split_table(table)
+    return {(database, name), (database, ""), (database, "*")}

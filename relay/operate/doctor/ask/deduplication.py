@@ -1,0 +1,108 @@
+"""`--try`: inserts twice under one token into tables of the doctor's own, and drops them.
+
+Receives settings and the target tables, gives facts.Tried for each kind of engine that they have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay.clickhouse import dedup_trial
+from relay.clickhouse.insert_settings import deduplicated, known
+from relay.operate.doctor.facts import Tried
+from relay.operate.doctor.fixes import quoted
+from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, window
+from relay.schema.catalogue import connect, translated
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.facts import Settings as Values
+
+DECIDING = (
+    "insert_deduplicate",
+    "deduplicate_insert",
+    "deduplicate_insert_select",
+    "deduplicate_blocks_in_dependent_materialized_views",
+)
+"""Settings that decide, whose values in force are told where rows were doubled."""
+
+
+def tries(settings: Settings, facts: ClickHouse) -> tuple[Tried, ...]:
+    """One for each kind of engine among the tables; of no tables, MergeTree.
+
+    Raises:
+        Unavailable: no answer.
+        Refused: user or password is wrong.
+    """
+    try:
+        client = connect(settings.clickhouse)
+    except ClickHouseError as error:
+        raise translated(error, settings.clickhouse, "try deduplication") from error
+    with contextlib.closing(client):
+        kinds = engines(facts.tables.values(), facts.windows)
+        return tuple(_tried(client, settings, *one) for one in kinds)
+
+
+def engines(
+    tables: Iterable[Table | None], defaults: Mapping[str, Values]
+) -> Iterator[tuple[str, str]]:
+    """Engines as in CREATE TABLE, and their settings: the smallest window of their kind, or ours.
+
+    A merging engine deduplicates as MergeTree does, and would merge the rows that are counted.
+    """
+    smallest: dict[str, Kept] = {}
+    for table in tables:
+        kept = None if table is None else window(table, defaults)
+        if table is None or kept is None:
+            continue
+        engine = _ENGINES[kept.seconds is not None and not table.engine.startswith("Shared")]
+        if engine not in smallest or 0 < kept.parts < smallest[engine].parts:
+            smallest[engine] = kept
+    if not smallest:
+        smallest[_ENGINES[False]] = Kept("non_replicated_deduplication_window", GOOD_WINDOW, None)
+    for engine, kept in smallest.items():
+        yield engine, f"{kept.setting} = {kept.parts or GOOD_WINDOW}"
+
+
+_ENGINES = {False: "MergeTree", True: "ReplicatedMergeTree('{path}', 'doctor')"}
+"""By whether it is replicated by Keeper; where the server turns MergeTree into SharedMergeTree, by
+itself."""
+
+
+RIGHTS = ("CREATE TABLE", "CREATE VIEW", "DROP TABLE", "DROP VIEW", "SELECT", "INSERT")
+"""On the ledger's database; asked for first, so that nothing is left that may not be dropped."""
+
+
+def _tried(client: Client, settings: Settings, engine: str, within: str) -> Tried:
+    name = engine.partition("(")[0]
+    place = f"{quoted(settings.loader.database)}.*"
+    try:
+        lacking = [
+            right
+            for right in RIGHTS
+            if not int(str(client.command(f"CHECK GRANT {right} ON {place}")))
+        ]
+        if lacking:
+            problem = f"user {settings.clickhouse.user} has no {', '.join(lacking)} on {place}"
+            return Tried(name, problem=problem)
+        with dedup_trial.passing(client, settings.loader.database, engine, within) as made:
+            copies = dedup_trial.tried(client, made)
+    except ClickHouseError as error:
+        if not dedup_trial.answered(error):
+            raise translated(error, settings.clickhouse, "try deduplication") from error
+        return Tried(name, problem=" ".join(str(error).split())[:300])
+    assert copies.behind is not None
+    sent = known(deduplicated("", 1), client.server_settings)
+    values = {
+        name: f"{client.server_settings[name].value}, sent {sent[name]}"
+        for name in DECIDING
+        if name in sent
+    }
+    return Tried(name, copies.table, copies.behind, values)

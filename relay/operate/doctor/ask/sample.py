@@ -1,0 +1,93 @@
+"""Messages of the source topic as the relay would read them, and nothing changed by it.
+
+Receives settings, gives for each message why it would be a dead letter. The row messages are what
+the registry has, or would get from the tables' columns at the first start; nothing is proposed
+to it, no topic is made, no group is joined.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.config.allowed_tables import is_ledger, ledger_refusal
+from relay.intake import sample
+from relay.intake.foreign_formats import explained
+from relay.kafka.topics import READ, Topics
+from relay.names import NO_TABLE
+from relay.operate.doctor.judge.sample import OfTable, tallied
+from relay.rows.codecs_of_tables import NO_HEADER
+from relay.rows.row_codec import RowCodec
+from relay.schema.catalogue import Catalogue
+from relay.schema.evolution import evolve, unsupported_columns
+from relay.schema.registry import Registry
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.records_pb2 import TableSchema
+    from relay.schema.catalogue import TableColumns
+
+Codecs = dict[str, RowCodec | str]
+
+
+def look(settings: Settings, wanted: int) -> list[OfTable]:
+    """Return what was seen in up to `wanted` of the newest messages.
+
+    Raises:
+        Unavailable: Kafka or ClickHouse did not answer.
+        Refused: one of them said no.
+    """
+    by_table = sample.by_table(sample.sample(settings, wanted))
+    codecs = _codecs(settings, by_table.keys())
+    return tallied(_judged(by_table, codecs, settings))
+
+
+def _judged(
+    by_table: dict[str, list[sample.Message]], codecs: Codecs, settings: Settings
+) -> Iterator[tuple[str, int, int, str]]:
+    for table, messages in by_table.items():
+        for message, reason in sample.judged(messages, codecs[table], settings):
+            others = message.headers if table == NO_TABLE else None
+            told = explained(reason, message.value, others) if reason else ""
+            yield table, message.partition, message.offset, told
+
+
+def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
+    """Of each table, or why there is none; as relay.rows.codecs_of_tables.Tables."""
+    targets = settings.targets()
+    found: Codecs = {}
+    for table in tables:
+        refusal = NO_HEADER if table == NO_TABLE else targets.refusal(table)
+        found[table] = refusal or f"unknown table {table}: ClickHouse has none of this name"
+    asked = {table for table in tables if table != NO_TABLE and not targets.refusal(table)}
+    if asked:
+        with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
+            columns = catalogue.read(asked)
+        registered = _registered(settings, columns.keys())
+        block_column = settings.loader.block_column
+        for table, of_table in columns.items():
+            found[table] = _codec(table, of_table, registered[table], block_column)
+    return found
+
+
+def _codec(
+    table: str, found: TableColumns, registered: TableSchema | None, block_column: str
+) -> RowCodec | str:
+    if is_ledger({column.name for column in found.columns}):
+        return ledger_refusal(table)
+    newer = evolve(registered, table, found.uuid, found.columns, block_column=block_column)
+    schema = newer or registered
+    if schema is None:
+        raise AssertionError(f"{table}: a table without a row message needs one")
+    return "; ".join(unsupported_columns(schema)) or RowCodec(schema)
+
+
+def _registered(settings: Settings, tables: Collection[str]) -> dict[str, TableSchema | None]:
+    """The registry's row message of each table; of none where no relay has run yet."""
+    if Topics(settings).describe(names.schemas_topic(settings.app), (READ,)) is None:
+        return dict.fromkeys(tables)
+    with contextlib.closing(Registry(settings.kafka, settings.app)) as registry:
+        registry.catch_up()
+        return {table: registry.current(table) for table in tables}

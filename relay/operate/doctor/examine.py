@@ -1,0 +1,120 @@
+"""One examination: ask Kafka and ClickHouse, judge, and give all findings, the worst first.
+
+Receives the app's settings; a server that is away or refuses is a finding, and the other is
+looked at all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.errors import Refused, Unavailable
+from relay.kafka.connection_errors import name_unresolved_brokers
+from relay.operate.doctor.ask import broker_clock, deduplication
+from relay.operate.doctor.ask import sample as ask_sample
+from relay.operate.doctor.ask.brokers import Brokers
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.client import Asker
+from relay.operate.doctor.findings import found, worst_first
+from relay.operate.doctor.judge import brokers as judge_brokers
+from relay.operate.doctor.judge import clickhouse, rights, topics
+from relay.operate.doctor.judge import sample as samples
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import Kafka, Unasked
+    from relay.operate.doctor.findings import Finding
+    from relay.operate.doctor.judge.sample import OfTable
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be looked at.
+
+    Attributes:
+        outage_seconds: how long an outage of relay or loader may last.
+        tables: target tables beside those of the app's block topics.
+        probe: whether a record may be written, in a topic of its own, to read a clock.
+        tries: whether tables of its own may be made, to try deduplication.
+    """
+
+    outage_seconds: float
+    tables: Collection[str] = ()
+    probe: bool = False
+    tries: bool = False
+
+
+def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
+    """Every finding, the worst first."""
+    findings: list[Finding] = []
+    targets = {*wanted.tables, *settings.block.tables}
+    try:
+        facts = _ask_kafka(settings, wanted)
+    except Unavailable as error:
+        findings.append(no_answer("kafka", name_unresolved_brokers(error, settings.kafka)))
+    except Refused as error:
+        findings.append(no_answer("kafka", error))
+    else:
+        findings += judge_kafka(settings, facts, wanted.outage_seconds)
+        targets |= _tables_of(settings.app, facts)
+    try:
+        with contextlib.closing(Server(settings)) as server:
+            seen = server.look(sorted(targets))
+        if wanted.tries:
+            seen = replace(seen, tries=deduplication.tries(settings, seen))
+    except (Unavailable, Refused) as error:
+        findings.append(no_answer("clickhouse", error))
+    else:
+        findings += clickhouse.judge(settings, seen, wanted.outage_seconds)
+        findings += rights.judge_clickhouse(seen)
+        findings += unasked(seen.unasked)
+    return worst_first(findings)
+
+
+def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
+    """What was seen in that many of the source topic's newest messages, and the findings."""
+    try:
+        seen = ask_sample.look(settings, wanted)
+    except (Unavailable, Refused) as error:
+        told = f"{wanted:,} messages of {settings.source.topic}"
+        return [], [found("unasked", f"{told}: {error.message}", error.next_step)]
+    return seen, list(samples.judge(settings.source.topic, wanted, seen))
+
+
+def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
+    """Every finding about Kafka."""
+    yield from judge_brokers.judge(settings, facts, outage_seconds)
+    yield from topics.judge(settings, facts, outage_seconds)
+    yield from rights.judge_kafka(settings, facts)
+    yield from unasked(facts.unasked)
+
+
+def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
+    """A finding for each question without an answer."""
+    for question in questions:
+        yield found("unasked", f"{question.what}: {question.reason}", question.mend)
+
+
+def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
+    asker = Asker(settings.kafka)
+    brokers = Brokers(settings, asker, Asker(settings.source_kafka) if settings.crosses else None)
+    facts = brokers.look()
+    if not wanted.probe:
+        return replace(facts, unasked=(*facts.unasked, broker_clock.unprobed(settings.app)))
+    clock = broker_clock.broker_clock(settings, asker)
+    return replace(facts, clock=clock, unasked=brokers.unasked())
+
+
+def _tables_of(app: str, facts: Kafka) -> set[str]:
+    """Tables that have a block topic."""
+    return {table for name in facts.topics if (table := names.table_of_topic(app, name))}
+
+
+def no_answer(server: str, error: Unavailable | Refused) -> Finding:
+    """The finding where `server` (kafka, clickhouse) gave no answer to anything."""
+    kind = "away" if isinstance(error, Unavailable) else "refused"
+    return found(f"{server}-{kind}", error.message, error.next_step)

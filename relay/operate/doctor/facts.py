@@ -1,0 +1,213 @@
+"""What the doctor looks at, as plain values: adapters fill them, judges read them.
+
+A value that could not be asked is None, and stands in `unasked` with the reason.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Settings = Mapping[str, str]
+"""Names to values, as the server writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unasked:
+    """A question that got no answer."""
+
+    what: str
+    reason: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Another clock beside ours.
+
+    Attributes:
+        ahead_seconds: how far it is ahead of ours; negative: behind.
+        within_seconds: how far off that may be.
+    """
+
+    ahead_seconds: float
+    within_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that is there.
+
+    Attributes:
+        partitions: how many; 0: this user may not even look at it.
+        replicas: of the partition that has the fewest.
+        in_sync: replicas in sync of the partition that has the fewest.
+        settings: in force, defaults included; None: could not be asked.
+        granted: operations that this user may; None: the brokers do not say.
+    """
+
+    partitions: int
+    replicas: int
+    in_sync: int
+    settings: Settings | None
+    granted: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where one source partition stands.
+
+    Attributes:
+        floor: committed; metadata: with it.
+        journal_offset: that the metadata names; None: it is not the relay's.
+        source_start: oldest offset of the source partition.
+        journal_start: oldest offset of the journal's partition; None: there is no such partition.
+    """
+
+    floor: int
+    metadata: str
+    journal_offset: int | None
+    source_start: int
+    journal_start: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The brokers' answer to a trial request.
+
+    Attributes:
+        code: the error's name; empty: it would be done.
+        text: what it says.
+    """
+
+    code: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """The brokers, the app's topics, its group."""
+
+    brokers: Mapping[int, Settings | None]
+    topics: Mapping[str, Topic]
+    apis: Mapping[str, int] | None = None
+    """Highest version of each request that every broker takes, by its name in the protocol."""
+    group_granted: frozenset[str] | None = None
+    transactions: Trial | None = None
+    """init_transactions under an id that begins as the relay's do."""
+    creation: Trial | None = None
+    """Creating a topic whose name begins as the app's do, only validated."""
+    heads: Mapping[int, Head] = field(default_factory=dict)
+    clock: Clock | None = None
+    unasked: tuple[Unasked, ...] = ()
+    source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)
+    """Those that have source and group, where these are in another cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What a Replicated table says of itself."""
+
+    readonly: bool
+    replicas: int
+    active: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What two INSERTs under one token left in tables of the doctor's own.
+
+    Attributes:
+        engine: of these tables.
+        copies: of each row in the table; 1 is right, 0: they are not to be seen.
+        behind: the same in a materialized view's table.
+        values: settings in force for this user that decide, as the loader does not send them.
+        problem: why it could not be tried; the rest means nothing then.
+    """
+
+    engine: str
+    copies: float = 1.0
+    behind: float = 1.0
+    values: Settings = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A materialized view behind a table.
+
+    Attributes:
+        name: `database.view`.
+        select: its SELECT.
+        into: the table that it writes to; None: not seen by this user.
+        into_name: that table's.
+    """
+
+    name: str
+    select: str
+    into: Table | None
+    into_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of ClickHouse.
+
+    Attributes:
+        engine, engine_full, partition_key: of system.tables.
+        columns: name to (type, default kind).
+        partitions: active ones; None: could not be asked.
+        replica: None where it is not replicated, or could not be asked.
+        views: every view that an INSERT reaches, through views too.
+        missing: rights that this user lacks on it.
+        policies: row policies that hide rows from this user.
+    """
+
+    engine: str
+    engine_full: str
+    partition_key: str = ""
+    columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    partitions: int | None = None
+    replica: Replica | None = None
+    views: tuple[View, ...] = ()
+    missing: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of ClickHouse for this user.
+
+    Attributes:
+        value: in force.
+        fixed: whether the user may not change it.
+    """
+
+    value: str
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClickHouse:
+    """The server, and the tables that the loader fills."""
+
+    user: str
+    settings: Mapping[str, Setting]
+    windows: Mapping[str, Settings]
+    """Deduplication windows of tables without their own: of `merge_tree_settings` and
+    `replicated_merge_tree_settings`."""
+    tables: Mapping[str, Table | None]
+    """By `database.table`; None: there is no such table."""
+    ledger: Table | None = None
+    missing: tuple[tuple[str, str], ...] = ()
+    """Rights beyond those on tables that the user lacks: (right, on what)."""
+    clock: Clock | None = None
+    unasked: tuple[Unasked, ...] = ()
+    version: str = ""
+    """As the server gives it; empty: not asked."""
+    tries: tuple[Tried, ...] = ()
+    """Only where somebody wanted them."""
+    servers: tuple[str, ...] = ()
+    """That answered at one URL over several connections, at most two; more than one: a balancer."""

@@ -1,0 +1,76 @@
+"""The commands that mend, and values as people read them; pure text."""
+
+# pure
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relay.config.settings import Brokers
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def span(seconds: float) -> str:
+    """A time as `7 d`, `90 min`, `0.25 s`: in the largest unit that it fills, one decimal."""
+    for size, unit in _UNITS:
+        if abs(seconds) >= size:
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def set_topic(kafka: Brokers, topic: str, **values: object) -> str:
+    """Kafka's own tool, setting these on a topic; `_` in a name stands for a dot."""
+    pairs = ",".join(f"{name.replace('_', '.')}={value}" for name, value in values.items())
+    return (
+        f"kafka-configs --bootstrap-server {kafka.bootstrap} --alter --entity-type topics "
+        f"--entity-name {topic} --add-config {pairs}"
+    )
+
+
+def set_brokers(*settings: tuple[str, object]) -> str:
+    """For settings that a running broker does not take."""
+    pairs = ", ".join(f"{name}={value}" for name, value in settings)
+    return f"set {pairs} in server.properties of every broker, and restart one after another"
+
+
+def grant(kafka: Brokers, operation: str, kind: str, name: str, *, prefixed: bool = False) -> str:
+    """Kafka's own tool, granting an operation to the user of kafka.client.
+
+    Args:
+        kafka: names brokers and user.
+        operation: as Read.
+        kind: topic, group, transactional-id or cluster.
+        name: of the resource, or how it begins.
+        prefixed: whether the latter.
+    """
+    resource = "--cluster" if kind == "cluster" else f"--{kind} {shlex.quote(name)}"
+    pattern = " --resource-pattern-type prefixed" if prefixed else ""
+    return (
+        f"kafka-acls --bootstrap-server {kafka.bootstrap} --add --allow-principal "
+        f"{shlex.quote(principal(kafka))} --operation {operation} {resource}{pattern}"
+    )
+
+
+def principal(kafka: Brokers) -> str:
+    """The user as the brokers name it, as far as the settings tell."""
+    user = kafka.client.get("sasl.username")
+    if user is not None:
+        return f"User:{user}"
+    protocol = str(kafka.client.get("security.protocol", "plaintext")).lower()
+    return "User:ANONYMOUS" if protocol == "plaintext" else "User:<this client's>"
+
+
+def quoted(table: str) -> str:
+    """`database.table` as SQL; names of other shapes are quoted."""
+    return ".".join(
+        part if part.isidentifier() and part.isascii() else f"`{part.replace('`', '``')}`"
+        for part in table.split(".", 1)
+    )
+
+
+def alter(table: str, setting: str, value: int) -> str:
+    """The statement that sets a table's setting."""
+    return f"ALTER TABLE {quoted(table)} MODIFY SETTING {setting} = {value}"

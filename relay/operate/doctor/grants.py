@@ -1,0 +1,292 @@
+"""The least rights of each role, in Kafka and in ClickHouse, and the commands that grant them.
+
+Receives the app's settings, the names of its tables and the server's version, gives rights as
+values and as text; pure. `relay doctor --grants` prints them; relay.operate.doctor.judge.rights
+judges what is missing. On a server with users each is taken away in turn, and missed
+(tests/doctor).
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.operate.doctor.fixes import grant, principal, quoted
+from relay.operate.doctor.versions import FREE_INPUT, Version, shown
+
+if TYPE_CHECKING:
+    from relay.config.settings import Brokers, Settings
+
+READ_BY_LOADER = (
+    "system.processes",
+    "system.merge_tree_settings",
+    "system.replicated_merge_tree_settings",
+)
+EVIDENCE = ("system.parts", "system.query_log", "system.part_log", "system.mutations")
+"""What else the loader reads of what became of a block, where it may; it works without."""
+LOGS = ("part_log", "query_log")
+JUDGED_BY: Mapping[str, str] = {
+    "query_log": "which INSERT wrote a block, who removed rows",
+    "part_log": "how many rows an INSERT wrote, what was dropped or has expired",
+    "query_views_log": "which view failed where an INSERT ended well",
+    "mutations": "which rows were deleted",
+    "parts": "which dropped parts are there again",
+    "replicas": "how many servers have logs of a Replicated table",
+}
+"""What `relay verify --deep` knows by each system table that its user may read."""
+ANY_TABLE = "<database>.<table>"
+"""Stands for the target tables where none was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRight:
+    """One operation on one resource, or on all that begin with its name.
+
+    Attributes:
+        operation: as kafka-acls writes it.
+        kind: topic, group or transactional-id.
+        name: of the resource.
+        prefixed: whether `name` is only its beginning.
+        why: what it is for.
+    """
+
+    operation: str
+    kind: str
+    name: str
+    why: str
+    prefixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClickHouseRight:
+    """Privileges, as GRANT writes them, on a table or a whole database.
+
+    Attributes:
+        privileges: as GRANT writes them.
+        place: on what.
+        before: the first version of ClickHouse that does not ask for it; None: all do.
+        note: when it is needed, for people; empty: always.
+    """
+
+    privileges: str
+    place: str
+    before: Version | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Whoever runs some of the programs, as a user of its own.
+
+    Attributes:
+        name: of the role.
+        runs: the commands that these rights are for.
+    """
+
+    name: str
+    runs: str
+    kafka: tuple[KafkaRight, ...]
+    clickhouse: tuple[ClickHouseRight, ...]
+
+
+def roles(
+    settings: Settings, tables: Collection[str] = (), version: Version | None = None
+) -> list[Role]:
+    """All roles, each with exactly what it needs.
+
+    Args:
+        settings: of the app.
+        tables: targets, as database.table.
+        version: of ClickHouse; None: not known, so that what only some need is there too.
+    """
+    every = _roles(settings, tables)
+    return every if version is None else [_for(version, role) for role in every]
+
+
+def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHouseRight]:
+    """What the loader's user needs in ClickHouse.
+
+    Args:
+        settings: of the app.
+        targets: as SQL.
+    """
+    ledger = f"{quoted(settings.loader.database)}.*"
+    yield from (ClickHouseRight("SELECT, INSERT", target) for target in targets)
+    removing = "optional: for loader supersede, which relay rewind starts"
+    yield from (ClickHouseRight("ALTER DELETE", target, note=removing) for target in targets)
+    yield ClickHouseRight("CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN, SELECT, INSERT", ledger)
+    cleaning = "optional: for loader ledger clean --run"
+    its_table = quoted(f"{settings.loader.database}.ledger")
+    yield ClickHouseRight("ALTER DELETE", its_table, note=cleaning)
+    scratch = f"{quoted(settings.loader.database)}.scratch_*"
+    alone = "optional: without it a message that its table refuses parks its whole block"
+    yield ClickHouseRight("DROP TABLE", scratch, note=alone)
+    yield from (ClickHouseRight("SELECT", relation) for relation in READ_BY_LOADER)
+    yield INPUT
+    yield ClickHouseRight(
+        "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
+    )
+    yield ClickHouseRight("SELECT", "system.replicas", note="optional: for Replicated tables")
+    told = "optional: without it a block whose INSERT got no answer may be parked"
+    yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
+    hides = "optional: relay doctor names the policies that hide rows"
+    yield ClickHouseRight("SELECT", "system.row_policies", note=hides)
+    yield ClickHouseRight("SHOW ROW POLICIES", "*.*", note=f"{hides}, where SELECT is not asked")
+
+
+INPUT = ClickHouseRight(
+    "CREATE TEMPORARY TABLE", "*.*", FREE_INPUT, "once CREATE TABLE is revoked, which implies it"
+)
+"""For input(), out of which the loader's INSERT selects."""
+
+
+def _for(version: Version, role: Role) -> Role:
+    needed = (one for one in role.clickhouse if one.before is None or version < one.before)
+    return replace(role, clickhouse=tuple(replace(one, before=None) for one in needed))
+
+
+def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
+    app, source = settings.app, settings.source.topic
+    targets = [quoted(table) for table in sorted(tables)] or [ANY_TABLE]
+    databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
+    ledger, blocks = f"{settings.loader.database}.*", names.blocks_prefix(app)
+    read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
+    look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
+    read_source = KafkaRight("Read", "topic", source, "rows")
+    write_source = KafkaRight("Write", "topic", source, "rows")
+    told = "optional: which INSERT wrote a block, and when"
+    logs = [ClickHouseRight("SELECT", f"system.{log}", note=told) for log in LOGS]
+    rows_of = [ClickHouseRight("SELECT", target) for target in targets]
+    return [
+        Role(
+            "relay",
+            "relay run",
+            tuple(_of_relay(settings)),
+            tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
+        ),
+        Role(
+            "loader",
+            "loader run, loader status, loader parked",
+            (
+                KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed"),
+                KafkaRight("Read", "topic", blocks, "their rows", prefixed=True),
+            ),
+            tuple(of_loader(settings, targets)),
+        ),
+        Role(
+            "verifier",
+            "relay verify, with --deep",
+            (read_own, look, read_source),
+            (*rows_of, ClickHouseRight("SELECT", ledger), *_of_judgement()),
+        ),
+        Role(
+            "operator",
+            "relay status, blocks, journal, dead ls, dead show, schema",
+            (read_own, look, read_source),
+            (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts")), *logs),
+        ),
+        Role("retirer", "relay retire", (look, _identities(settings)), ()),
+        Role(
+            "replayer",
+            "relay dead replay",
+            (read_own, *_of_replay(app, source)),
+            (),
+        ),
+        Role("producer", "a producer of rows in any language", (write_source,), ()),
+        Role(
+            "feeder",
+            "relay produce, relay.produce.row_producer: these register tables as the relay does",
+            (write_source, *(r for r in _of_relay(settings) if r.kind == "topic")),
+            tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
+        ),
+    ]
+
+
+def _of_judgement() -> Iterator[ClickHouseRight]:
+    for table, known in JUDGED_BY.items():
+        note = f"optional: {known}; what is not judged without it, --deep says"
+        yield ClickHouseRight("SELECT", f"system.{table}", note=note)
+
+
+def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
+    app, source = settings.app, settings.source.topic
+    yield _identities(settings)
+    yield KafkaRight("Read", "group", names.group_id(app), "membership and floors")
+    yield KafkaRight("Read", "topic", source, "rows")
+    for operation in ("Read", "Write"):
+        yield KafkaRight(operation, "topic", names.journal_topic(app), "the journal")
+        yield KafkaRight(operation, "topic", names.schemas_topic(app), "numbers of the fields")
+    yield KafkaRight("Write", "topic", names.dead_topic(app), "dead letters")
+    yield KafkaRight("Write", "topic", names.blocks_prefix(app), "blocks", prefixed=True)
+    yield KafkaRight("Create", "topic", f"{app}.", "where they are not there yet", prefixed=True)
+
+
+def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
+    marks = names.replayed_topic(app)
+    yield KafkaRight("Write", "topic", source, "the messages")
+    yield KafkaRight("Write", "topic", marks, "marks of what was replayed")
+    yield KafkaRight("Create", "topic", marks, "at the first replay")
+    yield KafkaRight(
+        "Write", "transactional-id", names.replay_transactional_id(app), "message and mark as one"
+    )
+
+
+def _identities(settings: Settings) -> KafkaRight:
+    prefix = names.transactional_ids(settings.app, by_partition=settings.crosses)
+    return KafkaRight("Write", "transactional-id", prefix, "transactions", prefixed=True)
+
+
+def as_text(settings: Settings, role: Role) -> Iterator[str]:
+    """The commands and statements for a role, as lines; users are those of the settings."""
+    yield f"# {role.name}: {role.runs}"
+    for right in role.kafka:
+        brokers = _brokers(settings, right)
+        yield grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
+    user = settings.clickhouse.user
+    for one in role.clickhouse:
+        note = f" -- {said}" if (said := _when(one)) else ""
+        yield f"GRANT {one.privileges} ON {one.place} TO {user};{note}"
+
+
+def _when(right: ClickHouseRight) -> str:
+    """When a right is needed, for people; empty: always."""
+    before = "" if right.before is None else f"only before ClickHouse {shown(right.before)}"
+    return "; ".join(filter(None, (before, right.note)))
+
+
+def as_json(settings: Settings, role: Role) -> dict[str, object]:
+    """The same as values."""
+    return {
+        "role": role.name,
+        "runs": role.runs,
+        "kafka": [
+            {
+                "operation": right.operation,
+                "resource": right.kind,
+                "name": right.name,
+                "pattern": "prefixed" if right.prefixed else "literal",
+                "principal": principal(_brokers(settings, right)),
+                "bootstrap": _brokers(settings, right).bootstrap,
+                "why": right.why,
+            }
+            for right in role.kafka
+        ],
+        "clickhouse": [
+            {
+                "privileges": right.privileges,
+                "on": right.place,
+                "to": settings.clickhouse.user,
+                "when": _when(right),
+            }
+            for right in role.clickhouse
+        ],
+    }
+
+
+def _brokers(settings: Settings, right: KafkaRight) -> Brokers:
+    """Those that have to be told: the group's are the source's."""
+    return settings.source_kafka if right.kind == "group" else settings.kafka_of(right.name)

@@ -1,0 +1,231 @@
+"""Judges the brokers, their clock, and where the relay's group stands; pure.
+
+Receives the app's settings, the facts, and how long an outage may last; gives findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_brokers, span
+from relay.operate.doctor.judge.group import judge_heads
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import Kafka, Trial
+    from relay.operate.doctor.facts import Settings as Values
+    from relay.operate.doctor.findings import Finding
+
+NEEDED_APIS = {
+    "TxnOffsetCommit": (3, "2.5", "the group's generation with offsets in transactions, KIP-447"),
+    "OffsetFetch": (7, "2.5", "stable offsets"),
+    "Metadata": (10, "2.8", "topic ids"),
+}
+"""Requests by name: version needed, the Kafka that first had it, what it is needed for."""
+
+SAFE_COPIES = 3
+SAFE_IN_SYNC = 2
+STATE = {
+    "transaction.state.log.replication.factor": SAFE_COPIES,
+    "transaction.state.log.min.isr": SAFE_IN_SYNC,
+    "offsets.topic.replication.factor": SAFE_COPIES,
+}
+"""Settings of the brokers' own topics, and how much they should be at least."""
+METADATA_BYTES = 128
+"""What the relay commits with a floor, with room: {"n":…,"journal":…}, two numbers of 64 bits."""
+DENIED = "AUTHORIZATION_FAILED"
+"""How the names of errors end that mean a missing right."""
+CLOCK_SECONDS = 5.0
+"""Clocks kept by NTP differ by far less; below this nothing depends on them."""
+
+
+LOOKED_AT = (
+    "transaction.max.timeout.ms",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "offsets.topic.replication.factor",
+    "offsets.retention.minutes",
+    "offset.metadata.max.bytes",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "auto.create.topics.enable",
+)
+"""Settings of brokers that are judged here."""
+
+
+def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
+    """Every finding about the brokers and the group."""
+    yield from _version(facts)
+    yield from _replication(settings, facts)
+    for brokers, values in _alike(facts.brokers).items():
+        yield from _transactions(settings, brokers, values)
+        if not settings.crosses:
+            yield from _group(settings, brokers, values, outage_seconds)
+        if values.get("auto.create.topics.enable") == "true":
+            yield found(
+                "auto-create",
+                f"{brokers}: auto.create.topics.enable = true",
+                set_brokers(("auto.create.topics.enable", "false")),
+            )
+    for brokers, values in _alike(facts.source_brokers).items():
+        yield from _group(settings, f"the source's {brokers}", values, outage_seconds)
+    yield from _trials(settings, facts)
+    yield from judge_heads(settings, facts)
+    yield from _clock(settings, facts)
+
+
+def _alike(brokers: Mapping[int, Values | None]) -> dict[str, Values]:
+    """Brokers whose looked-at settings are the same, named together, with those settings."""
+    together: dict[tuple[str, ...], list[int]] = {}
+    for broker, values in sorted(brokers.items()):
+        if values is not None:
+            key = tuple(values.get(name, "") for name in LOOKED_AT)
+            together.setdefault(key, []).append(broker)
+    return {
+        f"broker {', '.join(map(str, numbers))}": dict(zip(LOOKED_AT, key, strict=True))
+        for key, numbers in together.items()
+    }
+
+
+def _version(facts: Kafka) -> Iterator[Finding]:
+    if facts.apis is None:
+        return
+    for api, (version, release, purpose) in NEEDED_APIS.items():
+        found_version = facts.apis.get(api, -1)
+        if found_version < version:
+            yield found(
+                "kafka-old",
+                f"a broker takes {api} up to version {found_version}, {version} is needed "
+                f"({purpose})",
+                f"upgrade the brokers to Kafka {release} or later",
+            )
+
+
+def _replication(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+    wanted, brokers = settings.kafka.replication, len(facts.brokers)
+    if wanted > brokers:
+        yield found(
+            "replication-impossible",
+            f"kafka.replication = {wanted}, and {brokers} broker(s) are up",
+            f"start the others, or set kafka.replication = {brokers}",
+        )
+    elif wanted < SAFE_COPIES:
+        yield found(
+            "replication-low",
+            f"kafka.replication = {wanted} for the topics that the relay makes, "
+            f"{brokers} broker(s) are up",
+            f"in production, set kafka.replication = {SAFE_COPIES} before the first start",
+        )
+
+
+def _transactions(settings: Settings, brokers: str, values: Values) -> Iterator[Finding]:
+    wanted_ms = round(settings.relay.transaction_timeout_seconds * 1000)
+    most_ms = _number(values, "transaction.max.timeout.ms")
+    if most_ms is not None and wanted_ms > most_ms:
+        yield found(
+            "transaction-timeout",
+            f"relay.transaction_timeout_seconds is {wanted_ms} ms, and {brokers} allow "
+            f"transaction.max.timeout.ms = {most_ms}",
+            f"set relay.transaction_timeout_seconds = {most_ms / 1000:g}, or "
+            + set_brokers(("transaction.max.timeout.ms", wanted_ms)),
+        )
+    low = [
+        f"{name} = {value}"
+        for name, least in STATE.items()
+        if (value := _number(values, name)) is not None and value < least
+    ]
+    if low:
+        yield found(
+            "state-replication",
+            f"{brokers}: {', '.join(low)}",
+            set_brokers(*STATE.items())
+            + " before the first use; topics that exist: kafka-reassign-partitions",
+        )
+
+
+def _group(
+    settings: Settings, brokers: str, values: Values, outage_seconds: float
+) -> Iterator[Finding]:
+    session_ms = round(settings.relay.session_timeout_seconds * 1000)
+    least_ms = _number(values, "group.min.session.timeout.ms") or 0
+    most_ms = _number(values, "group.max.session.timeout.ms")
+    if session_ms < least_ms or (most_ms is not None and session_ms > most_ms):
+        yield found(
+            "session-timeout",
+            f"relay.session_timeout_seconds is {session_ms} ms, and {brokers} allow "
+            f"{least_ms} to {most_ms} (group.min/max.session.timeout.ms)",
+            "set relay.session_timeout_seconds within these bounds, or the brokers' bounds wider",
+        )
+    minutes = _number(values, "offsets.retention.minutes")
+    if minutes is not None and minutes * 60 < outage_seconds:
+        yield found(
+            "offsets-retention",
+            f"{brokers}: offsets.retention.minutes = {minutes} ({span(minutes * 60)}), and "
+            f"an outage may last {span(outage_seconds)}",
+            set_brokers(("offsets.retention.minutes", -(-round(outage_seconds) // 60))),
+        )
+    room = _number(values, "offset.metadata.max.bytes")
+    if room is not None and room < METADATA_BYTES:
+        yield found(
+            "offset-metadata",
+            f"{brokers}: offset.metadata.max.bytes = {room}, and up to {METADATA_BYTES} are needed",
+            set_brokers(("offset.metadata.max.bytes", 4096)),
+        )
+
+
+def _trials(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+    """Answers to trial requests, but for missing rights, which the module `rights` judges."""
+    created = facts.creation
+    # Too few brokers are told by their number.
+    if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):
+        yield found(
+            "creation-refused",
+            f"a topic of {settings.kafka.replication} replica(s) whose name begins with "
+            f"{settings.app}. would be refused: {created.code} ({created.text})",
+            "change what the brokers' policy names, or create the app's topics yourself",
+        )
+    began = facts.transactions
+    # A timeout that is too long is told by the brokers' own setting, where it could be asked.
+    told = "INVALID_TRANSACTION_TIMEOUT" if any(facts.brokers.values()) else ""
+    if began is not None and _objects(began, told):
+        yield found(
+            "transactions-refused",
+            f"init_transactions: {began.code} ({began.text})",
+            "mend what it names: the brokers' transaction.* settings, and the state of "
+            "topic __transaction_state",
+        )
+
+
+def _objects(answer: Trial, told: str) -> bool:
+    """Whether a trial failed of something that no other finding tells."""
+    return answer.code not in {"", told} and not answer.code.endswith(DENIED)
+
+
+def _clock(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+    clock = facts.clock
+    if clock is None or abs(clock.ahead_seconds) - clock.within_seconds <= CLOCK_SECONDS:
+        return
+    way = "ahead of" if clock.ahead_seconds > 0 else "behind"
+    what = (
+        f"the brokers' clock is {span(abs(clock.ahead_seconds))} {way} ours "
+        f"(± {span(clock.within_seconds)})"
+    )
+    mend = "run NTP on this machine and on the brokers (timedatectl set-ntp true)"
+    yield found("broker-clock", what, mend)
+    for topic, there in facts.topics.items():
+        limit = _number(there.settings or {}, "message.timestamp.after.max.ms")
+        written = topic != settings.source.topic
+        if written and limit is not None and -clock.ahead_seconds * 1000 > limit:
+            yield found(
+                "broker-clock-refuses",
+                f"{what}; {topic} takes records up to {span(limit / 1000)} ahead "
+                "(message.timestamp.after.max.ms)",
+                mend,
+            )
+
+
+def _number(values: Values, name: str) -> int | None:
+    text = values.get(name, "")
+    return int(text) if text.lstrip("-").isdigit() else None

@@ -1,0 +1,192 @@
+"""Judges ClickHouse: the server's settings, the target tables, the ledger; pure.
+
+Receives the app's settings, the facts, and how long an outage may last; gives findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from relay.clickhouse.insert_settings import deduplicated
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import alter, quoted, span
+from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
+from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, uncountable
+from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
+from relay.operate.doctor.judge.views import judge_views
+from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, merges_rows, window
+from relay.operate.doctor.versions import OLDEST, shown
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import ClickHouse, Setting, Table
+    from relay.operate.doctor.findings import Finding
+
+INSERTED_WITH: Mapping[str, str] = {
+    **{name: str(value) for name, value in deduplicated("", 0).items() if value != ""},
+    "insert_null_as_default": "1",
+}
+"""What the loader sets for its INSERTs, where a server may have fixed something else."""
+REQUIRED = ("insert_deduplication_token", "deduplicate_blocks_in_dependent_materialized_views")
+"""Settings that a server must know."""
+
+CLOCK_SECONDS = 5.0
+_STRINGS = frozenset({"String", "LowCardinality(String)"})
+
+
+def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Iterator[Finding]:
+    """Every finding about ClickHouse, rights aside."""
+    yield from _server(facts)
+    yield from judge_version(facts)
+    yield from judge_tries(facts, quoted(settings.loader.database))
+    if not facts.tables:
+        yield found(
+            "no-targets",
+            f"app {settings.app} has no block topic yet, so no target table was looked at",
+            "name them: relay doctor CONFIG --table database.table",
+        )
+    for name, table in facts.tables.items():
+        if table is None:
+            yield found(
+                "table-missing",
+                f"there is no table {name}, or user {facts.user} may not see it",
+                f"CREATE TABLE {quoted(name)} …; or GRANT SHOW COLUMNS ON "
+                f"{quoted(name)} TO {facts.user}",
+            )
+            continue
+        yield from _table(settings, name, table, facts, outage_seconds)
+        yield from judge_views(name, table, facts.windows)
+    yield from judge_ledger(settings, facts)
+
+
+def _server(facts: ClickHouse) -> Iterator[Finding]:
+    clock = facts.clock
+    if clock is not None and abs(clock.ahead_seconds) - clock.within_seconds > CLOCK_SECONDS:
+        way = "ahead of" if clock.ahead_seconds > 0 else "behind"
+        yield found(
+            "clickhouse-clock",
+            f"ClickHouse's clock is {span(abs(clock.ahead_seconds))} {way} ours "
+            f"(± {span(clock.within_seconds)})",
+            "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)",
+        )
+    if not facts.settings:
+        return  # could not be asked
+    lacking = [name for name in REQUIRED if name not in facts.settings]
+    if lacking:
+        yield found(
+            "clickhouse-old",
+            f"the server has no setting {', '.join(lacking)}",
+            f"upgrade ClickHouse to {shown(OLDEST)} or later",
+        )
+    readonly = facts.settings.get("readonly")
+    if readonly is not None and readonly.value == "1":
+        yield _fixed(facts, "readonly", readonly, "0")
+    for name, wanted in INSERTED_WITH.items():
+        setting = facts.settings.get(name)
+        if setting is not None and setting.fixed and setting.value != wanted:
+            yield _fixed(facts, name, setting, wanted)
+    asynchronous = facts.settings.get("async_insert")
+    if asynchronous is not None and asynchronous.value != "0" and not asynchronous.fixed:
+        yield found(
+            "async-insert",
+            f"async_insert = {asynchronous.value} by default for user {facts.user}",
+            f"ALTER USER {facts.user} SETTINGS async_insert = 0",
+        )
+
+
+def _fixed(facts: ClickHouse, name: str, setting: Setting, wanted: str) -> Finding:
+    return found(
+        "setting-fixed",
+        f"{name} = {setting.value}, and user {facts.user} may not change it",
+        f"ALTER USER {facts.user} SETTINGS {name} = {wanted} WRITABLE",
+    )
+
+
+def _table(
+    settings: Settings, name: str, table: Table, facts: ClickHouse, outage_seconds: float
+) -> Iterator[Finding]:
+    kept = window(table, facts.windows)
+    if kept is None:
+        yield found(
+            "engine-unfit",
+            f"{name}: engine {table.engine}",
+            "name the server's own MergeTree table in the header instead"
+            if table.engine in {"Distributed", "Buffer", "Null", "View"}
+            else f"CREATE TABLE … AS {quoted(name)} ENGINE = MergeTree, and move the rows",
+        )
+        return
+    merges = merges_rows(table)
+    if merges:
+        yield found(
+            "engine-merges",
+            f"{name}: engine {table.engine}",
+            alter(name, kept.setting, GOOD_WINDOW) if kept.parts < GOOD_WINDOW else "",
+        )
+    column = settings.loader.block_column
+    counted = not uncountable(table, column)
+    yield from _block_column(name, table, column)
+    yield from _window(settings, name, kept, outage_seconds, counted=counted)
+    yield from judge_countable(name, table, facts, column)
+    yield from judge_decided(name, table, kept, column)
+    yield from _partitions(name, table, facts)
+    yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
+
+
+def _block_column(name: str, table: Table, column: str) -> Iterator[Finding]:
+    if column not in table.columns:
+        yield found(
+            "block-column-missing",
+            f"{name} has no column {column}",
+            f"ALTER TABLE {quoted(name)} ADD COLUMN {column} String, ADD INDEX {column}_index "
+            f"{column} TYPE bloom_filter GRANULARITY 1",
+        )
+        return
+    kind, default = table.columns[column]
+    if kind not in _STRINGS or default in {"MATERIALIZED", "ALIAS"}:
+        yield found(
+            "block-column-type",
+            f"{name}: column {column} is {kind} {default}".rstrip(),
+            f"ALTER TABLE {quoted(name)} MODIFY COLUMN {column} String",
+        )
+
+
+def _window(
+    settings: Settings, name: str, kept: Kept, outage_seconds: float, *, counted: bool
+) -> Iterator[Finding]:
+    if kept.parts == 0:
+        yield found(
+            "window-zero-stamped" if counted else "window-zero",
+            f"{name}: {kept.setting} = 0",
+            alter(name, kept.setting, GOOD_WINDOW),
+        )
+    elif counted:
+        return
+    elif kept.parts < 2 * settings.loader.blocks_per_batch:
+        yield found(
+            "window-short",
+            f"{name}: {kept.setting} = {kept.parts}, less than twice loader.blocks_per_batch = "
+            f"{settings.loader.blocks_per_batch}",
+            alter(name, kept.setting, max(GOOD_WINDOW, 2 * settings.loader.blocks_per_batch)),
+        )
+    if kept.parts and kept.seconds is not None and kept.seconds < 2 * outage_seconds:
+        yield found(
+            "window-short",
+            f"{name}: {kept.setting}_seconds = {kept.seconds} ({span(kept.seconds)}), less than "
+            f"twice an outage of {span(outage_seconds)}",
+            alter(name, f"{kept.setting}_seconds", round(2 * outage_seconds)),
+        )
+
+
+def _partitions(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding]:
+    limit = facts.settings.get("max_partitions_per_insert_block")
+    if limit is None or not limit.value.isdigit() or int(limit.value) == 0:
+        return
+    if table.partitions is not None and table.partitions > int(limit.value):
+        yield found(
+            "partitions-per-block",
+            f"{name}: {table.partitions} partitions (PARTITION BY {table.partition_key}), and one "
+            f"INSERT may fill max_partitions_per_insert_block = {limit.value}",
+            f"ALTER USER {facts.user} SETTINGS max_partitions_per_insert_block = "
+            f"{2 * table.partitions}; or partition by longer times",
+        )

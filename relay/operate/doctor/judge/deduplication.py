@@ -1,0 +1,61 @@
+"""Judges what two INSERTs under one token left, and the server's version; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.versions import OLDEST, parsed, shown
+
+if TYPE_CHECKING:
+    from relay.operate.doctor.facts import ClickHouse, Tried
+    from relay.operate.doctor.findings import Finding
+
+
+def judge_version(facts: ClickHouse) -> Iterator[Finding]:
+    """Whether the loader's guards were ever run on a version like this."""
+    version = parsed(facts.version)
+    if version is not None and version < OLDEST:
+        yield found(
+            "version-untested",
+            f"ClickHouse {facts.version}; the oldest version that was run is {shown(OLDEST)}",
+            f"upgrade ClickHouse to {shown(OLDEST)} or later; try it: relay doctor CONFIG --try",
+        )
+
+
+def judge_tries(facts: ClickHouse, database: str) -> Iterator[Finding]:
+    """What `--try` found, engine by engine."""
+    for tried in facts.tries:
+        if tried.problem:
+            yield found(
+                "untried",
+                f"{tried.engine}: {tried.problem}",
+                "run it as a user who may: GRANT CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
+                f"SELECT, INSERT ON {database}.* TO …",
+            )
+        elif tried.copies > 1:
+            yield _doubled("deduplication-ignored", tried, facts, "the table", tried.copies)
+        elif tried.behind > 1:
+            yield _doubled(
+                "deduplication-ignored-views", tried, facts, "a view's table", tried.behind
+            )
+        elif tried.copies < 1 or tried.behind < 1:
+            yield found(
+                "untried",
+                f"{tried.engine}: of the rows inserted {tried.copies:g} in the table and "
+                f"{tried.behind:g} behind the view were seen",
+                "name one replica in clickhouse.url, and look whether it is a balancer",
+            )
+
+
+def _doubled(code: str, tried: Tried, facts: ClickHouse, where: str, copies: float) -> Finding:
+    values = ", ".join(f"{name} = {value}" for name, value in tried.values.items())
+    return found(
+        code,
+        f"{tried.engine} on ClickHouse {facts.version}: two INSERTs under one token left each row "
+        f"{copies:g} times in {where} (user {facts.user}: {values})",
+        f"upgrade ClickHouse to {shown(OLDEST)} or later; ALTER USER {facts.user} SETTINGS "
+        "insert_deduplicate = 1, deduplicate_insert_select = 'enable_even_for_bad_queries', "
+        "deduplicate_blocks_in_dependent_materialized_views = 1",
+    )

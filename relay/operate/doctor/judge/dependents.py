@@ -1,0 +1,83 @@
+"""Which materialized views an INSERT into a table reaches, and where they write; pure.
+
+Receives rows of system.tables, gives facts.Table with their views, through views too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relay.operate.doctor.facts import Table, View
+
+_PART = r"(?:`(?:[^`\\]|\\.)+`|\w+)"
+_TO = re.compile(rf"\sTO\s+({_PART})\.({_PART})")
+_HEAD = re.compile(rf"CREATE MATERIALIZED VIEW\s+{_PART}\.{_PART}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of system.tables.
+
+    Attributes:
+        uuid: empty of a database that gives none.
+        create: its CREATE statement.
+        select: of a view.
+        dependents: views that an INSERT into it reaches, as (database, name).
+    """
+
+    database: str
+    name: str
+    uuid: str
+    engine: str
+    engine_full: str
+    partition_key: str
+    create: str
+    select: str
+    dependents: Sequence[tuple[str, str]]
+
+
+Rows = Mapping[tuple[str, str], Row]
+
+
+def table(rows: Rows, database: str, name: str) -> Table | None:
+    """The table with its views; None where it is not there."""
+    row = rows.get((database, name))
+    if row is None:
+        return None
+    return replace(_alone(row), views=tuple(_views(rows, row, set())))
+
+
+def _alone(row: Row) -> Table:
+    return Table(row.engine, row.engine_full, row.partition_key)
+
+
+def _views(rows: Rows, row: Row, seen: set[tuple[str, str]]) -> Iterator[View]:
+    for place in row.dependents:
+        view = rows.get(place)
+        if place in seen or view is None or view.engine != "MaterializedView":
+            continue
+        seen.add(place)
+        into_place = _into(view)
+        into = rows.get(into_place)
+        name = f"{view.database}.{view.name}"
+        alone = None if into is None else _alone(into)
+        yield View(name, view.select, alone, ".".join(into_place))
+        if into is not None:
+            yield from _views(rows, into, seen)
+
+
+def _into(view: Row) -> tuple[str, str]:
+    """Where a view writes: the table after TO, or one of its own, named after it."""
+    found = _HEAD.match(view.create)
+    to = None if found is None else _TO.match(view.create, found.end())
+    if to is not None:
+        return _bare(to[1]), _bare(to[2])
+    if view.uuid.strip("0-"):
+        return view.database, f".inner_id.{view.uuid}"
+    return view.database, f".inner.{view.name}"
+
+
+def _bare(part: str) -> str:
+    return re.sub(r"\\(.)", r"\1", part[1:-1]) if part.startswith("`") else part

@@ -1,0 +1,76 @@
+"""By what the fate of a block is decided, table by table, where its INSERT got no answer; pure.
+
+Receives facts of a table, gives a sentence, and findings about what makes a count mean nothing.
+loader.core.plan decides in this order; where it counts, the loader judges countability by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import quoted, span
+from relay.operate.doctor.judge.window import merges_rows
+
+if TYPE_CHECKING:
+    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.findings import Finding
+    from relay.operate.doctor.judge.window import Kept
+
+_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
+
+
+def judge_countable(name: str, table: Table, facts: ClickHouse, column: str) -> Iterator[Finding]:
+    """Findings about rows that are there and cannot be counted, or go by themselves."""
+    if table.policies:
+        yield found(
+            "row-policy",
+            f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
+            f"exempt the loader's user: ALTER ROW POLICY … ON {quoted(name)} TO ALL EXCEPT "
+            f"{facts.user}",
+        )
+    if column in table.columns and (expires := expiry(table)):
+        yield found(
+            "ttl",
+            f"{name}: TTL {expires}, and blocks are counted by {column}",
+            "let rows expire no sooner than an outage lasts",
+        )
+
+
+def judge_decided(name: str, table: Table, kept: Kept, column: str) -> Iterator[Finding]:
+    """The sentence for a table, as a finding."""
+    steps = ["the server's answer to the INSERT"]
+    if kept.parts:
+        age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
+        steps.append(f"its token, inside the window of {kept.parts:,} parts{age}")
+    why = uncountable(table, column)
+    if not why:
+        steps.append(f"finding all its rows by {column}")
+    steps.append("what the server's logs say of the statement, where it keeps them")
+    last = f"a count proves nothing: {'; '.join(why)}" if why else "then finding none of its rows"
+    yield found("decided-by", f"{name}: decided by {', then '.join(steps)}; {last}")
+
+
+def uncountable(table: Table, column: str) -> list[str]:
+    """Why counting a block's rows proves nothing; empty: it does."""
+    reasons = []
+    if column not in table.columns:
+        reasons.append(f"no column {column}")
+    if merges_rows(table):
+        reasons.append(f"{table.engine} merges rows away")
+    if expires := expiry(table):
+        reasons.append(f"TTL {expires} deletes them")
+    if table.views:
+        named = ", ".join(view.name for view in table.views)
+        reasons.append(f"it says nothing of what is behind view {named}")
+    if table.policies:
+        reasons.append(f"{', '.join(table.policies)} hides them")
+    return reasons
+
+
+def expiry(table: Table) -> str:
+    """The table's TTL as far as it deletes rows; moved and recompressed ones are still there."""
+    clause = table.engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
+    return _STAYS.sub("", clause).strip(", ")

@@ -1,0 +1,49 @@
+"""Judges where the relay's group stands: are floors and the records they name still there? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_topic
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import Kafka
+    from relay.operate.doctor.findings import Finding
+
+
+def judge_heads(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+    """Every finding about committed floors."""
+    group, journal = names.group_id(settings.app), names.journal_topic(settings.app)
+    source = settings.source.topic
+    for index, head in facts.heads.items():
+        # A group in another cluster than the journal only shows where relays stand.
+        if head.journal_offset is None and not settings.crosses:
+            yield found(
+                "offset-foreign",
+                f"group {group}, {source}[{index}]: offset {head.floor} carries metadata "
+                f"{head.metadata!r}, which no relay wrote",
+                "restore the offset from the journal's last record, or start under a new app name",
+            )
+        elif not settings.crosses and (
+            head.journal_start is None or (head.journal_offset or 0) < head.journal_start
+        ):
+            begins = "is not there" if head.journal_start is None else "begins at "
+            yield found(
+                "journal-passed",
+                f"{journal}[{index}] {begins}{head.journal_start or ''}, and the committed floor "
+                f"names its record {head.journal_offset}",
+                "keep the source from retention, and start under a new app name from floor "
+                f"{head.floor}; then " + set_topic(settings.kafka, journal, retention_ms=-1),
+            )
+        if head.floor < head.source_start:
+            yield found(
+                "source-passed",
+                f"{source}[{index}] begins at {head.source_start}, and the floor is {head.floor}: "
+                f"{head.source_start - head.floor} offset(s) were never read",
+                "find the messages elsewhere, or accept their loss; then "
+                + set_topic(settings.source_kafka, source, retention_ms=-1),
+            )

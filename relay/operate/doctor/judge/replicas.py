@@ -1,0 +1,100 @@
+"""Judges replicated tables: quorum, replicas that are away, and a ledger that is not; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import quoted
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.findings import Finding
+
+_REPLICATED = ("Replicated", "Shared")
+
+
+def judge_quorum(
+    name: str, table: Table, facts: ClickHouse, own: int | str | None = None
+) -> Iterator[Finding]:
+    """Every finding about a table's replicas; `own`: what clickhouse.insert_quorum says."""
+    replica = table.replica
+    if replica is None:
+        return
+    if replica.readonly:
+        yield found(
+            "replica-readonly",
+            f"{name}: this replica is read-only",
+            f"SYSTEM RESTORE REPLICA {quoted(name)}; or mend its connection to Keeper",
+        )
+    if replica.replicas < 2:  # nothing to acknowledge it besides itself
+        return
+    asked = facts.settings.get("insert_quorum")
+    if own is None and asked is None:
+        return
+    value = asked.value if own is None and asked is not None else str(own)
+    mend = "clickhouse." if own is not None else f"ALTER USER {facts.user} SETTINGS "
+    quorum = _quorum(value, replica.replicas)
+    if quorum < 2:
+        yield found(
+            "quorum-one",
+            f"{name}: {replica.replicas} replicas, and insert_quorum = {value}",
+            f"{mend}insert_quorum = 2",
+        )
+        return
+    if quorum > replica.active:
+        yield found(
+            "quorum-unreachable",
+            f"{name}: insert_quorum = {value} of {replica.replicas} replicas, and "
+            f"{replica.active} are active",
+            f"start the others, or {mend}insert_quorum = {replica.active}",
+        )
+    parallel = facts.settings.get("insert_quorum_parallel")
+    # With a quorum of its own the loader orders them itself, so that replicas know what they lack.
+    if own is None and parallel is not None and parallel.value == "0":
+        yield found(
+            "quorum-serial",
+            f"{name}: insert_quorum = {value} with insert_quorum_parallel = 0",
+            f"ALTER USER {facts.user} SETTINGS insert_quorum_parallel = 1",
+        )
+
+
+def _quorum(value: str, replicas: int) -> int:
+    """`auto` is a majority; text that is no number counts as no quorum."""
+    if value == "auto":
+        return replicas // 2 + 1
+    return int(value) if value.isdigit() else 0
+
+
+def judge_ledger(settings: Settings, facts: ClickHouse) -> Iterator[Finding]:
+    """Several servers behind one URL; a ledger on one server beside tables on many."""
+    if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
+        yield found(
+            "several-servers",
+            f"{' and '.join(facts.servers)} answered at clickhouse.url {settings.clickhouse.url}",
+            'clickhouse.insert_quorum = "auto", or one replica\'s own address in clickhouse.url',
+        )
+    replicated = [
+        name
+        for name, table in facts.tables.items()
+        if table is not None and table.engine.startswith(_REPLICATED)
+    ]
+    ledger = facts.ledger
+    if ledger is not None and ledger.policies:
+        place = f"{quoted(settings.loader.database)}.ledger"
+        yield found(
+            "ledger-hidden",
+            f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
+            f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT {facts.user}",
+        )
+    if ledger is not None and replicated and not ledger.engine.startswith(_REPLICATED):
+        place = f"{quoted(settings.loader.database)}.ledger"
+        yield found(
+            "ledger-local",
+            f"{place}: engine {ledger.engine}, and {replicated[0]} is replicated",
+            f"with the loader stopped: RENAME TABLE {place} TO {place}_local; CREATE TABLE "  # noqa: S608 - text for people
+            f"{place} AS {place}_local ENGINE = ReplicatedMergeTree ORDER BY (app, table, block); "
+            f"INSERT INTO {place} SELECT * FROM {place}_local",
+        )

@@ -1,0 +1,124 @@
+"""Judges messages of the source topic, table by table, before a relay reads them; pure.
+
+Receives messages with what is wrong with each, gives counts by table and kind with the place of
+one, and findings: a source of which nothing could become rows is probably another topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from relay.operate.dead.selection import kind_of
+from relay.operate.doctor.findings import found
+
+if TYPE_CHECKING:
+    from relay.operate.doctor.findings import Finding
+
+MOST = 50
+"""Kinds that are kept of one table; further ones count as the last."""
+OTHERS = "further kinds"
+
+
+@dataclass(slots=True)
+class Problem:
+    """Messages of one table with one kind of problem.
+
+    Attributes:
+        reason: of the first of them.
+        partition, offset: of the first of them.
+    """
+
+    reason: str
+    partition: int
+    offset: int
+    count: int = 0
+
+
+@dataclass(slots=True)
+class OfTable:
+    """What was seen of one table; "" stands for messages that name none."""
+
+    table: str
+    good: int = 0
+    problems: dict[str, Problem] = field(default_factory=dict)
+
+    @property
+    def bad(self) -> int:
+        """Messages that would be dead letters."""
+        return sum(problem.count for problem in self.problems.values())
+
+    def add(self, partition: int, offset: int, reason: str) -> None:
+        """Count a message; an empty reason: it is good."""
+        if not reason:
+            self.good += 1
+            return
+        kind = kind_of(reason)
+        if kind not in self.problems and len(self.problems) >= MOST:
+            kind, reason = OTHERS, OTHERS
+        self.problems.setdefault(kind, Problem(reason, partition, offset)).count += 1
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        problems = [
+            {
+                "reason": one.reason,
+                "messages": one.count,
+                "partition": one.partition,
+                "offset": one.offset,
+            }
+            for one in self.largest()
+        ]
+        return {"table": self.table, "good": self.good, "bad": self.bad, "problems": problems}
+
+    def largest(self) -> list[Problem]:
+        """The problems, the most frequent first."""
+        return sorted(self.problems.values(), key=lambda one: -one.count)
+
+
+def tallied(judged: Iterable[tuple[str, int, int, str]]) -> list[OfTable]:
+    """Return what was seen of each table, by name.
+
+    Args:
+        judged: table, partition, offset and reason of each message; an empty reason: it is good.
+    """
+    tables: dict[str, OfTable] = {}
+    for table, partition, offset, reason in judged:
+        tables.setdefault(table, OfTable(table)).add(partition, offset, reason)
+    return [tables[name] for name in sorted(tables)]
+
+
+def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]:
+    """Every finding about a sample.
+
+    Args:
+        topic: of the source.
+        wanted: messages that were asked for.
+        seen: of them.
+    """
+    good, bad = sum(one.good for one in seen), sum(one.bad for one in seen)
+    if not good + bad:
+        yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
+        return
+    mend = "`relay doctor CONFIG --sample N` names each kind and a place; mend the producer"
+    if not good:
+        first = max((one for of in seen for one in of.largest()), key=lambda one: one.count)
+        yield found(
+            "sample-all-dead",
+            f"{topic}: none of {bad:,} messages can become rows; {first.count:,} of them: "
+            f"{first.reason} (for one {topic}[{first.partition}], offset {first.offset})",
+            "name the right topic in source.topic; or mend the producer, or make the table",
+        )
+        return
+    for one in seen:
+        if one.bad:
+            most = one.largest()[0]
+            yield found(
+                "sample-dead",
+                f"{topic}: {one.bad:,} of {one.good + one.bad:,} messages "
+                f"{f'of {one.table}' if one.table else 'that name no table'} cannot become rows; "
+                f"{most.count:,} of them: {most.reason} (for one {topic}[{most.partition}], offset "
+                f"{most.offset})",
+                mend,
+            )

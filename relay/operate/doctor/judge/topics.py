@@ -1,0 +1,210 @@
+"""Judges the app's topics: how long, how often and how large records are kept; pure.
+
+Receives the app's settings, the topics that are there, and how long an outage may last;
+gives findings. A topic that is not there yet is made by the relay, but for the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_topic, span
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import Kafka, Topic
+    from relay.operate.doctor.findings import Finding
+
+SAFE_COPIES = 3
+SAFE_IN_SYNC = 2
+CHUNK_ROOM = 10_000
+"""Bytes of a chunk's record beside its value: key, headers, the batch's own fields."""
+LETTER_ROOM = 20_000
+"""Bytes of a dead letter beside the source message: reason, where it was, headers of its own."""
+FOR_EVER = -1
+
+
+def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
+    """Every finding about the topics."""
+    source = facts.topics.get(settings.source.topic)
+    if source is None:
+        yield found(
+            "source-missing",
+            f"source topic {settings.source.topic} is not there",
+            f"kafka-topics --bootstrap-server {settings.source_kafka.bootstrap} --create --topic "
+            f"{settings.source.topic} --partitions 12 --replication-factor {SAFE_COPIES}; or mend "
+            "source.topic",
+        )
+    for name, topic in facts.topics.items():
+        if not topic.partitions:
+            continue  # told as a missing right
+        yield from _copies(settings, name, topic)
+        if source is not None and source.partitions and name != settings.source.topic:
+            yield from _width(settings, name, topic, source)
+        if topic.settings is None:
+            continue
+        if name in registries(settings.app):
+            yield from _registry(settings, name, topic)
+        else:
+            yield from _kept(settings, name, topic, outage_seconds)
+            yield from _sizes(settings, name, topic, source)
+
+
+def registries(app: str) -> tuple[str, ...]:
+    """The app's topics that are kept for ever, by key."""
+    return names.schemas_topic(app), names.replayed_topic(app)
+
+
+def _copies(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
+    kafka = settings.kafka_of(name)
+    least = _number(topic, "min.insync.replicas")
+    if least is not None and topic.in_sync < least:
+        yield found(
+            "topic-unwritable",
+            f"{name}: {topic.in_sync} of {topic.replicas} replica(s) in sync, and "
+            f"min.insync.replicas = {least}",
+            f"bring the brokers back that hold its replicas (kafka-topics --bootstrap-server "
+            f"{kafka.bootstrap} --describe --under-min-isr-partitions)",
+        )
+    if topic.replicas < SAFE_COPIES:
+        yield found(
+            "topic-replication",
+            f"{name}: {topic.replicas} replica(s)",
+            f"kafka-reassign-partitions --bootstrap-server {kafka.bootstrap} --execute, with "
+            f"{SAFE_COPIES} replicas for each partition of {name}",
+        )
+    elif least is not None and least < SAFE_IN_SYNC:
+        yield found(
+            "topic-in-sync",
+            f"{name}: min.insync.replicas = {least}",
+            set_topic(kafka, name, min_insync_replicas=SAFE_IN_SYNC),
+        )
+    if topic.replicas > 1 and _text(topic, "unclean.leader.election.enable") == "true":
+        yield found(
+            "unclean-election",
+            f"{name}: unclean.leader.election.enable = true",
+            set_topic(kafka, name, unclean_leader_election_enable="false"),
+        )
+
+
+def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterator[Finding]:
+    """Registries have one partition."""
+    if topic.partitions > source.partitions:
+        yield found(
+            "partitions-more",
+            f"{name} has {topic.partitions} partitions, the source {source.partitions}",
+            "use another app name: this one's topics belong to another source",
+        )
+    if topic.partitions < source.partitions and name not in registries(settings.app):
+        yield found(
+            "partitions-fewer",
+            f"{name} has {topic.partitions} partitions, the source {source.partitions}",
+            f"kafka-topics --bootstrap-server {settings.kafka_of(name).bootstrap} --alter --topic "
+            f"{name} --partitions {source.partitions}; or let a relay do it, that may Alter it",
+        )
+
+
+def _registry(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
+    policy = _text(topic, "cleanup.policy")
+    forgets = "delete" in policy and not (
+        _number(topic, "retention.ms") == FOR_EVER and _number(topic, "retention.bytes") == FOR_EVER
+    )
+    if forgets:
+        yield found(
+            "registry-deleted",
+            f"{name}: cleanup.policy = {policy}, retention.ms = {_text(topic, 'retention.ms')}, "
+            f"retention.bytes = {_text(topic, 'retention.bytes')}",
+            set_topic(settings.kafka, name, cleanup_policy="compact"),
+        )
+
+
+def _kept(settings: Settings, name: str, topic: Topic, outage_seconds: float) -> Iterator[Finding]:
+    kafka, policy = settings.kafka_of(name), _text(topic, "cleanup.policy")
+    if "compact" in policy:
+        yield found(
+            "topic-compacted",
+            f"{name}: cleanup.policy = {policy}",
+            set_topic(kafka, name, cleanup_policy="delete"),
+        )
+    size = _number(topic, "retention.bytes")
+    if size is not None and size != FOR_EVER:
+        yield found(
+            "topic-bytes",
+            f"{name}: retention.bytes = {size} in each partition",
+            set_topic(kafka, name, retention_bytes=FOR_EVER),
+        )
+    kept_ms = _number(topic, "retention.ms")
+    if kept_ms is None or kept_ms == FOR_EVER:
+        return
+    kept = kept_ms / 1000
+    if kept < outage_seconds:
+        yield found(
+            "dead-retention" if name == names.dead_topic(settings.app) else "topic-retention",
+            f"{name}: retention.ms = {kept_ms} ({span(kept)}), and an outage may last "
+            f"{span(outage_seconds)}",
+            set_topic(kafka, name, retention_ms=round(outage_seconds * 1000)),
+        )
+    if name == names.journal_topic(settings.app):
+        yield from _journal(settings, name, kept)
+
+
+def _journal(settings: Settings, name: str, kept: float) -> Iterator[Finding]:
+    """A take-over reads the last record, however old: a partition's only, where it is idle."""
+    mend = set_topic(settings.kafka, name, retention_ms=FOR_EVER)
+    keepalive = settings.relay.journal_keepalive_seconds
+    if kept <= keepalive:
+        yield found(
+            "journal-keepalive",
+            f"{name}: retention.ms = {round(kept * 1000)} ({span(kept)}), and "
+            f"relay.journal_keepalive_seconds = {keepalive:g}",
+            mend,
+        )
+    yield found(
+        "journal-retention",
+        f"{name} keeps records for {span(kept)}: an app whose relays are stopped for longer "
+        "cannot be started again by itself",
+        mend,
+    )
+
+
+def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) -> Iterator[Finding]:
+    most = _number(topic, "max.message.bytes")
+    if most is None or name == settings.source.topic:
+        return
+    needed = settings.block.chunk_bytes + CHUNK_ROOM
+    blocks = name.startswith(names.blocks_prefix(settings.app))
+    if blocks and most < needed:
+        yield found(
+            "topic-message-bytes",
+            f"{name}: max.message.bytes = {most}, and block.chunk_bytes = "
+            f"{settings.block.chunk_bytes} needs {needed}",
+            set_topic(settings.kafka, name, max_message_bytes=16 << 20)
+            + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
+        )
+    largest = None if source is None else _number(source, "max.message.bytes")
+    if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
+        yield found(
+            "row-message-bytes",
+            f"{name}: max.message.bytes = {most}, and the source's is {largest}: a row that is "
+            "larger than the first becomes a dead letter",
+            set_topic(settings.kafka, name, max_message_bytes=largest + CHUNK_ROOM),
+        )
+    dead = name == names.dead_topic(settings.app)
+    if dead and largest is not None and most < largest + LETTER_ROOM:
+        yield found(
+            "dead-message-bytes",
+            f"{name}: max.message.bytes = {most}, and the source's is {largest}",
+            set_topic(settings.kafka, name, max_message_bytes=largest + LETTER_ROOM),
+        )
+
+
+def _text(topic: Topic, name: str) -> str:
+    return (topic.settings or {}).get(name, "")
+
+
+def _number(topic: Topic, name: str) -> int | None:
+    text = _text(topic, name)
+    return int(text) if text.lstrip("-").isdigit() else None

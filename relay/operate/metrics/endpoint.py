@@ -1,0 +1,68 @@
+"""`relay run --http`: /metrics, /healthz and /readyz of one relay.
+
+Receives settings, gives an observer for the relay and routes for relay.program.serving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import confluent_kafka
+from prometheus_client import ProcessCollector
+
+from relay.operate.metrics.gauges import Current
+from relay.operate.metrics.recorder import Recorder
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
+from relay.program.health import Check, Limits, answer, liveness, readiness
+from relay.program.metric import exposition, registry
+from relay.version import __version__
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.program.serving import Route
+
+POLL_SECONDS = 300.0
+"""Without a poll or a try of a server that is away. librdkafka's own limit for a member
+(max.poll.interval.ms) is as long, and the longest of one call is far below."""
+PARTITION_SECONDS = 300.0
+"""For which a partition may have messages that nobody polls, or buffers that should be blocks."""
+
+
+class Watch:
+    """Everything that is known of one relay while it runs.
+
+    Attributes:
+        observer: for the relay.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._registry, self._app = registry(), settings.app
+        self._statistics = Statistics(settings.source.topic)
+        self._vitals = Vitals(self._statistics)
+        self._limits = limits(settings)
+        self.observer = Recorder(self._vitals, self._statistics, self._registry)
+        info = (__version__, settings.app, settings.relay.member, confluent_kafka.libversion()[0])
+        current = Current(info, self._vitals, self._statistics, self._checks)
+        self._registry.register(current)
+        ProcessCollector(registry=self._registry)
+
+    def routes(self) -> Mapping[str, Route]:
+        """By path."""
+        return {
+            "/metrics": lambda _: exposition(self._registry, self._app),
+            "/healthz": lambda _: answer(liveness(self._vitals.facts(), self._limits)),
+            "/readyz": lambda _: answer(readiness(self._vitals.facts())),
+        }
+
+    def _checks(self) -> tuple[Check, ...]:
+        facts = self._vitals.facts()
+        return (*liveness(facts, self._limits), *readiness(facts))
+
+
+def limits(settings: Settings) -> Limits:
+    """The relay's."""
+    # Three times: the coordinator has ended it at the first, and a call is given up at the second.
+    transaction = 3 * settings.relay.transaction_timeout_seconds
+    return Limits(POLL_SECONDS, transaction, PARTITION_SECONDS)

@@ -1,0 +1,124 @@
+"""Gauges of what stands now, made from the core's state when Prometheus asks, not before.
+
+Receives vitals and statistics, gives samples: what nobody asks for costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.registry import Collector
+
+from relay.core.state import Phase
+from relay.operate.metrics.client_definitions import CLIENTS
+from relay.operate.metrics.definitions import CURRENT
+from relay.program.metric import Bounded, Samples, families
+
+if TYPE_CHECKING:
+    from relay.core.state import Partition, RelayState
+    from relay.operate.metrics.statistics import Statistics
+    from relay.operate.metrics.vitals import Vitals
+    from relay.program.health import Check
+
+_NONE: tuple[str, ...] = ()
+
+
+class Current(Collector):
+    """Of one relay.
+
+    Args:
+        info: values of the labels of `relay_info`.
+        vitals: the state, and when what happened last.
+        statistics: of its clients.
+        checks: as /healthz and /readyz say them now.
+    """
+
+    def __init__(
+        self,
+        info: tuple[str, ...],
+        vitals: Vitals,
+        statistics: Statistics,
+        checks: Any,
+    ) -> None:
+        self._info = info
+        self._vitals = vitals
+        self._statistics = statistics
+        self._checks = checks
+        self._table = Bounded()
+
+    def collect(self) -> Iterable[Any]:
+        """For prometheus-client."""
+        yield from families(CURRENT, self._samples())
+        yield from families(CLIENTS, self._statistics.samples())
+
+    def describe(self) -> Iterable[Any]:
+        """Nothing: names are checked by test, and a look now would be at nothing."""
+        return ()
+
+    def _samples(self) -> Samples:
+        vitals, now = self._vitals, self._vitals.clock()
+        samples: Samples = {"relay_info": [(self._info, 1.0)]}
+
+        def one(name: str, value: float) -> None:
+            samples[name] = [(_NONE, float(value))]
+
+        one("relay_transaction_open_seconds", vitals.open_seconds())
+        one("relay_last_poll_seconds", now - vitals.polled_at)
+        if vitals.committed_at is not None:
+            one("relay_last_commit_seconds", now - vitals.committed_at)
+        one("relay_server_away", bool(vitals.away))
+        checks: Sequence[Check] = self._checks()
+        samples["relay_check"] = [((check.check,), float(check.ok)) for check in checks]
+        state = vitals.state
+        if state is not None:
+            samples["relay_phase"] = [
+                ((phase.name.lower(),), float(phase is state.phase)) for phase in Phase
+            ]
+            one("relay_partitions_owned", len(state.partitions))
+            one("relay_partitions_pending", len(state.pending))
+            one("relay_partitions_waiting", len(state.turns.waiting) if state.turns else 0)
+            one("relay_failures_in_a_row", state.failures)
+            one("relay_seal_tokens", state.tokens)
+            one("relay_buffer_limit_bytes", state.limits.max_buffer_bytes)
+            samples |= self._buffers(state) | self._partitions(state, now)
+        return samples
+
+    def _buffers(self, state: RelayState) -> Samples:
+        held = {name: Counter[str]() for name in ("bytes", "messages", "rows")}
+        buffers = [one for p in state.partitions.values() for one in p.buffers.items()]
+        for table, buffer in buffers:
+            for name, count in held.items():
+                count[self._table(table)] += getattr(buffer, name)
+        found: Samples = {"relay_buffers": [(_NONE, float(len(buffers)))]}
+        for name, count in held.items():
+            found[f"relay_buffer_{name}"] = [((t,), float(n)) for t, n in sorted(count.items())]
+        return found
+
+    def _partitions(self, state: RelayState, now: float) -> Samples:
+        found: Samples = {}
+        for index, partition in sorted(state.partitions.items()):
+            for name, value in self._partition(index, partition, now):
+                found.setdefault(f"relay_partition_{name}", []).append(((str(index),), value))
+        return found
+
+    def _partition(
+        self, index: int, partition: Partition, now: float
+    ) -> Iterable[tuple[str, float]]:
+        yield "position", partition.position
+        yield "floor", partition.floor
+        yield "uncommitted_offsets", partition.position - partition.floor
+        yield "epoch", partition.epoch
+        yield "n", partition.n
+        yield "marks", len(partition.marks)
+        yield "buffers", len(partition.buffers)
+        oldest = min((b.first_timestamp_ms for b in partition.buffers.values()), default=None)
+        age = 0.0 if oldest is None else max(0, self._vitals.wall_ms() - oldest) / 1000
+        yield "oldest_seconds", age
+        yield "idle_seconds", now - self._vitals.moved_at.get(index, now)
+        readable = self._statistics.readable().get(index)
+        if readable is not None and readable.end >= 0:
+            yield "end", readable.end
+            left = 0 if readable.drained else max(0, readable.end - partition.position)
+            yield "lag_offsets", left

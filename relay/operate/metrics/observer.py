@@ -1,0 +1,52 @@
+"""What the relay's shell tells whoever watches it. This observer hears everything and does nothing.
+
+It is what a relay has without `--http`. Calls come once per poll, step, block or try, never
+per message, and from the relay's own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relay.blocks.form_block import Formed
+    from relay.core.effects import Effect
+    from relay.core.events import Event
+    from relay.core.state import RelayState, Seal
+    from relay.errors import RelayError
+
+
+class Observer:
+    """Every method: what just happened; none raises."""
+
+    def settings(self, client: str) -> dict[str, Any]:
+        """What a client ("consumer", "producer") is made with in addition."""
+        del client
+        return {}
+
+    def polled(self, seconds: float, messages: int, size: int) -> None:
+        """A poll of the source topic has ended; `size` in bytes."""
+
+    def stepped(
+        self, before: RelayState, event: Event, after: RelayState, effects: Sequence[Effect]
+    ) -> None:
+        """The core has taken a step; its effects are about to be performed."""
+
+    def formed(self, seal: Seal, formed: Formed, seconds: float) -> None:
+        """A sealed buffer has become chunks and dead letters."""
+
+    def refreshed(self, seconds: float, changed: int, why: str) -> None:
+        """The tables' columns were read: how many changed, or `why` they could not be."""
+
+    def away(self, why: str) -> None:
+        """A server did not answer; it is tried again. Once per try."""
+
+    def trouble(self, partition: int, name: str) -> None:
+        """An error came in the place of messages of this source partition; it is tried again."""
+
+    def ended(self, error: RelayError) -> None:
+        """The relay ends by itself."""
+
+
+NOTHING = Observer()

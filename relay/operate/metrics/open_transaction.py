@@ -1,0 +1,103 @@
+"""What the open transaction holds, counted when it is committed: an aborted one is done again.
+
+Receives what buffers became and the core's steps, gives counts of blocks, rows, dead letters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from relay.core import effects as ef
+from relay.operate.dead.selection import kind_of
+from relay.program.metric import Bounded, Labelled
+
+if TYPE_CHECKING:
+    from relay.blocks.form_block import Formed
+    from relay.core import events as ev
+    from relay.core.records import JournalRecord, SealResult
+    from relay.core.state import RelayState, Seal
+
+
+class Holding:
+    """Of one relay.
+
+    Args:
+        metrics: by name.
+        table: bounds the names of tables.
+        wall_ms: Unix milliseconds.
+    """
+
+    def __init__(self, metrics: Labelled, table: Bounded, wall_ms: Callable[[], int]) -> None:
+        self._m = metrics
+        self._table, self._reason = table, Bounded(200)
+        self._wall_ms = wall_ms
+        self._results: tuple[SealResult, ...] = ()
+        self._records: tuple[JournalRecord, ...] = ()
+        self._dead: Counter[tuple[str, str]] = Counter()
+        self._unknown: Counter[str] = Counter()
+
+    def begun(self) -> None:
+        """Another transaction: what the last one held and did not commit is forgotten."""
+        self._results, self._records = (), ()
+        self._dead.clear()
+        self._unknown.clear()
+
+    def formed(self, seal: Seal, formed: Formed) -> None:
+        """A buffer is a block and dead letters now."""
+        table = self._table(seal.table)
+        self._dead.update((table, self._reason(kind_of(why))) for _, _, why in formed.dead)
+        for held in formed.unknown.values():
+            self._unknown[table] += held
+
+    def produced(
+        self, _: RelayState, event: ev.Produced, __: RelayState, effects: Sequence[ef.Effect]
+    ) -> None:
+        """All of them are acknowledged."""
+        self._results = event.results
+        journals = (effect for effect in effects if isinstance(effect, ef.WriteJournal))
+        self._records = tuple(record for one in journals for record in one.records)
+
+    def committed(
+        self, before: RelayState, event: ev.Committed, _: RelayState, __: Sequence[ef.Effect]
+    ) -> None:
+        """And everybody sees them."""
+        m, blocks, rows = self._m, 0, 0
+        for result in self._results:
+            blocks += result.block is not None
+            rows += self._block(before.now_ms, result)
+        for (table, reason), count in self._dead.items():
+            m["relay_dead_letters_total"].labels(table, reason).inc(count)
+        for table, count in self._unknown.items():
+            m["relay_unknown_field_messages_total"].labels(table).inc(count)
+        m["relay_transaction_blocks"].observe(blocks)
+        m["relay_transaction_rows"].observe(rows)
+        m["relay_transaction_partitions"].observe(len(self._records))
+        m["relay_journal_records_total"].inc(len(self._records))
+        for record in self._records:
+            if record.flush_point:
+                m["relay_flush_points_total"].labels(record.partition).inc()
+        if not event.clean:
+            m["relay_commits_in_doubt_total"].inc()
+
+    def _block(self, sealed_at_ms: int, result: SealResult) -> int:
+        """Counts a committed block; its rows."""
+        seal, block, m = result.seal, result.block, self._m
+        if block is None:
+            return 0
+        table, reason = self._table(seal.table), seal.reason.value
+        where = (table, seal.partition)
+        m["relay_messages_committed_total"].labels(*where).inc(block.messages)
+        m["relay_rows_committed_total"].labels(*where).inc(block.rows)
+        m["relay_row_bytes_committed_total"].labels(*where).inc(block.row_bytes)
+        m["relay_blocks_committed_total"].labels(table, reason).inc()
+        m["relay_chunks_committed_total"].labels(table).inc(block.chunks)
+        m["relay_block_rows"].labels(reason).observe(block.rows)
+        m["relay_block_bytes"].labels(reason).observe(block.row_bytes)
+        m["relay_block_messages"].labels(reason).observe(block.messages)
+        age = sealed_at_ms - seal.buffer.opened_at_ms
+        m["relay_block_age_seconds"].labels(reason).observe(age / 1000)
+        lag = self._wall_ms() - seal.buffer.first_timestamp_ms
+        m["relay_commit_lag_seconds"].observe(max(0, lag) / 1000)
+        return block.rows

@@ -1,0 +1,225 @@
+"""Counts what a relay does, as its steps tell: the observer behind `relay run --http`.
+
+Receives the core's steps and what the shell measures, gives counters and histograms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry
+
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.state import Phase
+from relay.core.step import IN_TRANSACTION
+from relay.errors import Fenced
+from relay.operate.metrics.definitions import RECORDED
+from relay.operate.metrics.observer import Observer
+from relay.operate.metrics.open_transaction import Holding
+from relay.program.metric import Bounded, Labelled, made
+
+if TYPE_CHECKING:
+    from relay.blocks.form_block import Formed
+    from relay.core.state import RelayState, Seal
+    from relay.errors import RelayError
+    from relay.operate.metrics.statistics import Statistics
+    from relay.operate.metrics.vitals import Vitals
+
+_FAILED = {
+    ev.Failure.FENCED: "fenced",
+    ev.Failure.REFUSED: "refused",
+}
+
+OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *_FAILED.values())
+"""Of a transaction."""
+
+
+class Recorder(Observer):
+    """Of one relay.
+
+    Args:
+        vitals: hears the same.
+        statistics: of its clients.
+        registry: shows the metrics.
+    """
+
+    def __init__(self, vitals: Vitals, statistics: Statistics, registry: CollectorRegistry) -> None:
+        self._vitals = vitals
+        self._statistics = statistics
+        self._m = made(RECORDED, registry)
+        _born(self._m)
+        self._table = Bounded()
+        self._arrived: dict[tuple[str, int], tuple[Any, Any, Any]] = {}
+        self._entered_at = self._begun_at = self._polled_at = self._vitals.clock()
+        self._truth_at = self._entered_at
+        self._positions: dict[int, int] = {}
+        self._holding = Holding(self._m, self._table, vitals.wall_ms)
+        self._handlers: dict[type[Any], Callable[..., None]] = {
+            ev.Polled: self._on_polled,
+            ev.Assigned: self._on_assigned,
+            ev.Revoked: self._on_revoked,
+            ev.TruthRead: self._on_truth,
+            ev.Produced: self._holding.produced,
+            ev.Committed: self._holding.committed,
+            ev.Failed: self._on_failed,
+        }
+
+    def settings(self, client: str) -> dict[str, Any]:
+        """So that it gives its statistics."""
+        return self._statistics.settings(client)
+
+    def polled(self, seconds: float, messages: int, size: int) -> None:
+        """Of the loop."""
+        now = self._vitals.clock()
+        self._m["relay_turn_seconds"].observe(max(0.0, now - seconds - self._polled_at))
+        self._polled_at = now
+        self._vitals.polled()
+        self._m["relay_polls_total"].inc()
+        self._m["relay_poll_seconds"].observe(seconds)
+        if messages:
+            self._m["relay_poll_messages"].observe(messages)
+            self._m["relay_poll_bytes"].observe(size)
+        else:
+            self._m["relay_polls_empty_total"].inc()
+
+    def stepped(
+        self,
+        before: RelayState,
+        event: ev.Event,
+        after: RelayState,
+        effects: Sequence[ef.Effect],
+    ) -> None:
+        """Of the core."""
+        self._vitals.stepped(before, event, after)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(before, event, after, effects)
+        for effect in () if isinstance(event, ev.Polled) else effects:
+            if isinstance(effect, ef.ReadTruth):
+                self._truth_at = self._vitals.clock()
+            elif isinstance(effect, ef.Replace):
+                phase = before.phase.name.lower()
+                self._m["relay_producer_replacements_total"].labels(phase).inc()
+        if before.phase is not after.phase:
+            self._phase(before, event, after)
+
+    def formed(self, seal: Seal, formed: Formed, seconds: float) -> None:
+        """Of a block."""
+        self._m["relay_form_seconds"].observe(seconds)
+        self._holding.formed(seal, formed)
+
+    def refreshed(self, seconds: float, changed: int, why: str) -> None:
+        """Of the catalogue."""
+        self._vitals.clickhouse = why
+        self._m["relay_schema_refresh_seconds"].observe(seconds)
+        self._m["relay_schema_changes_total"].inc(changed)
+        if why:
+            self._m["relay_schema_refresh_failures_total"].inc()
+
+    def away(self, why: str) -> None:
+        """Of any server."""
+        self._vitals.waiting(why)
+        self._m["relay_server_waits_total"].inc()
+
+    def trouble(self, partition: int, name: str) -> None:
+        """Of one message, until it comes."""
+        self._m["relay_source_errors_total"].labels(partition, name).inc()
+
+    def ended(self, error: RelayError) -> None:
+        """Fencing is also told by the consumer, without a step."""
+        if isinstance(error, Fenced) and not self._vitals.fenced:
+            self._vitals.fenced = error.message
+            self._m["relay_fenced_total"].inc()
+
+    def _on_polled(
+        self, _: RelayState, event: ev.Polled, after: RelayState, effects: Sequence[ef.Effect]
+    ) -> None:
+        kept = {id(e.arrival): e.skip for e in effects if isinstance(e, ef.Keep)}
+        for arrival in event.arrivals:
+            messages, size, passed = self._of(arrival.table, arrival.partition)
+            count = len(arrival.offsets)
+            messages.inc(count)
+            size.inc(arrival.bytes)
+            if skipped := kept.get(id(arrival), count):
+                passed.inc(skipped)
+        for index in event.offsets:
+            if index in after.partitions:
+                self._positions[index] = after.partitions[index].position
+
+    def _of(self, table: str, partition: int) -> tuple[Any, Any, Any]:
+        """Looked up once: labels cost more than the counting."""
+        key = (self._table(table), partition)
+        found = self._arrived.get(key)
+        if found is None:
+            names = ("messages_polled", "bytes_polled", "messages_passed_over")
+            one, two, three = (self._m[f"relay_{name}_total"].labels(*key) for name in names)
+            found = self._arrived[key] = (one, two, three)
+        return found
+
+    def _on_assigned(self, *_: object) -> None:
+        self._m["relay_rebalances_total"].labels("assigned").inc()
+
+    def _on_revoked(self, *_: object) -> None:
+        self._m["relay_rebalances_total"].labels("revoked").inc()
+
+    def _on_truth(
+        self, _: RelayState, event: ev.TruthRead, after: RelayState, __: Sequence[ef.Effect]
+    ) -> None:
+        self._m["relay_truth_seconds"].observe(self._vitals.clock() - self._truth_at)
+        for index in (found.partition for found in event.found):
+            if index not in after.partitions:
+                continue
+            self._m["relay_takeovers_total"].inc()
+            position = after.partitions[index].position
+            back = self._positions.get(index, position) - position
+            self._m["relay_offsets_rewound_total"].labels(index).inc(max(0, back))
+            self._positions[index] = position
+
+    def _on_failed(self, before: RelayState, event: ev.Failed, *_: object) -> None:
+        phase = before.phase.name.lower()
+        self._m["relay_failed_calls_total"].labels(phase, event.kind.name.lower()).inc()
+        if event.kind is ev.Failure.FENCED:
+            self._m["relay_fenced_total"].inc()
+
+    def _phase(self, before: RelayState, event: ev.Event, after: RelayState) -> None:
+        now, left = self._vitals.clock(), before.phase
+        if left is not Phase.READY:
+            took = self._m["relay_transaction_phase_seconds"].labels(left.name.lower())
+            took.observe(now - self._entered_at)
+        self._entered_at, begun_at = now, self._begun_at
+        if after.phase is Phase.BEGINNING:
+            self._begun_at = now
+            self._holding.begun()
+        outcome = _outcome(left, event, after.phase)
+        if outcome:
+            self._m["relay_transactions_total"].labels(outcome).inc()
+            self._m["relay_transaction_seconds"].labels(outcome).observe(now - begun_at)
+
+
+def _born(metrics: Labelled) -> None:
+    """Show 0 of what is labelled by a few known words, before it first happens.
+
+    A series that is born with a value has not grown, for Prometheus.
+    """
+    for outcome in OUTCOMES:
+        metrics["relay_transactions_total"].labels(outcome)
+    for kind in ("assigned", "revoked"):
+        metrics["relay_rebalances_total"].labels(kind)
+
+
+def _outcome(left: Phase, event: ev.Event, entered: Phase) -> str:
+    """How the transaction ended in this step; empty: it did not, or there was none."""
+    match event:
+        case ev.Committed():
+            return "committed"
+        case ev.Aborted():
+            return "aborted"
+    if left not in {*IN_TRANSACTION, Phase.ABORTING} or entered in IN_TRANSACTION:
+        return ""
+    if entered is Phase.ABORTING:
+        return ""  # its end is still to come
+    if isinstance(event, ev.Failed) and event.kind in _FAILED:
+        return _FAILED[event.kind]
+    return "unknown" if left is Phase.COMMITTING else "abandoned"

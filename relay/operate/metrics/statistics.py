@@ -1,0 +1,169 @@
+"""librdkafka's statistics, as it gives them every interval, read when Prometheus asks.
+
+Receives its JSON (the client calls back while it is polled), gives samples, and for each
+source partition how far it could be read. Nothing is computed between two scrapes but the
+parsing of one JSON text per client and interval.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relay.operate.metrics import client_definitions as listed
+from relay.program.metric import Samples
+
+INTERVAL_MS = 10_000
+"""Between two statistics; `statistics.interval.ms` in kafka.client overrides it."""
+CONSUMER, PRODUCER = "consumer", "producer"
+OLD = 3
+"""So many intervals without statistics, and what they said of connections holds no more."""
+
+_Given = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A source partition as the consumer sees it.
+
+    Attributes:
+        end: the last stable offset; -1 where it is not known.
+        drained: everything before `end` was given to the program; what is left are markers.
+        waiting_since: when messages were first seen to wait, with their leader connected all
+            the time since; None: none wait, or they cannot be reached.
+    """
+
+    end: int
+    drained: bool
+    waiting_since: float | None
+
+
+class Statistics:
+    """The latest of each client.
+
+    Args:
+        topic: the source topic.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, topic: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._latest: dict[str, tuple[float, _Given]] = {}
+        self._interval: dict[str, float] = {}
+        self._readable: dict[int, Readable] = {}
+
+    def settings(self, client: str) -> dict[str, Any]:
+        """What a client is made with, so that it calls back."""
+        return {
+            "statistics.interval.ms": INTERVAL_MS,
+            "stats_cb": lambda text: self.heard(client, text),
+        }
+
+    def heard(self, client: str, text: str) -> None:
+        """One statistics text of a client."""
+        given, now = json.loads(text), self._clock()
+        before = self._latest.get(client)
+        if before is not None:  # kafka.client may have set another
+            self._interval[client] = max(now - before[0], INTERVAL_MS / 1000)
+        self._latest[client] = (now, given)
+        if client == CONSUMER:
+            self._readable = self._looked(given)
+
+    def connected(self) -> bool | None:
+        """Whether any client reaches any broker; None before the first statistics."""
+        if not self._latest:
+            return None
+        return any(_up(broker) for _, given in self._latest.values() for broker in _brokers(given))
+
+    def readable(self) -> dict[int, Readable]:
+        """Each assigned source partition."""
+        return self._readable
+
+    def _looked(self, given: _Given) -> dict[int, Readable]:
+        up = {broker["nodeid"] for broker in _brokers(given) if _up(broker)}
+        found = {}
+        for number, one in self._partitions(given):
+            end = one.get("ls_offset", -1)
+            drained = one.get("next_offset", -1) >= end and not one.get("fetchq_cnt")
+            since = None
+            if not drained and one.get("leader") in up:
+                before = self._readable.get(number)
+                since = before.waiting_since if before is not None else None
+                since = self._clock() if since is None else since
+            found[number] = Readable(end, drained, since)
+        return found
+
+    def samples(self) -> Samples:
+        """Of all clients."""
+        found: Samples = {}
+        for client, (heard_at, given) in list(self._latest.items()):
+            age = self._clock() - heard_at
+            found.setdefault("relay_kafka_statistics_seconds", []).append(((client,), age))
+            old = age > OLD * self._interval.get(client, INTERVAL_MS / 1000)
+            for shown, labels, value in self._values(given):
+                if old and shown is listed.BROKER_UP:
+                    value = False  # noqa: PLW2901 - nobody knows, and it should not read as well
+                values = found.setdefault(shown.metric.name, [])
+                values.append(((client, *labels), float(value) * shown.scale))
+        return found
+
+    def _values(self, given: _Given) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+        yield from _plain(listed.CLIENT, given)
+        for broker in _brokers(given):
+            node = str(broker["nodeid"])
+            yield listed.BROKER_UP, (node,), _up(broker)
+            yield from _plain(listed.BROKER, broker, node)
+            for shown in listed.BROKER_WINDOWS:
+                window = broker.get(shown.key, {})
+                yield from ((shown, (node, of), window[of]) for of in listed.WINDOW if of in window)
+        for number, partition in self._partitions(given):
+            yield listed.FETCHING, (str(number),), partition.get("fetch_state") == "active"
+            yield from _plain(listed.PARTITION, partition, str(number))
+        if given.get("type") == PRODUCER:
+            yield from _batches(given)
+        if group := given.get("cgrp"):
+            yield listed.GROUP_UP, (), group.get("state") == "up"
+            yield listed.GROUP_STEADY, (), group.get("join_state") == "steady"
+            yield from _plain(listed.GROUP, group)
+        if transactional := given.get("eos"):
+            yield from _plain(listed.TRANSACTIONAL, transactional)
+
+    def _partitions(self, given: _Given) -> Iterator[tuple[int, _Given]]:
+        """Those of the source topic that the consumer reads; -1 is librdkafka's own."""
+        if given.get("type") != CONSUMER:
+            return
+        topic = given.get("topics", {}).get(self._topic, {})
+        for one in topic.get("partitions", {}).values():
+            if one.get("partition", -1) >= 0 and one.get("desired"):
+                yield one["partition"], one
+
+
+def _plain(
+    shown: tuple[listed.Shown, ...], given: _Given, *labels: str
+) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+    """What this version of librdkafka has."""
+    return ((one, labels, given[one.key]) for one in shown if one.key in given)
+
+
+def _brokers(given: _Given) -> list[_Given]:
+    """Those known by their id; others are addresses to begin with, and coordinators."""
+    brokers = given.get("brokers", {}).values()
+    return [one for one in brokers if one.get("nodeid", -1) >= 0 and one.get("source") != "logical"]
+
+
+def _up(broker: _Given) -> bool:
+    return bool(broker.get("state") == "UP")
+
+
+def _batches(given: _Given) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+    """Over all topics: librdkafka keeps them by topic, of which there is one per table."""
+    for shown in listed.BATCHES:
+        topics = given.get("topics", {}).values()
+        windows = [topic[shown.key] for topic in topics if shown.key in topic]
+        count = sum(window["cnt"] for window in windows)
+        yield shown, ("avg",), sum(window["sum"] for window in windows) / max(count, 1)
+        yield shown, ("max",), max((window["max"] for window in windows), default=0)

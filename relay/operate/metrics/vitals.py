@@ -1,0 +1,143 @@
+"""When what happened last: the facts that relay.program.health judges, and gauges are made of.
+
+Receives what an observer hears, gives Facts. Written by the relay's thread, read by those of
+the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from relay.core import events as ev
+from relay.core.state import Phase
+from relay.core.step import IN_TRANSACTION
+from relay.program.health import Facts, Standing
+from relay.program.monotonic import steady_ms
+
+if TYPE_CHECKING:
+    from relay.core.state import Partition, RelayState
+    from relay.operate.metrics.statistics import Readable, Statistics
+
+
+class Vitals:
+    """Of one relay.
+
+    Args:
+        statistics: of its clients.
+        clock: monotonic seconds.
+        now_ms: as the core's, which no setting of the wall clock moves.
+        wall_ms: Unix milliseconds, to compare with the times of messages.
+
+    Attributes:
+        state: the core's, after the last step; None before the first.
+        moved_at: by partition, when its last message came, its last commit went, or its turn to
+            be polled came.
+        committed_at: the last commit of all; None before the first.
+    """
+
+    def __init__(
+        self,
+        statistics: Statistics,
+        clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = steady_ms,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._statistics = statistics
+        self.clock = clock
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+        self.state: RelayState | None = None
+        self.beat_at = self.polled_at = clock()
+        self.moved_at: dict[int, float] = {}
+        self.committed_at: float | None = None
+        self.away = ""
+        self.clickhouse = ""
+        self.fenced = ""
+        self._open_since: float | None = None
+        self._pending_since: float | None = None
+        self._assigned = False
+
+    def polled(self) -> None:
+        """The loop has come round, so no server is waited for."""
+        self.beat_at = self.polled_at = self.clock()
+        self.away = ""
+
+    def waiting(self, why: str) -> None:
+        """One more try of a server that is away."""
+        self.beat_at, self.away = self.clock(), why
+
+    def stepped(self, before: RelayState, event: ev.Event, after: RelayState) -> None:
+        """The core has taken a step."""
+        now = self.clock()
+        self.state = after
+        match event:
+            case ev.Polled():
+                begun = dict.fromkeys(after.reading - before.reading)
+                self._moved({**event.offsets, **begun}, now)
+            case ev.TruthRead():
+                self._moved({found.partition: found for found in event.found}, now)
+            case ev.Committed():
+                self.committed_at = now
+                if before.transaction is not None:
+                    self._moved(before.transaction.after, now)
+            case ev.Assigned():
+                self._assigned = True
+            case ev.Revoked():
+                self._assigned = False
+            case ev.Failed(ev.Failure.FENCED, why):
+                self.fenced = why
+        self._pending_since = (self._pending_since or now) if after.pending else None
+        if after.phase not in IN_TRANSACTION or after.phase is Phase.BEGINNING:
+            self._open_since = None
+        elif self._open_since is None:
+            self._open_since = now
+
+    def _moved(self, partitions: Mapping[int, object], now: float) -> None:
+        if partitions:
+            self.moved_at = {**self.moved_at, **dict.fromkeys(partitions, now)}
+
+    def open_seconds(self) -> float:
+        """How long a transaction is open; 0 where none is."""
+        since = self._open_since
+        return 0.0 if since is None else self.clock() - since
+
+    def facts(self) -> Facts:
+        """As it stands."""
+        state, readable = self.state, self._statistics.readable()
+        partitions = {} if state is None else state.partitions
+        return Facts(
+            now=self.clock(),
+            beat_at=self.beat_at,
+            transaction_since=self._open_since,
+            fenced=self.fenced,
+            away=self.away,
+            assigned=self._assigned,
+            pending=0 if state is None else len(state.pending),
+            pending_since=self._pending_since,
+            connected=self._statistics.connected(),
+            clickhouse=self.clickhouse,
+            partitions=[
+                self._standing(index, partition, readable.get(index))
+                for index, partition in partitions.items()
+            ],
+        )
+
+    def _standing(self, index: int, partition: Partition, readable: Readable | None) -> Standing:
+        since = None if readable is None else readable.waiting_since
+        turns = None if self.state is None else self.state.turns
+        if turns is not None and index in turns.waiting:
+            since = None  # its turn comes: relay.core.turns
+        if since is not None:
+            since = max(since, self.moved_at.get(index, since))
+        overdue = [
+            self._overdue(table, one.opened_at_ms) for table, one in partition.buffers.items()
+        ]
+        return Standing(index, since, max(overdue, default=0.0))
+
+    def _overdue(self, table: str, opened_at_ms: int) -> float:
+        assert self.state is not None
+        limits = self.state.limits
+        longest = limits.table_max_age_ms.get(table, limits.max_age_ms)
+        return max(0, self.now_ms() - opened_at_ms - longest) / 1000

@@ -1,0 +1,75 @@
+"""What the plots need of screens: lag, and the age of what cannot be queried. Pure.
+
+Receives the objects that `relay status --json` prints, gives points.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from relay.operate.page.recent import WINDOW_SECONDS
+
+EVERY_SECONDS = 2.0
+
+
+class Point(NamedTuple):
+    """One look.
+
+    Attributes:
+        at_ms: Unix time.
+        lag: messages of all source partitions that no relay has polled; None: not known.
+        seconds: age of the oldest message that no relay has polled, or of the oldest row that is
+            sealed and not in ClickHouse, whichever is older; None: not known.
+    """
+
+    at_ms: int
+    lag: int | None
+    seconds: float | None
+
+
+def point(screen: Mapping[str, Any]) -> Point:
+    """Of one screen."""
+    lags = [row["lag"] for row in screen["partitions"]]
+    ages = [row["lag_seconds"] for row in screen["tables"]]
+    # Of a source that may not be read the ages are not known, and tell of nothing else.
+    ages += [age for row in screen["partitions"] if (age := row["lag_seconds"]) is not None]
+    return Point(
+        screen["at_ms"],
+        sum(lags) if lags and None not in lags else None,
+        max(ages) if ages and None not in ages else None,
+    )
+
+
+class Samples:
+    """The last screen, and a point for each of the last minutes' screens. Any thread may look."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._points: deque[Point] = deque(maxlen=round(WINDOW_SECONDS / EVERY_SECONDS))
+        self._screen: dict[str, Any] | None = None
+        self._problem = "not looked yet"
+
+    def add(self, screen: dict[str, Any]) -> None:
+        """The next screen."""
+        with self._lock:
+            self._screen, self._problem = screen, ""
+            self._points.append(point(screen))
+
+    def fail(self, at_ms: int, problem: str) -> None:
+        """There was no screen."""
+        with self._lock:
+            self._problem = problem
+            self._points.append(Point(at_ms, None, None))
+
+    def latest(self) -> tuple[dict[str, Any] | None, str]:
+        """The last screen, and why there is none since; empty where there is."""
+        with self._lock:
+            return self._screen, self._problem
+
+    def points(self) -> list[Point]:
+        """Oldest first."""
+        with self._lock:
+            return list(self._points)

@@ -1,0 +1,172 @@
+"""The verifier's metrics and health, read from where they stand when somebody asks.
+
+Receives what is known now, gives what Prometheus and Kubernetes read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.registry import Collector
+
+from relay.operate.verify.progress import SILENT_SECONDS
+from relay.program.health import Check, answer
+from relay.program.metric import Samples, counter, exposition, families, gauge
+
+if TYPE_CHECKING:
+    from relay.operate.page.samples import Samples as ScreenSamples
+    from relay.operate.verify.audit import Totals
+    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.webhook import Webhook
+    from relay.program.serving import Answer
+
+METRICS = (
+    counter("verifier_anomalies_total", "anomalies", "Was anything found? Page a person.", "kind"),
+    gauge(
+        "verifier_anomalies_open",
+        "anomalies",
+        "How many of them are not settled, by `relay accept` or as their transaction has ended?",
+        "kind",
+    ),
+    counter(
+        "verifier_acknowledged_total",
+        "records",
+        "What did people take note of: rewinds, and what they accepted?",
+        *("kind", "partition"),
+    ),
+    gauge(
+        "verifier_audited_n", "", "Which commit of each partition was audited last?", "partition"
+    ),
+    gauge("verifier_audited_floor", "offset", "Up to where is all in blocks?", "partition"),
+    gauge(
+        "verifier_audited_commit_timestamp_seconds",
+        "Unix time",
+        "When was the last commit audited written?",
+        "partition",
+    ),
+    gauge(
+        "verifier_journal_lag_offsets",
+        "offsets",
+        "How much of the journal is visible and not audited yet?",
+        "partition",
+    ),
+    gauge("verifier_group_members", "members", "How many relays are in the group?"),
+    gauge("verifier_partitions_unowned", "partitions", "How many does no relay of them have?"),
+    gauge("verifier_round_timestamp_seconds", "Unix time", "When did the last round end?"),
+    counter("verifier_rounds_total", "rounds", "Does it look, about five times a second?"),
+    counter("verifier_rounds_waiting_total", "rounds", "How often did a server not answer?"),
+    counter("verifier_records_total", "records", "How many journal records were audited?"),
+    counter("verifier_blocks_total", "blocks", "How many blocks do they list?"),
+    counter("verifier_rows_total", "rows", "With how many rows?"),
+    counter("verifier_messages_total", "messages", "Of how many messages do they tell the fate?"),
+    counter("verifier_dead_letters_total", "messages", "How many of those are dead letters?"),
+    counter("verifier_flush_points_total", "records", "How often could everything be counted?"),
+    counter(
+        "verifier_webhook_total",
+        "anomalies",
+        "What became of what --webhook was to post? Of the outcomes, retries counts requests.",
+        "outcome",
+    ),
+)
+
+
+class Figures(Collector):
+    """All of them.
+
+    Args:
+        standing: of the audit under way.
+        totals: of the same audit.
+        reader: how far it is behind.
+        webhook: None where there is none.
+        app: whose.
+        samples: the screens.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        totals: Totals,
+        reader: Reader,
+        webhook: Webhook | None,
+        app: str,
+        samples: ScreenSamples,
+    ) -> None:
+        self._standing, self._totals = standing, totals
+        self._reader, self._webhook = reader, webhook
+        self._app, self._screens = app, samples
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def exposition(self) -> Answer:
+        """As Prometheus reads them."""
+        return exposition(self._registry, self._app)
+
+    def health(self, now: float) -> Answer:
+        """As Kubernetes reads it; `now` is monotonic, in seconds."""
+        return health(self._standing, now)
+
+    def collect(self) -> Iterable[Any]:
+        """Called by `exposition`."""
+        return families(METRICS, self._samples())
+
+    def _samples(self) -> Samples:
+        totals, standing, last = self._totals, self._standing, self._standing.last()
+        alone = {
+            "round_timestamp_seconds": standing.turned_at,
+            "rounds_total": standing.rounds,
+            "rounds_waiting_total": standing.waited,
+            "records_total": totals.records,
+            "blocks_total": totals.blocks,
+            "rows_total": totals.rows,
+            "messages_total": totals.messages,
+            "dead_letters_total": totals.dead_letters,
+            "flush_points_total": totals.flush_points,
+        }
+        labelled: dict[str, Mapping[Any, float]] = {
+            "anomalies_total": {kind.value: n for kind, n in standing.kinds().items()},
+            "anomalies_open": {
+                kind.value: max(n - totals.settled[kind], 0) for kind, n in standing.kinds().items()
+            },
+            "audited_n": {p: one.n for p, one in last.items()},
+            "audited_floor": {p: one.floor for p, one in last.items()},
+            "audited_commit_timestamp_seconds": {p: one.at_ms / 1000 for p, one in last.items()},
+            "journal_lag_offsets": self._reader.behind,
+        }
+        if self._webhook is not None:
+            labelled["webhook_total"] = self._webhook.counts._asdict()
+        found: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
+        for name, values in labelled.items():
+            found[f"verifier_{name}"] = [((str(one),), n) for one, n in sorted(values.items())]
+        found["verifier_acknowledged_total"] = [
+            ((kind, str(partition)), n)
+            for (kind, partition), n in sorted(dict(totals.by_person).items())
+        ]
+        return found | self._group()
+
+    def _group(self) -> Samples:
+        """What the last screen said; nothing where there is none of now."""
+        screen, problem = self._screens.latest()
+        if screen is None or problem:
+            return {}
+        unowned = sum(not row["member"] for row in screen["partitions"])
+        return {
+            "verifier_group_members": [((), float(len(screen["group"]["members"])))],
+            "verifier_partitions_unowned": [((), float(unowned))],
+        }
+
+
+def health(standing: Standing, now: float) -> Answer:
+    """200, or 503 where the audit hangs; `now` is monotonic, in seconds.
+
+    Neither an anomaly nor a server that is away is mended by a restart.
+    """
+    silent = standing.silent_seconds(now)
+    why = f"last record or round {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
+    away = standing.problem
+    return answer((
+        Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),
+    ))  # fmt: skip

@@ -1,0 +1,33 @@
+"""What a rewind or an accept needs of servers: the seam between `run` and its adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from relay.operate.rewind.plan import Place
+from relay.operate.rewind.removal import Target
+from relay.records_pb2 import Block, Commit
+
+
+class Hands(Protocol):
+    """What a rewind does to servers; every method may fail, and then all is begun anew."""
+
+    def look(self, beyond: Mapping[int, int]) -> Mapping[int, Place]:
+        """All source partitions; seals are kept beyond these offsets, of others none."""
+
+    def fenced(self, partitions: Collection[int]) -> AbstractContextManager[None]:
+        """Inside, these partitions are nobody else's, or `write` fails."""
+
+    def write(self, records: Sequence[Commit]) -> None:
+        """Journal records and the offsets that name them, in one transaction."""
+
+    def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
+        """Settle blocks in the ledger, remove their rows; rows removed by this call."""
+
+    def targets(self, tables: Collection[str]) -> Mapping[str, Target]:
+        """The tables as they are."""
+
+    def replays(self) -> Collection[tuple[int, int]]:
+        """Source (partition, offset) of all dead letters that were replayed."""

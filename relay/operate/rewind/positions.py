@@ -1,0 +1,146 @@
+"""Reads where the source partitions stand: journal, the group's offsets, the source log.
+
+Receives settings, gives Places. Decides nothing; waits until journal and offsets, which are read
+one after the other, say the same, or have had the time to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from relay import names
+from relay.config import kafka_clients
+from relay.errors import ConfigError, Unavailable
+from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.topics import Topics
+from relay.operate.rewind.plan import Place, at_head
+from relay.operate.rewind.seals import Seals
+from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.read.topic import TopicReader
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+SECONDS = 30.0
+NOTHING = 2**63 - 1
+"""An offset beyond every other: no seals are kept."""
+_BUSY_SECONDS = 10.0
+"""Relays commit while one reads; between two of their commits all agrees."""
+_PAUSE_SECONDS = 0.1
+
+
+class Standing:
+    """One look after the other; what was read of the journal is not read again.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+        ConfigError: the app has no journal.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._source = TopicReader(settings)
+        self._topics = Topics(settings)
+        self._reader: Reader | None = None
+        self._seals: dict[int, Seals] = {}
+
+    def look(self, beyond: Mapping[int, int]) -> dict[int, Place]:
+        """All source partitions; the seals of those in `beyond` are kept beyond its offset."""
+        kept = {p: seals.beyond for p, seals in self._seals.items()}
+        if self._reader is None or any(beyond[p] < kept.get(p, NOTHING) for p in beyond):
+            self._begin({**kept, **{p: min(at, kept.get(p, at)) for p, at in beyond.items()}})
+        assert self._reader is not None
+        # An open transaction of a relay that died hides journal and offsets until it is ended.
+        patience = 2 * self._settings.relay.transaction_timeout_seconds
+        began = time.monotonic()
+        while True:
+            named = self._reader.committed()
+            for partition, offset, commit in self._reader.records():
+                self._seals.setdefault(partition, Seals(NOTHING)).add(offset, commit)
+            places = self._places(named)
+            hidden = (places.keys() - named.keys()) | self._unseen(places)
+            behind = [_behind(place) for place in places.values()]
+            waited = time.monotonic() - began
+            if waited > patience and hidden:
+                raise Unavailable(
+                    f"an open transaction hides where partitions {sorted(hidden)} stand",
+                    "wait for its timeout, then run it again",
+                )
+            limit = patience if hidden or any(b is True for b in behind) else _BUSY_SECONDS
+            if (not hidden and all(b is None for b in behind)) or waited > limit:
+                return places
+            time.sleep(_PAUSE_SECONDS)  # until they agree
+
+    def _unseen(self, places: Mapping[int, Place]) -> set[int]:
+        """Partitions whose journal may go on behind an open transaction.
+
+        Only the group's offset proves that what is visible is all; one that a tool wrote does not.
+        """
+        assert self._reader is not None
+        doubtful = {p for p, place in places.items() if not at_head(place)}
+        if not doubtful:
+            return set()
+        stable, ends = self._reader.ends()
+        journal = names.journal_topic(self._settings.app)
+        return {p for p in doubtful if stable.get((journal, p), 0) < ends.get((journal, p), 0)}
+
+    def _places(self, named: Mapping[int, tuple[int, str | None] | None]) -> dict[int, Place]:
+        facts = self._topics.source()
+        source = self._settings.source.topic
+        return {
+            p: Place(p, named.get(p), seals, facts.topic_id, *self._source.bounds(source, p))
+            for p, seals in sorted(self._seals.items())
+            if p < facts.partitions
+        }
+
+    def offsets_at(self, when_ms: int) -> dict[int, int]:
+        """First source offset written then or later, by partition; without those that have none."""
+        topic, facts = self._settings.source.topic, self._topics.source()
+        asked = [TopicPartition(topic, p, when_ms) for p in range(facts.partitions)]
+        consumer = PartitionReader(kafka_clients.reader(self._settings.kafka))
+        try:
+            found = consumer.offsets_for_times(asked, SECONDS)
+        except KafkaException as error:
+            raise Unavailable(f"{topic}: {error.args[0]}", "check the brokers") from error
+        finally:
+            consumer.close()
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
+    def partitions(self) -> int:
+        """Of the source topic."""
+        return self._topics.source().partitions
+
+    def oldest(self) -> dict[int, int]:
+        """The first offset that can be gone back to, by partition."""
+        places = self.look({})
+        return {p: max(place.log_start, place.seals.base) for p, place in places.items()}
+
+    def close(self) -> None:
+        """Let go of the clients."""
+        self._source.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    def _begin(self, beyond: Mapping[int, int]) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = Reader(self._settings)
+        self._reader.grow()
+        partitions = self._topics.source().partitions
+        self._seals = {p: Seals(beyond.get(p, NOTHING)) for p in range(partitions)}
+        if unknown := sorted(beyond.keys() - self._seals.keys()):
+            raise ConfigError(
+                f"there is no source partition {unknown[0]}", "choose another --partition"
+            )
+
+
+def _behind(place: Place) -> bool | None:
+    """None: journal and offset agree; True: the journal does not show all; False: the offset."""
+    committed, head = place.committed, place.seals.head
+    if committed is None or head is None or committed.journal_offset == place.seals.offset:
+        return None
+    return committed.journal_offset > place.seals.offset

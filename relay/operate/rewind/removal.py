@@ -1,0 +1,114 @@
+"""Can the rows that a rewind replaces be removed, and only they? Pure.
+
+Receives what ClickHouse says of a table, gives the reasons why not, each with what a person can
+say to it.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from relay.operate.rewind.plan import Course
+
+_MERGE_TREE = re.compile(r"(?:Replicated|Shared)?MergeTree")
+"""Engines in which a row once inserted is a row for ever; others merge rows of blocks together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the person said beforehand.
+
+    Attributes:
+        keep: tables whose old rows stay.
+        despite_views: materialized views may count re-run rows again.
+        despite_replays: dead letters of the stretch that were replayed may come twice.
+    """
+
+    keep: frozenset[str] = frozenset()
+    despite_views: bool = False
+    despite_replays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as it is now.
+
+    Attributes:
+        there: whether it exists.
+        engine: its name in system.tables.
+        stamped: whether it has the block-id column.
+        views: materialized views that an INSERT reaches.
+        unstamped: ids of blocks that were claimed while the column was not there.
+        rows: that carry an id, by block.
+    """
+
+    there: bool
+    engine: str = ""
+    stamped: bool = False
+    views: tuple[str, ...] = ()
+    unstamped: frozenset[str] = frozenset()
+    rows: int = 0
+
+
+def reasons(
+    table: str, target: Target, blocks: Collection[str], told: Told, column: str
+) -> Iterator[str]:
+    """Why this table's old rows cannot simply be replaced; none: they can.
+
+    Args:
+        table: `database.table`.
+        target: as it is.
+        blocks: ids of its superseded blocks.
+        told: by the person.
+        column: the block-id column's name.
+    """
+    if not target.there or not blocks:
+        return
+    if target.views and not told.despite_views:
+        yield (
+            f"{table}: its rows were also counted by {', '.join(target.views)}, from where they "
+            "are not removed; --despite-views says that you mend those yourself"
+        )
+    if table in told.keep:
+        return
+    keep = f"--keep-rows {table} leaves them where they are, beside those of the new blocks"
+    if not target.stamped:
+        yield f"{table} has no column {column}, so its old rows cannot be told apart; {keep}"
+    elif _MERGE_TREE.fullmatch(target.engine) is None:
+        yield f"{table} is of engine {target.engine}, which merges rows of blocks; {keep}"
+    elif unstamped := sorted(target.unstamped & set(blocks)):
+        yield (
+            f"{table}: {len(unstamped)} block(s), the first {unstamped[0]}, were inserted before "
+            f"the table had the column {column}; {keep}"
+        )
+
+
+def replayed(
+    courses: Iterable[Course], replays: Collection[tuple[int, int]], told: Told
+) -> Iterator[str]:
+    """Dead letters of superseded stretches whose messages were sent again since.
+
+    Args:
+        courses: of all partitions.
+        replays: source (partition, offset) of every dead letter that was replayed.
+        told: by the person.
+    """
+    if told.despite_replays:
+        return
+    for course in courses:
+        stretches = [one for one in course.superseded if one.dead]
+        again = [
+            offset
+            for partition, offset in sorted(replays)
+            if partition == course.partition and any(s.first <= offset < s.next for s in stretches)
+        ]
+        if again:
+            yield (
+                f"source partition {course.partition}: {len(again)} dead letter(s), the first of "
+                f"offset {again[0]}, were replayed: what is good by now would be loaded twice; "
+                "--despite-replays says that it may"
+            )

@@ -1,0 +1,200 @@
+"""The steps of a rewind, in the order that lets any of them be repeated.
+
+    fence the relays ─► look ─► record: floors moved, epoch + 1, "rewinding" ─► settle and remove
+    old blocks ─► fence ─► look ─► record: "rewound"
+
+Each record, and the group's offset with it, is one Kafka transaction. Before the first one nothing
+has happened. After it relays stop at the partition, so no new block can meet an old row; which
+blocks are superseded stands in the journal. So whoever finds the first record without the second
+goes on from there, whatever was asked for.
+
+Receives hands (the servers) and what is wanted; gives what was done. Pure but for the hands.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from relay.errors import ConfigError
+from relay.operate.rewind import records, removal
+from relay.operate.rewind.plan import Course, Place, Refusal, as_error, course
+from relay.operate.rewind.ports import Hands
+from relay.operate.rewind.records import Author
+from relay.operate.rewind.removal import Target, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to re-run.
+
+    Attributes:
+        offsets: by source partition; what begins there or later.
+        table: only this one; None: all.
+    """
+
+    offsets: Mapping[int, int]
+    table: str | None
+    told: Told
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a rewind would do.
+
+    Attributes:
+        courses: of the partitions that have something to re-run.
+        targets: of the tables that are re-run.
+    """
+
+    courses: tuple[Course, ...]
+    targets: Mapping[str, Target]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done.
+
+    Attributes:
+        partitions: by index, where relays go on.
+        resumed: it was a rewind that had been begun before.
+    """
+
+    partitions: Mapping[int, int]
+    blocks: int
+    rows: int
+    resumed: bool
+
+
+def unfinished(places: Mapping[int, Place]) -> dict[int, Place]:
+    """Partitions whose rewind was begun and has not ended."""
+    return {
+        p: place
+        for p, place in places.items()
+        if place.seals.head is not None and place.head.HasField("rewind")
+    }
+
+
+def ready(hands: Hands, places: Mapping[int, Place], wanted: Wanted, column: str) -> Ready:
+    """What would be done now.
+
+    Raises:
+        ConfigError: it cannot be, or must be told; names everything at once.
+        ContractBroken: recorded and found state disagree already.
+    """
+    found = [course(places[p], at, wanted.table) for p, at in sorted(wanted.offsets.items())]
+    refused = [one for one in found if isinstance(one, Refusal)]
+    if refused:
+        raise as_error(refused)
+    courses = tuple(one for one in found if isinstance(one, Course))
+    blocks = [block for one in courses for block in one.blocks]
+    tables = {block.table for block in blocks}
+    targets = hands.targets(tables) if tables else {}
+    why_not = [
+        reason
+        for table in sorted(tables)
+        for reason in removal.reasons(
+            table,
+            targets[table],
+            [block.id for block in blocks if block.table == table],
+            wanted.told,
+            column,
+        )
+    ]
+    why_not += removal.replayed(courses, hands.replays(), wanted.told)
+    if why_not:
+        raise ConfigError("\n  ".join(["it is not done:", *why_not]), "say what each line names")
+    return Ready(courses, targets)
+
+
+def rewind(hands: Hands, wanted: Wanted | None, column: str, author: Callable[[], Author]) -> Done:
+    """Do it, or go on with the one that was begun.
+
+    Args:
+        hands: the servers.
+        wanted: None: only finish what was begun.
+        column: the block-id column.
+        author: of a record that is written now.
+
+    Raises:
+        ConfigError, ContractBroken: as `ready` does; nothing was changed.
+        RelayError: as the hands raise it; run again.
+    """
+    offsets = {} if wanted is None else wanted.offsets
+    places = hands.look(offsets)
+    begun = _begun(hands, places, offsets)
+    resumed = bool(begun)
+    if not begun:
+        if wanted is None:
+            raise ConfigError("no rewind was begun", "say what to rewind")
+        if not ready(hands, places, wanted, column).courses:
+            return Done({}, 0, 0, resumed=False)
+        begun, resumed = _begin(hands, wanted, column, author)
+    blocks, rows = _supersede(hands, begun)
+    return Done(_finish(hands, begun, author), blocks, rows, resumed)
+
+
+def _begun(
+    hands: Hands, places: Mapping[int, Place], offsets: Mapping[int, int]
+) -> dict[int, Place]:
+    """Unfinished ones, with every block that they supersede."""
+    begun = unfinished(places)
+    if not begun:
+        return {}
+    starts = {p: min(s.offset for s in place.head.rewind.starts) for p, place in begun.items()}
+    beyond = {p: min(d[p] for d in (offsets, starts) if p in d) for p in {*offsets, *starts}}
+    return unfinished(hands.look(beyond))
+
+
+def _begin(
+    hands: Hands, wanted: Wanted, column: str, author: Callable[[], Author]
+) -> tuple[dict[int, Place], bool]:
+    """Everything is decided anew, because now nobody else commits; whether it was begun before."""
+    with hands.fenced(wanted.offsets.keys()):
+        places = hands.look(wanted.offsets)
+        if begun := _begun(hands, places, wanted.offsets):
+            return begun, True  # somebody was faster
+        courses = ready(hands, places, wanted, column).courses
+        hands.write(
+            [
+                records.rewinding(places[one.partition].head, one, wanted.told.keep, author())
+                for one in courses
+            ]
+        )
+    return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
+
+
+def _supersede(hands: Hands, begun: Mapping[int, Place]) -> tuple[int, int]:
+    blocks, rows = 0, 0
+    for partition, place in sorted(begun.items()):
+        told = place.head.rewind
+        why = f"rewound at n={place.head.n} of partition {partition}; {told.why}".rstrip("; ")
+        for keep in (True, False):
+            some = [
+                one.block
+                for one in place.seals.superseded
+                if one.block is not None and (one.table in told.kept) == keep
+            ]
+            blocks += len(some)
+            rows += hands.supersede(some, keep=keep, why=why) if some else 0
+    return blocks, rows
+
+
+def _finish(
+    hands: Hands, begun: Mapping[int, Place], author: Callable[[], Author]
+) -> dict[int, int]:
+    with hands.fenced(begun.keys()):
+        places = hands.look({p: place.seals.beyond for p, place in begun.items()})
+        # Another may have finished some, and a further rewind may have been begun since.
+        left = {
+            p: place
+            for p, place in unfinished(places).items()
+            if p in begun and place.head.n == begun[p].head.n
+        }
+        if left:
+            hands.write(
+                [records.rewound(place.head, author()) for _, place in sorted(left.items())]
+            )
+    return {p: place.head.floor for p, place in sorted(begun.items())}

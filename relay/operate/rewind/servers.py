@@ -1,0 +1,105 @@
+"""The real hands: Kafka through this package's adapters, ClickHouse through `loader supersede`."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
+from relay.failpoints import reached
+from relay.operate.dead.reader import DeadReader
+from relay.operate.rewind import tables as rewind_tables
+from relay.operate.rewind.group_fence import Fence
+from relay.operate.rewind.journal_writer import Writer
+from relay.operate.rewind.plan import Place
+from relay.operate.rewind.positions import Standing
+from relay.operate.rewind.removal import Target
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block, Commit
+
+AGAIN = "run it again: what was done stays done"
+
+
+class Servers:
+    """relay.operate.rewind.ports.Hands.
+
+    Args:
+        settings: of the app.
+        config_file: they were read from; the loader reads them again.
+        pipeline: of that file; None where it has only one app.
+    """
+
+    def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:
+        self._settings, self._config_file, self._pipeline = settings, config_file, pipeline
+        self.standing = Standing(settings)
+        self._owners: dict[int, Any] = {}
+
+    def look(self, beyond: Mapping[int, int]) -> dict[int, Place]:
+        """See Hands."""
+        return self.standing.look(beyond)
+
+    @contextlib.contextmanager
+    def fenced(self, partitions: Collection[int]) -> Iterator[None]:
+        """See Hands."""
+        fence = Fence(self._settings)
+        try:
+            self._owners = fence.take(partitions)
+            reached("person_fenced")
+            yield
+        finally:
+            self._owners = {}
+            fence.close()
+
+    def write(self, records: Sequence[Commit]) -> None:
+        """See Hands."""
+        owners = {record.partition: self._owners[record.partition] for record in records}
+        Writer(self._settings).write(records, owners)
+
+    def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
+        """See Hands."""
+        lines = [base64.b64encode(block.SerializeToString()).decode() for block in blocks]
+        command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
+        command += ["--pipeline", self._pipeline] if self._pipeline else []
+        command += ["--blocks", "-", "--why", why, *(["--keep-rows"] if keep else [])]
+        reached("before_supersede")
+        done = subprocess.run(  # noqa: S603 - this installation's own loader
+            command, input="\n".join(lines), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise _error(done.returncode, done.stderr)
+        reached("after_supersede")
+        return int(json.loads(done.stdout)["rows"])
+
+    def targets(self, tables: Collection[str]) -> Mapping[str, Target]:
+        """See Hands."""
+        return rewind_tables.look(self._settings, tables)
+
+    def replays(self) -> set[tuple[int, int]]:
+        """See Hands."""
+        with contextlib.closing(DeadReader(self._settings)) as reader:
+            marks = reader.marks().values()
+        return {(mark.source.partition, mark.source.offset) for mark in marks}
+
+    def close(self) -> None:
+        """Let go of the clients."""
+        self.standing.close()
+
+
+def _error(status: int, said: str) -> RelayError:
+    """The loader's error as one of this process."""
+    text, _, step = said.strip().rpartition("\n  next: ")
+    kinds: dict[int, type[RelayError]] = {
+        kind.exit_code: kind for kind in (ConfigError, Unavailable, Refused, ContractBroken)
+    }
+    if not text or status not in kinds:
+        lines = said.strip().splitlines() or ["it said nothing"]
+        return Unavailable(f"loader supersede ended with {status}: {lines[-1]}", AGAIN)
+    return kinds[status](text.removeprefix("loader: "), f"{step}; then run it again")

@@ -1,0 +1,73 @@
+"""What ClickHouse says of the tables that a rewind would touch. Never writes.
+
+Receives table names, gives removal.Target of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay.errors import Refused
+from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.rewind.removal import Target
+from relay.schema.catalogue import connect, translated
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import Table
+
+# A block is claimed before it is inserted, and the claim says whether the column was there.
+_UNSTAMPED = """
+SELECT block FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table IN {tables:Array(String)}
+GROUP BY block HAVING countIf(state = 'prepared' AND NOT stamped) > 0
+"""
+_LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
+"""Refused where this user may not know; system.tables would just not name it."""
+
+
+def look(settings: Settings, tables: Collection[str]) -> dict[str, Target]:
+    """The tables as they are.
+
+    Raises:
+        Unavailable: ClickHouse did not answer.
+        Refused: it said no to one of the questions.
+    """
+    with contextlib.closing(Server(settings)) as server:
+        found = server.look(tables)
+    asked = [one for one in found.unasked if "tables" in one.what]
+    if asked:
+        raise Refused(f"{asked[0].what}: {asked[0].reason}", asked[0].mend or "mend what it names")
+    unstamped = _unstamped(settings, tables)
+    column = settings.loader.block_column
+    return {name: _target(table, column, unstamped) for name, table in found.tables.items()}
+
+
+def _target(table: Table | None, column: str, unstamped: frozenset[str]) -> Target:
+    if table is None:
+        return Target(there=False)
+    return Target(
+        there=True,
+        engine=table.engine,
+        stamped=column in table.columns,
+        views=tuple(view.name for view in table.views),
+        unstamped=unstamped,
+    )
+
+
+def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
+    """Blocks whose rows, if there are any, may be without their id."""
+    places: dict[str, Any] = {"ledger": settings.loader.database, "app": settings.app}
+    try:
+        client = connect(settings.clickhouse)
+        with contextlib.closing(client):
+            if not client.query(_LEDGER, parameters=places).result_rows[0][0]:
+                return frozenset()
+            rows = client.query(_UNSTAMPED, parameters={**places, "tables": sorted(tables)})
+            return frozenset(str(row[0]) for row in rows.result_rows)
+    except ClickHouseError as error:
+        raise translated(error, settings.clickhouse, "read the ledger") from error

@@ -1,0 +1,241 @@
+"""One audit over all source partitions: the journal's chain, the group's offsets, what moves.
+
+Receives records, committed offsets and topic ends as they were read, with the time; gives
+anomalies, each once. Pure: relay.operate.verify.rounds reads, and asks again.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from relay.operate.verify.judge import committed as offsets
+from relay.operate.verify.judge.acknowledged import kinds, said
+from relay.operate.verify.judge.anomaly import Anomaly, Kind, Passing
+from relay.operate.verify.judge.beginning import Beginning, First, first_of
+from relay.operate.verify.judge.by_person import Sealed, by_person
+from relay.operate.verify.judge.chain import check
+from relay.operate.verify.judge.committed import NOTHING, Record
+from relay.operate.verify.judge.head import Head
+from relay.operate.verify.judge.record import Place
+from relay.records_pb2 import Commit
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+GRACE_SECONDS = 5.0
+"""A transaction's markers reach its partitions one after the other, within moments."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was looked at."""
+
+    records: int = 0
+    blocks: int = 0
+    rows: int = 0
+    messages: int = 0
+    dead_letters: int = 0
+    flush_points: int = 0
+    rows_by_table: Counter[str] = field(default_factory=Counter)
+    by_person: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Rewinds and what was accepted, by kind and partition."""
+    settled: Counter[Kind] = field(default_factory=Counter)
+    """Anomalies of which `relay verify --once` would say nothing any more."""
+
+    def add(self, commit: Commit) -> None:
+        """One more record."""
+        self.records += 1
+        self.flush_points += commit.flush_point
+        self.by_person.update((kind, commit.partition) for kind in kinds(commit))
+        for block in commit.blocks:
+            self.blocks += 1
+            self.rows += block.rows
+            self.messages += block.messages
+            self.rows_by_table[block.table] += block.rows
+        for dead in commit.dead:
+            self.dead_letters += dead.messages
+            self.messages += dead.messages
+
+
+class Audit:
+    """What is known so far, and every anomaly found.
+
+    Args:
+        app, source_topic: whose journal it is.
+        stuck_seconds: how long an open transaction may hold a topic's last stable offset.
+        may_lag: the group is in another cluster than the journal, and told after each commit.
+    """
+
+    def __init__(
+        self, app: str, source_topic: str, stuck_seconds: float, *, may_lag: bool = False
+    ) -> None:
+        self._app, self._source_topic, self._may_lag = app, source_topic, may_lag
+        self._stuck_seconds = stuck_seconds
+        self._places: dict[int, Place] = {}
+        self._heads: dict[int, Head] = {}
+        self._before: dict[int, Record] = {}
+        self._highest: dict[int, Record] = {}
+        self._recent: dict[int, dict[int, Record]] = {}
+        self._named: dict[int, int] | None = None
+        self._ahead: dict[int, tuple[Record, float]] = {}
+        self._said: dict[int, str] = {}
+        self._held: dict[tuple[str, int], tuple[int, float]] = {}
+        self._passing = Passing()
+        self.totals = Totals()
+        self.firsts: dict[int, First] = {}
+        """The oldest record of each partition, of those read."""
+        self.history: list[Beginning] = []
+        """Where what was audited begins; empty where nobody looked."""
+        self.anomalies: list[Anomaly] = []
+        self.acknowledged: list[str] = []
+        """What a person recorded: rewinds and accepts."""
+        self.not_judged: list[str] = []
+        """What a deep audit cannot know, and why: no anomaly, and no proof either."""
+        self._sealed: dict[int, Sealed] = {}
+
+    def begin_round(
+        self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
+    ) -> None:
+        """Offsets that are read from now on name a record from here on.
+
+        Args:
+            committed: the group's offsets, read after all records so far: of the records to come
+                only those that they name are kept to be compared. None: all of the round.
+        """
+        self._before = dict(self._highest)
+        self._recent = {}
+        self._named = None
+        if committed is not None:
+            named = {p: offsets.named(*entry) for p, entry in committed.items() if entry}
+            self._named = {p: record.n for p, record in named.items() if record is not None}
+
+    def record(self, partition: int, offset: int, commit: Commit) -> list[Anomaly]:
+        """The next visible record of a journal partition."""
+        place = self._places.get(partition)
+        if place is None:
+            place = self._places[partition] = Place(self._app, self._source_topic, partition)
+            self.firsts[partition] = first_of(offset, commit)
+        head, found = check(place, self._heads.get(partition), offset, commit)
+        self._heads[partition] = head
+        if commit.blocks or commit.dead or by_person(commit):
+            found += self._decided(place, offset, commit)
+        if commit.HasField("accept"):
+            self._settle(partition)
+        entry = Record(commit.n, commit.floor, offset)
+        if self._named is None or self._named.get(partition) == commit.n:
+            self._recent.setdefault(partition, {})[commit.n] = entry
+        if commit.n >= self._highest.get(partition, NOTHING).n:
+            self._highest[partition] = entry
+        self.totals.add(commit)
+        self.anomalies += found
+        return found
+
+    def _decided(self, place: Place, offset: int, commit: Commit) -> list[Anomaly]:
+        """What a person recorded, against the places of what was sealed."""
+        partition = place.partition
+        sealed = self._sealed.get(partition)
+        if sealed is None:
+            sealed = self._sealed[partition] = Sealed()
+        found = [
+            Anomaly(one.kind, partition, commit.n, offset, one.text) for one in sealed.add(commit)
+        ]
+        if by_person(commit):
+            self.acknowledged.append(said(partition, commit))
+        return found
+
+    def floors(self) -> dict[int, int]:
+        """Give the floor of each partition's last record."""
+        return {partition: head.floor for partition, head in self._heads.items()}
+
+    def open(self) -> list[Anomaly]:
+        """Give those that are not settled."""
+        return [one for one in self.anomalies if not self.settled(one)]
+
+    def settled(self, anomaly: Anomaly) -> bool:
+        """Whether a person took note of it, or what it was about has passed."""
+        return self._passing.over(anomaly)
+
+    def _settle(self, place: int | tuple[str, int]) -> None:
+        self.totals.settled.update(one.kind for one in self._passing.end(place))
+
+    def unfinished(self) -> list[int]:
+        """Source partitions whose rewind was begun and has not ended: relays wait."""
+        return sorted(p for p, head in self._heads.items() if head.rewinding)
+
+    def committed(
+        self, read: Mapping[int, tuple[int, str | None] | None], now: float
+    ) -> list[Anomaly]:
+        """The group's offsets: floor and metadata per partition; None: it has none."""
+        found = [one for p, entry in read.items() if (one := self._one_committed(p, entry, now))]
+        for one in found:
+            self._passing.add(one.partition, one)
+        self.anomalies += found
+        return found
+
+    def waits(self) -> bool:
+        """Whether an offset names a record that the journal has not shown yet."""
+        return bool(self._ahead)
+
+    def _one_committed(
+        self, partition: int, entry: tuple[int, str | None] | None, now: float
+    ) -> Anomaly | None:
+        before = self._before.get(partition, NOTHING)
+        highest = self._highest.get(partition, NOTHING)
+        records = {before.n: before, highest.n: highest, **self._recent.get(partition, {})}
+        named = NOTHING if entry is None else offsets.named(*entry)
+        found = offsets.disagreement(partition, before, records, named, may_lag=self._may_lag)
+        if found is None and named is not None:
+            found = self._overdue(partition, named, highest.n, now)
+        text = "" if found is None else found.text
+        if text == self._said.get(partition, ""):
+            return None
+        self._said[partition] = text
+        return found
+
+    def _overdue(self, partition: int, named: Record, last: int, now: float) -> Anomaly | None:
+        if named.n <= last:
+            self._ahead.pop(partition, None)
+            return None
+        waiting, since = self._ahead.setdefault(partition, (named, now))
+        if waiting != named:
+            self._ahead[partition] = (named, now)
+            return None
+        return offsets.ahead(partition, last, named) if now - since > GRACE_SECONDS else None
+
+    def ends(
+        self, stable: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], now: float
+    ) -> list[Anomaly]:
+        """Last stable offsets and ends of the app's topics: does an open transaction hold one?"""
+        found = []
+        for place, end in ends.items():
+            offset = stable.get(place, end)
+            if offset >= end:
+                self._held.pop(place, None)
+                self._settle(place)
+                continue
+            at, since = self._held.setdefault(place, (offset, now))
+            if at != offset:
+                self._held[place] = (offset, now)
+                self._settle(place)
+            elif self._stuck_seconds < now - since < float("inf"):
+                self._held[place] = (offset, float("-inf"))  # said once
+                text = (
+                    f"{place[0]}: an open transaction holds the last stable offset at {offset} "
+                    f"for {now - since:.0f} s, the log ends at {end}"
+                )
+                found.append(Anomaly(Kind.STUCK, place[1], 0, offset, text))
+                self._passing.add(place, found[-1])
+        self.anomalies += found
+        return found
+
+
+def audit_of(settings: Settings) -> Audit:
+    """An audit that has seen nothing yet."""
+    held_seconds = 2 * settings.relay.transaction_timeout_seconds
+    topic, lags = settings.source.topic, settings.crosses
+    return Audit(settings.app, topic, held_seconds, may_lag=lags)

@@ -1,0 +1,124 @@
+"""`relay verify --deep`: block topics, ClickHouse and source topic against the journal.
+
+Receives settings and the journal's commits, gives anomalies. Reads each topic once, from the
+oldest record retained; holds the journal's blocks in memory (about 1 kB each).
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from relay.operate.verify.judge.by_person import Superseded, by_person
+from relay.operate.verify.judge.contents import BlockTopic, Sealed, source_counts
+from relay.operate.verify.judge.unlisted import known
+from relay.operate.verify.landing import Landing, anomalies
+from relay.operate.verify.read.topic import TopicReader, header, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from relay.config.settings import Settings
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.judge.record import Finding
+    from relay.records_pb2 import Block, Commit, DeadLetters
+
+
+class Deep:
+    """What `--deep` adds to an audit of the journal.
+
+    Args:
+        settings: of the app.
+        removed: tables of which a person removed rows.
+    """
+
+    def __init__(self, settings: Settings, removed: Collection[str] = ()) -> None:
+        self._settings, self._removed = settings, removed
+        self._began_ms = time.time_ns() // 1_000_000
+        self._commits: dict[int, list[Commit]] = defaultdict(list)
+        self._topics = TopicReader(settings)
+        self._sources = TopicReader(settings, settings.source_kafka)
+        self.records = 0
+        self.acknowledged: list[str] = []
+        """What a person took note of; complete after `judge`."""
+        self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
+
+    def keep(self, partition: int, _offset: int, commit: Commit) -> None:
+        """A journal record, in order."""
+        self._commits[partition].append(commit)
+
+    def close(self) -> None:
+        """Let go of the consumers."""
+        self._topics.close()
+        self._sources.close()
+
+    def judge(self, progress: Callable[[str], None]) -> Iterator[Anomaly]:
+        """Everything that the journal names.
+
+        Raises:
+            Unavailable: a server did not answer.
+        """
+        blocks = [b for commits in self._commits.values() for c in commits for b in c.blocks]
+        for topic in sorted({block.topic for block in blocks}):
+            progress(f"reading {topic}")
+            of_topic = [block for block in blocks if block.topic == topic]
+            for partition in sorted(self._commits):
+                found = self._block_topic(topic, partition, of_topic)
+                yield from anomalies(found, partition=partition)
+        progress("asking ClickHouse")
+        yield from self._clickhouse(blocks)
+        progress(f"reading {self._settings.source.topic}")
+        for partition in sorted(self._commits):
+            yield from anomalies(self._source(partition), partition=partition)
+
+    def _block_topic(self, topic: str, partition: int, blocks: list[Block]) -> Iterator[Finding]:
+        mine = [block for block in blocks if block.partition == partition]
+        start, stable = self._topics.bounds(topic, partition)
+        # The journal was read before: what is visible beyond its last block came later.
+        end = min(stable, max((block.next_offset for block in mine), default=0))
+        judge = BlockTopic(mine, start, end)
+        for message in self._topics.read(topic, partition, start, end):
+            self.records += 1
+            name = (message.key() or b"").decode(errors="replace")
+            rows = int(header(message, "rows") or b"0")
+            yield from judge.chunk(message.offset() or 0, name, rows, message.value() or b"")
+        yield from judge.end()
+
+    def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
+        superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
+        within = known(self._began_ms, self._commits)
+        landing = Landing(self._settings, superseded, self._removed, within)
+        yield from landing.judge(blocks)
+        self.acknowledged += landing.acknowledged
+        self.not_judged += landing.not_judged
+
+    def _source(self, partition: int) -> Iterator[Finding]:
+        commits = Superseded(self._commits[partition]).live
+        topic = self._settings.source.topic
+        start, stable = self._sources.bounds(topic, partition)
+        first = max(start, commits[0].previous_floor)
+        if by_person(commits[0]):  # what was sealed beyond its floor is told by none of these
+            first = max([start, commits[0].floor, *(mark.offset for mark in commits[0].marks)])
+        offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))  # 8 bytes a message
+        for message in self._sources.read(topic, partition, first, min(stable, commits[-1].floor)):
+            self.records += 1
+            offsets[table_of(message)].append(message.offset() or 0)
+        yield from source_counts(_sealed(commits, first, commits[-1].floor), offsets)
+
+
+def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[Sealed]:
+    """What was sealed of each table, from `first` to the last floor."""
+    for commit in commits:
+        messages: dict[tuple[str, int, int], int] = defaultdict(int)
+        parts: list[Block | DeadLetters] = [*commit.blocks, *commit.dead]
+        for part in parts:
+            place = part.table, part.first_source_offset, part.next_source_offset
+            messages[place] += part.messages
+        for (table, begin, end), count in messages.items():
+            if begin >= first and end <= floor:
+                yield Sealed(table, begin, end, count)

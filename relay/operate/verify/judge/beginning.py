@@ -1,0 +1,167 @@
+"""Where the history that was audited begins, and what lay before it. Pure.
+
+Receives the oldest record that is retained of each journal partition, offsets of the logs, and how
+far the ledger has settled; gives sentences, and which records went before anybody had settled them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from relay.operate.verify.judge.acknowledged import utc
+from relay.program.plural import several
+
+if TYPE_CHECKING:
+    from relay.records_pb2 import Commit
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The oldest record that was there."""
+
+    offset: int
+    n: int
+    floor: int
+    """Before it: what lies below is told of by none of the records."""
+    written_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Of one source partition.
+
+    Attributes:
+        first: None where the journal's partition holds no record.
+        journal_start: offset at which the journal's partition begins.
+        source_start: offset at which the source's partition begins; None: not known.
+        floor: of the last record; None: there is none.
+        settled: journal offset before which the ledger has settled all; None: it has none, or
+            was not asked.
+        asked: whether the ledger was asked.
+    """
+
+    partition: int
+    first: First | None
+    journal_start: int
+    source_start: int | None = None
+    floor: int | None = None
+    settled: int | None = None
+    asked: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing before it."""
+        if self.first is None:
+            return self.journal_start == 0
+        return self.first.n == 1
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether records were deleted that nobody had settled.
+
+        Behind each record lies the marker of its transaction, at which the ledger's position
+        stands: that alone holds nothing.
+        """
+        if self.whole or not self.asked:
+            return False
+        return self.journal_start > (0 if self.settled is None else self.settled + 1)
+
+    @property
+    def unread(self) -> bool:
+        """Whether source messages were deleted that are in no block; a relay stops there, too."""
+        if self.source_start is None or self.floor is None:
+            return False
+        return self.source_start > self.floor
+
+
+def first_of(offset: int, commit: Commit) -> First:
+    """Of a partition, from its oldest record."""
+    return First(offset, commit.n, commit.previous_floor, commit.written_at_ms)
+
+
+def beginnings(
+    firsts: Mapping[int, First],
+    journal: Mapping[int, int],
+    source: Mapping[int, int],
+    floors: Mapping[int, int],
+    settled: Mapping[int, int] | None,
+) -> list[Beginning]:
+    """Of every partition of the journal.
+
+    Args:
+        firsts: the oldest record of each.
+        journal: where each begins.
+        source: where each of the source began, as far as that is known, before the journal was
+            read: what is read of it meanwhile is no gap.
+        floors: of the last record of each.
+        settled: of the ledger; None: it was not asked.
+    """
+    return [
+        Beginning(
+            p,
+            firsts.get(p),
+            start,
+            source.get(p),
+            floors.get(p),
+            (settled or {}).get(p),
+            settled is not None,
+        )
+        for p, start in sorted(journal.items())
+    ]
+
+
+def said(every: Sequence[Beginning]) -> Iterator[str]:
+    """For people: one line where nothing is missing, else one for each partition cut short."""
+    whole = [one for one in every if one.whole]
+    if whole:
+        all_of = "all partitions" if len(whole) == len(every) else several(len(whole), "partition")
+        yield f"history: {all_of} from the journal's first record on"
+    for one in every:
+        if not one.whole:
+            yield f"history: {_cut(one)}"
+    for one in every:
+        floor = 0 if one.first is None else one.first.floor
+        if one.source_start is not None and one.source_start > floor:
+            yield (
+                f"history: partition {one.partition}: the source log begins at offset "
+                f"{one.source_start}: messages before it are deleted, and --deep counts from there"
+            )
+
+
+def _cut(one: Beginning) -> str:
+    if one.first is None:
+        return (
+            f"partition {one.partition} has none: the journal's log begins at offset "
+            f"{one.journal_start} and holds no record; retention deleted what was there"
+        )
+    records = several(one.first.n - 1, "record before it is", "records before it are")
+    return (
+        f"partition {one.partition} begins at n={one.first.n}, journal offset {one.first.offset}, "
+        f"of {utc(one.first.written_at_ms)}: {records} deleted, and what they told of source "
+        f"offsets before {one.first.floor} is not judged"
+    )
+
+
+def gaps(every: Sequence[Beginning]) -> Iterator[str]:
+    """What was deleted before it was read, or settled, with both numbers."""
+    for one in every:
+        if one.unread:
+            yield (
+                f"partition {one.partition}: the source log begins at offset {one.source_start}, "
+                f"the journal's floor is {one.floor}: the messages between were deleted before "
+                "they were in blocks"
+            )
+        if one.unsettled:
+            at = "no position" if one.settled is None else f"offset {one.settled}"
+            yield (
+                f"partition {one.partition}: the journal begins at offset {one.journal_start}, the "
+                f"ledger has settled up to {at}: the records between were deleted before a loader "
+                "had settled them"
+            )
+
+
+def as_json(one: Beginning) -> dict[str, Any]:
+    """For programs; what is not known is null."""
+    return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled, "unread": one.unread}

@@ -1,0 +1,156 @@
+"""Judges a source partition's journal, record by record, against the record before.
+
+`check(head, offset, commit) -> (head, anomalies)`: no clock, no client. Transaction markers
+take offsets, so counts and the chain of floors decide, never offset arithmetic. After an
+anomaly the record found is believed, so that one fault is told once and not for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from relay.operate.verify.judge import by_person
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.head import Head
+from relay.operate.verify.judge.record import Finding, Place, alone, foreign, messages
+from relay.records_pb2 import Commit
+
+
+def check(
+    place: Place, head: Head | None, offset: int, commit: Commit
+) -> tuple[Head, list[Anomaly]]:
+    """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
+    before = _before_first(commit) if head is None and commit.n == 1 else head
+    marks = {mark.table: mark.offset for mark in commit.marks}
+    told = messages(commit)
+    person = by_person.by_person(commit)
+    anew = person and by_person.counts_anew(commit)
+    findings = [*foreign(place, commit)]
+    if before is not None:
+        findings += _sequence(before, commit, person=person)
+    findings += alone(commit)
+    if before is not None:
+        if before.rewinding or commit.rewound:
+            findings += by_person.in_order(before, commit)
+        if person:
+            findings += by_person.judge(before, commit, marks)
+        else:
+            findings += _marks(before, commit, marks)
+            findings += _chunks(before, commit)
+        if not anew:
+            findings += _counts(before, commit, told)
+    anomalies = [Anomaly(one.kind, place.partition, commit.n, offset, one.text) for one in findings]
+    # Blocks that still count may hold messages that will be counted again.
+    covered = None if before is None or before.covered is None or anew else before.covered + told
+    return _next_head(before, offset, commit, marks, covered), anomalies
+
+
+def _before_first(commit: Commit) -> Head:
+    """Nothing was read before the first record, so its counts can be checked in full."""
+    start = commit.previous_floor
+    return Head(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
+
+
+def _next_head(
+    before: Head | None, offset: int, commit: Commit, marks: Mapping[str, int], covered: int | None
+) -> Head:
+    ends = before.ends if before is not None else {}
+    if commit.blocks:
+        ends = {**ends, **{block.topic: block.next_offset for block in commit.blocks}}
+    return Head(
+        n=commit.n,
+        epoch=commit.epoch,
+        floor=commit.floor,
+        topic_id=commit.source_topic_id,
+        marks=marks,
+        reference=commit.floor if commit.flush_point else commit.reference,
+        count=0 if commit.flush_point else commit.count,
+        covered=0 if commit.flush_point else covered,
+        offset=offset,
+        position=commit.position,
+        ends=ends,
+        rewinding=commit.HasField("rewind"),
+    )
+
+
+def _sequence(head: Head, commit: Commit, *, person: bool) -> Iterator[Finding]:
+    if commit.source_topic_id != head.topic_id and not person:
+        yield Finding(
+            Kind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
+        )
+    if commit.epoch != head.epoch and not person:
+        kind = Kind.BACKWARD if commit.epoch < head.epoch else Kind.TORN
+        yield Finding(kind, f"epoch {commit.epoch} after {head.epoch}")
+    if commit.n != head.n + 1:
+        kind = Kind.BACKWARD if commit.n <= head.n else Kind.GAP
+        yield Finding(kind, f"n={commit.n} after n={head.n}")
+    if commit.previous_floor != head.floor:
+        kind = Kind.BACKWARD if commit.previous_floor < head.floor else Kind.GAP
+        yield Finding(
+            kind, f"previous floor {commit.previous_floor}, the record before has {head.floor}"
+        )
+
+
+def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Finding]:
+    """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
+
+    A table's messages before max(mark, floor) are in blocks or dead letters already.
+    """
+    seals = {(b.table, b.first_source_offset, b.next_source_offset) for b in commit.blocks}
+    seals |= {(d.table, d.first_source_offset, d.next_source_offset) for d in commit.dead}
+    moved: dict[str, int] = {}
+    for table, first, following in seals:
+        done = max(head.marks.get(table, 0), head.floor)
+        if table in moved:
+            yield Finding(Kind.OVERLAP, f"{table} is sealed twice in one transaction")
+        if first < done:
+            yield Finding(Kind.OVERLAP, f"{table} sealed from {first}, done up to {done}")
+        if not first < following <= commit.position:
+            yield Finding(
+                Kind.TORN, f"{table} sealed from {first} to {following}, at {commit.position}"
+            )
+        moved[table] = following
+    for table in {*head.marks, *now, *moved}:
+        before, after = head.marks.get(table, 0), now.get(table, 0)
+        expected = moved.get(table, before)
+        if after == (expected if expected > commit.floor else 0):
+            continue
+        kind = Kind.BACKWARD if after < expected else Kind.GAP
+        yield Finding(kind, f"mark of {table} is {after or 'none'}, expected {expected}")
+
+
+def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
+    """Blocks of a table follow each other in the block topic."""
+    for block in commit.blocks:
+        end = head.ends.get(block.topic, 0)
+        if block.first_offset < end:
+            yield Finding(
+                Kind.OVERLAP, f"block {block.id} at {block.first_offset}, the last ends at {end}"
+            )
+
+
+def _counts(head: Head, commit: Commit, told: int) -> Iterator[Finding]:
+    """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
+    if commit.reference != head.reference:
+        kind = Kind.BACKWARD if commit.reference < head.reference else Kind.GAP
+        yield Finding(kind, f"reference {commit.reference}, expected {head.reference}")
+        return
+    if commit.count < head.count:
+        yield Finding(Kind.BACKWARD, f"count {commit.count} after {head.count}")
+    if commit.floor == head.floor and commit.count != head.count:
+        yield Finding(Kind.TORN, f"count {head.count} became {commit.count}, the floor stayed")
+    if head.covered is None:
+        return
+    covered = head.covered + told
+    if commit.count > covered:
+        yield Finding(
+            Kind.GAP,
+            f"{commit.count} messages before floor {commit.floor} since {commit.reference}, "
+            f"only {covered} in blocks and dead letters",
+        )
+    elif commit.flush_point and commit.count < covered:
+        yield Finding(
+            Kind.OVERLAP,
+            f"{commit.count} messages since {commit.reference} at the flush point "
+            f"{commit.floor}, {covered} in blocks and dead letters",
+        )

@@ -1,0 +1,216 @@
+"""Judges what lies in a block topic, and in ClickHouse, against the journal's blocks. Pure.
+
+Receives the journal's blocks and what was found, gives findings. A block topic is taken in one
+pass, record by record, so that its size does not matter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import google_crc32c
+
+from relay.names import LEFT_OUT
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.missing_rows import Missing
+from relay.operate.verify.judge.record import Finding
+from relay.records_pb2 import Block
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Chunks of one block so far."""
+
+    first: int
+    next: int
+    chunks: int
+    rows: int
+    crc32c: int
+
+
+class BlockTopic:
+    """One partition of a block topic, read from its beginning to `end`.
+
+    Args:
+        blocks: the journal's, of this topic and partition.
+        start: the log's start; blocks before it are gone, and not judged.
+        end: blocks that reach beyond it were written later, and are not judged.
+    """
+
+    def __init__(self, blocks: Iterable[Block], start: int, end: int) -> None:
+        self._expected = {
+            block.id: block
+            for block in blocks
+            if block.first_offset >= start and block.next_offset <= end
+        }
+        self._seen: dict[str, _Seen] = {}
+        self._last = ""
+        self._unlisted: dict[str, int] = {}
+
+    def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[Finding]:
+        """The next visible record: the block it belongs to, its rows, its bytes."""
+        if block not in self._expected:
+            self._unlisted.setdefault(block, offset)
+            return
+        seen = self._seen.get(block)
+        if seen is None:
+            seen = self._seen[block] = _Seen(offset, offset, 0, 0, 0)
+        elif block != self._last:
+            yield Finding(Kind.TORN, f"block {block} goes on at {offset}, after {self._last}")
+        self._last = block
+        seen.next = offset + 1
+        seen.chunks += 1
+        seen.rows += rows
+        seen.crc32c = google_crc32c.extend(seen.crc32c, value)
+
+    def end(self) -> Iterator[Finding]:
+        """After the last record."""
+        # Older ones belong to records that retention took from the journal.
+        oldest = min((block.first_offset for block in self._expected.values()), default=0)
+        for name, offset in self._unlisted.items():
+            if offset >= oldest:
+                yield Finding(Kind.TORN, f"block {name} at {offset} is in no journal record")
+        for name, block in self._expected.items():
+            seen = self._seen.get(name)
+            if seen is None:
+                yield Finding(Kind.GAP, f"block {name}: none of its {block.chunks} chunks is there")
+                continue
+            found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
+            journal = (
+                block.chunks,
+                block.rows,
+                block.crc32c,
+                block.first_offset,
+                block.next_offset,
+            )
+            if found != journal:
+                kind = Kind.GAP if found[:2] < journal[:2] else Kind.TORN
+                yield Finding(
+                    kind,
+                    f"block {name}: (chunks, rows, CRC-32C, first offset, next offset) are "
+                    f"{found}, the journal says {journal}",
+                )
+
+
+def landed(
+    blocks: Iterable[Block],
+    counted: Mapping[str, int] | None,
+    ledger: Mapping[str, History],
+    now_ms: int,
+    late_seconds: float,
+    made: Mapping[str, int] | None = None,
+    missing: Missing | None = None,
+) -> Iterator[Finding]:
+    """Blocks of one table against the ledger, and the rows that carry their ids.
+
+    Rows that carry other ids are relay.operate.verify.judge.unlisted's.
+
+    Args:
+        blocks: the journal's.
+        counted: rows in ClickHouse by block id; None where the table has no block-id column.
+        ledger: of the blocks.
+        now_ms: Unix time.
+        late_seconds: how long a sealed block may take to be loaded.
+        made: rows by block id, of blocks whose rows went through loader.transform.
+        missing: decides what rows prove that are not there; default: that they are lost.
+    """
+    extra = missing is None or missing.judges_extra
+    for block in blocks:
+        state = ledger.get(block.id, NOTHING).state
+        rows = 0 if counted is None else counted.get(block.id, 0)
+        whole = (made or {}).get(block.id, block.rows)
+        if rows > whole and extra:
+            text = f"block {block.id}: {rows} rows in the table, {whole} in it"
+            yield Finding(Kind.OVERLAP, text, block.partition)
+        elif state == "loaded" and counted is not None and rows < whole:
+            if missing is None or not missing.explained(block, rows, whole):
+                but = "" if missing is None else f"; {missing.unexplained}"
+                text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
+                yield Finding(Kind.GAP, text, block.partition)
+        elif (
+            state not in {"loaded", "parked", "aside", "discarded"}
+            and now_ms - block.sealed_at_ms > late_seconds * 1e3
+        ):
+            yield Finding(
+                Kind.LATE,
+                f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
+                f"is {state or 'not touched'}",
+                block.partition,
+            )
+
+
+def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
+    """Blocks that messages make which a loader left out of others: judged as any other.
+
+    Args:
+        blocks: the journal's, of one table.
+        rows: of each such block that the ledger has, by its id.
+    """
+    for block in blocks:
+        name = f"{block.id}{LEFT_OUT}"
+        if name in rows:
+            found = Block()
+            found.CopyFrom(block)
+            found.id, found.rows = name, rows[name]
+            yield found
+
+
+def given_up(
+    blocks: Iterable[Block], counted: Mapping[str, int] | None, reasons: Mapping[str, str]
+) -> Iterator[str]:
+    """Blocks of one table that a person discarded: no anomaly, and not to be forgotten.
+
+    Args:
+        blocks: the journal's.
+        counted: rows in ClickHouse by block id; None where the table has no block-id column.
+        reasons: of the discarded blocks, by id.
+    """
+    for block in blocks:
+        if block.id in reasons:
+            rows = "not counted" if counted is None else f"{counted.get(block.id, 0)}"
+            yield (
+                f"block {block.id} of {block.rows} rows was discarded, rows in the table: {rows}; "
+                f"{reasons[block.id]}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A stretch of a table's messages in a source partition, whose fate the journal tells."""
+
+    table: str
+    first: int
+    next: int
+    messages: int
+
+
+def source_counts(
+    sealed: Iterable[Sealed], offsets: Mapping[str, Sequence[int]]
+) -> Iterator[Finding]:
+    """Sealed stretches of one source partition against the messages that a re-read finds.
+
+    Args:
+        sealed: in order of each table; those that begin before the log's start are left out.
+        offsets: of the visible messages, ascending, by table.
+    """
+    taken: dict[str, int] = {}
+    for one in sealed:
+        there = offsets.get(one.table, ())
+        at = taken.get(one.table, 0)
+        while at < len(there) and there[at] < one.first:
+            yield Finding(
+                Kind.GAP, f"message {there[at]} of {one.table!r} is in no block and no dead letter"
+            )
+            at += 1
+        begin, at = at, bisect_left(there, one.next, at)
+        taken[one.table] = at
+        if at - begin != one.messages:
+            kind = Kind.GAP if at - begin > one.messages else Kind.OVERLAP
+            yield Finding(
+                kind,
+                f"{one.table!r} from {one.first} to {one.next}: the journal tells of "
+                f"{one.messages} messages, the source topic has {at - begin}",
+            )

@@ -1,0 +1,69 @@
+"""What the ledger tells of a block's way, and what in it cannot be true. Pure.
+
+Receives the ledger's rows of a table as relay.operate.verify.read.landed_rows sums them up; gives
+findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.records_pb2 import Block
+
+_MANY = 2
+"""So many claims for each block, on average, are worth a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One block in the ledger.
+
+    Attributes:
+        state: prepared, loaded, aside, parked or discarded.
+        claimed_ms: Unix time of the first claim; 0: there is none.
+        loaded_ms: Unix time of the first row that has it as loaded; 0: there is none.
+        claims: how many there are.
+        asked: it was parked at some time, or is loaded for a reason that a person gave: a person
+            may have decided about it.
+    """
+
+    state: str
+    claimed_ms: int = 0
+    loaded_ms: int = 0
+    claims: int = 0
+    asked: bool = False
+
+    @property
+    def began_ms(self) -> int:
+        """The earliest time at which rows of it can have been inserted, by the ledger."""
+        return self.claimed_ms or self.loaded_ms
+
+
+NOTHING = History("")
+
+
+def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterator[Finding]:
+    """Blocks of one table that the ledger had as loaded before they were formed."""
+    for block in blocks:
+        loaded = ledger.get(block.id, NOTHING).loaded_ms
+        if loaded and loaded < block.sealed_at_ms - SKEW_MS:
+            yield Finding(
+                Kind.FOREIGN,
+                f"block {block.id}: the ledger has it as loaded at {utc(loaded)}, before it was "
+                f"sealed at {utc(block.sealed_at_ms)}: the entry is of an earlier block of the "
+                "same name, or was not written by a loader",
+                block.partition,
+            )
+
+
+def claims(table: str, ledger: Mapping[str, History]) -> Iterator[str]:
+    """A sentence about a table whose blocks were claimed far more often than once."""
+    made = sum(one.claims for one in ledger.values())
+    touched = sum(one.claims > 0 for one in ledger.values())
+    if made > _MANY * touched:
+        yield f"{table}: loaders made {made} claims for {touched} blocks, where one each is usual"

@@ -1,0 +1,89 @@
+"""Decides whether rows that counting misses are an anomaly. Pure.
+
+Receives what the server says of the table and the ledger of its blocks. A row that is not there
+proves nothing where a TTL deletes, an engine merges, a policy hides, or somebody removed rows
+after the block was inserted; what cannot be judged is tallied, not forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.operate.verify.judge.tally import Tally
+from relay.records_pb2 import Block
+
+
+class Missing:
+    """Rows of one table's blocks that were not counted.
+
+    Args:
+        table: its name.
+        facts: what the server says of it.
+        ledger: of its blocks.
+        block_column: that holds block ids.
+        unasked: why the server's record of removals could not be asked; empty: it could.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        facts: TableFacts,
+        ledger: Mapping[str, History],
+        block_column: str,
+        unasked: str = "",
+    ) -> None:
+        self.unexplained = "no removal of rows is recorded since (were they removed? --removed)"
+        if unasked:
+            self.unexplained = (
+                f"whether rows were removed could not be asked: {unasked} (if so: --removed)"
+            )
+        self._table, self._facts, self._ledger = table, facts, ledger
+        self.hidden_by = tuple(facts.hides(block_column))
+        self.judges_extra = facts.keeps_repeats
+        self._blocks = self._rows = 0
+        self._tally = Tally(table)
+
+    def explained(self, block: Block, rows: int, whole: int) -> bool:
+        """Whether so few rows of a loaded block prove nothing; counts it if so."""
+        if self.hidden_by:
+            self._blocks, self._rows = self._blocks + 1, self._rows + whole - rows
+            return True
+        removed = removed_since(block, self._ledger.get(block.id, NOTHING), self._facts.removals)
+        if removed is None:
+            return False
+        reason = f"rows were removed at {utc(removed.at_ms)} ({removed.text}): what is missing now"
+        self._tally.add(f"{reason} is not judged", block.id, whole - rows)
+        return True
+
+    def said(self, *, counted: bool = True) -> Iterator[str]:
+        """What is not judged, and why.
+
+        Args:
+            counted: the table has the block-id column.
+        """
+        why = "; ".join(self.hidden_by)
+        if not counted:
+            if not self._facts.in_parts:
+                yield f"{self._table}: {why}: its rows are not judged"
+        elif self.hidden_by:
+            extra = "extra rows are" if self._facts.keeps_repeats else "nor are extra rows"
+            now = f" ({self._blocks} blocks lack {self._rows} rows now)" if self._blocks else ""
+            yield f"{self._table}: {why}: missing rows are not judged by counting{now}, {extra}"
+        elif self._facts.filtered is None:
+            yield (
+                f"{self._table}: whether a row policy hides rows from this user could not be asked"
+            )
+        yield from self._tally.said()
+
+
+def removed_since(block: Block, history: History, removals: tuple[Removal, ...]) -> Removal | None:
+    """Return the latest removal that may have taken rows of the block after they were inserted."""
+    # What was there before the block was formed, took nothing of it, whatever the ledger says.
+    begun = max(history.began_ms, block.sealed_at_ms - SKEW_MS)
+    return next(
+        (one for one in reversed(removals) if one.at_ms >= begun and one.touches(block.id)), None
+    )

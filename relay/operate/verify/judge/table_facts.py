@@ -1,0 +1,181 @@
+"""What ClickHouse says of a table, and what follows for counting its rows. Pure.
+
+Receives engine, TTL, filters, views and removals as relay.operate.verify.read.table_facts read
+them; gives the reasons for which a row that is not there proves nothing, in words for people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_MERGE_TREE = re.compile(r"(?:Replicated|Shared)?([A-Za-z]*)MergeTree")
+_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`")
+_KEEPS = re.compile(r"\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b")
+"""What a TTL may do instead of deleting rows."""
+_HEAD = re.compile(r"\w+\(([^)]*)\)")
+_REMOVES = re.compile(
+    r"\b(?:DELETE|TRUNCATE|DROP\s+(?:PART|PARTITION|TABLE|DATABASE)|DETACH\s+(?:PART|PARTITION)"
+    r"|REPLACE\s+PARTITION|MOVE\s+(?:PART|PARTITION)|TTL|RENAME|EXCHANGE|RESTORE"
+    r"|OR\s+REPLACE|REPLACE\s+TABLE|_row_exists)\b",
+    re.IGNORECASE,
+)
+_RELABELS = re.compile(r"\b(?:UPDATE|(?:DROP|CLEAR)\s+COLUMN)\b", re.IGNORECASE)
+"""What takes their block's id from rows, where it is about that column."""
+_NAMED = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_LITERAL = r"'(?:[^'\\]|\\.)*'"
+_BY_BLOCK = re.compile(
+    rf"\bDELETE\s+WHERE\s+[(\s]*(`?)(\w+)\1\s*(?:=|IN)\s*\(?\s*({_LITERAL}(?:\s*,\s*{_LITERAL})*)"
+    r"\s*[)\s]*(?:SETTINGS\s[^']*)?$",
+    re.IGNORECASE,
+)
+"""A DELETE by nothing but one column's values."""
+_LONGEST = 120
+"""Characters of a statement that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Rows of a table were removed, or may have been, by something that the server recorded.
+
+    Attributes:
+        at_ms: Unix time by the server's clock.
+        text: what it was.
+        blocks: ids of the only blocks that it can have touched; None: of any.
+    """
+
+    at_ms: int
+    text: str
+    blocks: frozenset[str] | None = None
+
+    def touches(self, block: str) -> bool:
+        """Whether rows of the block may be among them."""
+        return self.blocks is None or block in self.blocks
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table as the server describes it.
+
+    Attributes:
+        engine: system.tables.engine; empty: there is no such table.
+        engine_full: with its TTL and settings.
+        create: the CREATE statement.
+        filtered: a row policy or filter hides rows from this user; None: it could not be asked.
+        views: materialized views that an INSERT reaches directly.
+        replicas: of the table; 1 where it is not replicated, None: it could not be asked.
+        removals: recorded, in order of time.
+        acknowledged: a person said that rows of it were removed.
+    """
+
+    engine: str = ""
+    engine_full: str = ""
+    create: str = ""
+    filtered: bool | None = False
+    views: tuple[str, ...] = ()
+    replicas: int | None = 1
+    removals: tuple[Removal, ...] = ()
+    acknowledged: bool = False
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether what is inserted becomes parts of this very table."""
+        return _MERGE_TREE.fullmatch(self.engine) is not None
+
+    @property
+    def merging(self) -> str:
+        """The prefix of an engine that merges rows into others, as Summing; empty: it does not."""
+        match = _MERGE_TREE.fullmatch(self.engine)
+        return match[1] if match else ""
+
+    @property
+    def keeps_repeats(self) -> bool:
+        """Whether rows that come twice are in the table twice, or change what it says.
+
+        ReplacingMergeTree with a version column takes the same rows again without a change.
+        """
+        if self.merging != "Replacing":
+            return True
+        head = _HEAD.match(self.engine_full)
+        return not head or not _TEXT.sub("", head[1]).strip(" ,")
+
+    def hides(self, block_column: str) -> Iterator[str]:
+        """Yield each reason for which a row once inserted may not be counted any more."""
+        if not self.engine:
+            yield "there is no such table now, or this user may not see it"
+        elif not self.in_parts:
+            yield f"engine {self.engine} does not keep every row, or shows it late"
+        elif self.merging:
+            yield f"engine {self.engine} merges rows into others"
+        yield from (f"TTL {rule} deletes rows" for rule in deleting(self.engine_full))
+        if _expires(self.create, block_column):
+            yield f"column {block_column} has a TTL, which empties it"
+        if self.acknowledged:
+            yield "rows were removed on purpose, as --removed says"
+        if self.filtered:
+            yield "a row policy or filter hides rows from this user"
+
+
+def deleting(engine_full: str) -> Iterator[str]:
+    """Yield the TTL rules of an engine's definition that delete rows or merge them."""
+    bare = _blank(engine_full)
+    begin = re.search(r"\sTTL\s", bare)
+    if begin is None:
+        return
+    end = bare.rfind(" SETTINGS ", begin.end())
+    first, stop = begin.end(), len(bare) if end < 0 else end
+    while first < stop:
+        after = min(_end(bare, first), stop)
+        if not _KEEPS.search(bare[first:after]):
+            yield engine_full[first:after].strip()
+        first = after + 1
+
+
+def _expires(create: str, column: str) -> bool:
+    """Whether a column's own definition has a TTL."""
+    at = create.find(f"`{column}` ")
+    return at >= 0 and bool(re.search(r"\sTTL\s", _blank(create)[at : _end(create, at)]))
+
+
+def _blank(sql: str) -> str:
+    """The same text, of the same length, with nothing in its strings and quoted names."""
+    return _TEXT.sub(lambda match: "x" * len(match[0]), sql)
+
+
+def _end(sql: str, start: int) -> int:
+    """Where the item of a list that begins at `start` ends."""
+    depth = 0
+    for at, sign in enumerate(_blank(sql)[start:], start):
+        if depth == 0 and sign in ",)":
+            return at
+        depth += (sign == "(") - (sign == ")")
+    return len(sql)
+
+
+def removal(at_ms: int, text: str, block_column: str, mutation: str = "") -> Removal | None:
+    """Return what a recorded statement or mutation removed; None where it removes no rows.
+
+    Args:
+        at_ms: when it was.
+        text: of the statement, or of the mutation's command.
+        block_column: that holds block ids.
+        mutation: the mutation's name; empty: it is a statement.
+    """
+    bare = _TEXT.sub("''", text)
+    removes = len(_REMOVES.findall(bare))
+    removes += block_column in text and bool(_RELABELS.search(bare))
+    if not removes:
+        return None
+    words = " ".join(text.split())
+    shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"
+    by = f"mutation {mutation} " if mutation else ""
+    return Removal(at_ms, f"{by}{shown}", _only(text, block_column) if removes == 1 else None)
+
+
+def _only(text: str, block_column: str) -> frozenset[str] | None:
+    """The blocks that a DELETE names, where it is by nothing but the block-id column."""
+    match = _BY_BLOCK.search(text)
+    if match is None or match[2] != block_column:
+        return None
+    return frozenset(_NAMED.findall(match[3]))

@@ -1,0 +1,204 @@
+"""Judges what the server recorded of each block's INSERTs against the block. Pure.
+
+Receives the journal's blocks, the ledger and relay.operate.verify.judge.server_records's statements
+of one table; gives findings. It needs no block-id column and no row that is still there: the parts
+that the statements wrote are compared with the block, and so is what its views got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.server_records import Group, Recorded, Written, groups
+from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.operate.verify.judge.tally import Tally
+from relay.records_pb2 import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All that is known of one table.
+
+    Attributes:
+        blocks: the journal's, by id, those that a rewind superseded too.
+        live: ids of those that no rewind superseded.
+        made: rows by block id, of blocks whose rows went through loader.transform.
+        counted: rows by block id where counting proves something; else None.
+    """
+
+    name: str
+    facts: TableFacts
+    blocks: Mapping[str, Block]
+    live: frozenset[str]
+    ledger: Mapping[str, History]
+    recorded: Recorded
+    made: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, int] | None = None
+
+    def whole(self, block: str) -> int:
+        """Rows that the block brings."""
+        return self.made.get(block, self.blocks[block].rows)
+
+    def history(self, block: str) -> History:
+        """What the ledger says of the block."""
+        return self.ledger.get(block, NOTHING)
+
+
+class Writes:
+    """The judgement of one table."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._tally = Tally(table.name)
+
+    def judge(self) -> Iterator[Finding]:
+        """Yield what the server's record shows to be doubled or lost."""
+        seen: set[str] = set()
+        for group in groups(self._table.recorded.statements):
+            seen |= group.blocks
+            if group.blocks <= self._table.blocks.keys():
+                yield from self._doubled(group)
+                if group.blocks <= self._table.live:
+                    yield from self._lost(group)
+        for block in sorted(self._table.live - seen):
+            yield from self._lost(Group({block}, []))
+
+    def said(self) -> Iterator[str]:
+        """What is not judged, and why."""
+        yield from self._tally.said()
+
+    def _doubled(self, group: Group) -> Iterator[Finding]:
+        """More rows in new parts than the blocks have, or than one statement brings."""
+        for table in sorted(group.tables(), key=lambda one: (one != self._table.name, one)):
+            written = group.written(table)
+            rows, most = sum(one.rows for one in written), max(one.tried for one in written)
+            limit = self._limit(group, most) if table == self._table.name else most
+            if limit is None or rows <= limit or (table != self._table.name and not group.alike()):
+                continue
+            times = sum(one.rows > 0 for one in written)
+            text = f"the server recorded {rows} rows in {times} INSERTs, {limit} are in it"
+            if table != self._table.name:
+                text = f"{table} got {rows} rows of it in {times} INSERTs, {limit} in each"
+            if not self._excused(group, table, written, limit):
+                yield Finding(Kind.OVERLAP, f"{_named(group)}: {text}", self._partition(group))
+            return  # a view that got rows twice when its table did is no second finding
+
+    def _limit(self, group: Group, most: int) -> int | None:
+        """Rows that the table may have got; None: any number is right."""
+        if not self._table.facts.keeps_repeats:
+            return None
+        if self._table.facts.merging:  # merges rows of one INSERT already
+            return most if group.alike() else None
+        return sum(map(self._table.whole, group.blocks))
+
+    def _excused(self, group: Group, table: str, written: list[Written], limit: int) -> bool:
+        """Whether it was right to write again; says so if it was."""
+        first, again = min(group.blocks), self._between(group, written, limit)
+        if again is not None:
+            knew = [self._table.history(block) for block in group.blocks]
+            if any(0 < one.claimed_ms < again.at_ms and not one.asked for one in knew):
+                return False  # the loader had it in its ledger, and nobody asked for it again
+            text = f"inserted again after rows were removed at {utc(again.at_ms)} ({again.text})"
+            self._tally.add(text, first)
+            return True
+        counted = self._table.counted
+        if table != self._table.name or len(group.tables()) > 1 or counted is None:
+            return False
+        there = sum(counted.get(block, 0) for block in group.blocks)
+        if there > sum(map(self._table.whole, group.blocks)):
+            return False
+        self._tally.add("inserted more than once, and there once now", first)
+        return True
+
+    def _between(self, group: Group, written: list[Written], limit: int) -> Removal | None:
+        """The last removal between two INSERTs, where none of the times in between has too much."""
+        removals = [
+            one
+            for one in self._table.facts.removals
+            if any(map(one.touches, group.blocks))
+            and written[0].at_ms < one.at_ms < written[-1].at_ms
+        ]
+        begin = 0
+        for end in [*(one.at_ms for one in removals), written[-1].at_ms + 1]:
+            if sum(one.rows for one in written if begin <= one.at_ms < end) > limit:
+                return None
+            begin = end
+        return removals[-1] if removals else None
+
+    def _lost(self, group: Group) -> Iterator[Finding]:
+        """Fewer rows in parts than the blocks have, or a view that got none of them."""
+        histories = {block: self._table.history(block) for block in group.blocks}
+        if any(one.state != "loaded" or one.asked for one in histories.values()):
+            return
+        whole = sum(map(self._table.whole, group.blocks))
+        written = group.written(self._table.name)
+        rows = sum(one.rows for one in written)
+        if self._table.counted is None and whole and self._table.facts.in_parts:
+            few = (
+                not any(one.tried for one in written) if self._table.facts.merging else rows < whole
+            )
+            doubt = few and self._doubt(histories)
+            if few and not doubt:
+                yield Finding(
+                    Kind.GAP,
+                    f"{_named(group)} is loaded: the server recorded {rows} rows of {whole}",
+                    self._partition(group),
+                )
+                return
+            if doubt:
+                self._tally.add(f"{doubt}: the ledger alone calls it loaded", min(group.blocks))
+        if self._table.facts.views and whole:
+            yield from self._views(group, histories)
+
+    def _views(self, group: Group, histories: Mapping[str, History]) -> Iterator[Finding]:
+        runs = [one.views for one in group.statements if one.views is not None]
+        for view in sorted({name for one in runs for name in one}):
+            of_view = [one[view] for one in runs if view in one]
+            if not any(one.done for one in of_view):
+                yield Finding(
+                    Kind.GAP,
+                    f"{_named(group)} is loaded: view {view} failed with error {of_view[-1].code} "
+                    "and no later INSERT brought it the rows",
+                    self._partition(group),
+                )
+                return
+        if any(one.finished and one.rows for one in group.statements):
+            return
+        doubt = self._doubt(histories, marked_after_start=True)
+        if doubt:
+            behind = ", ".join(self._table.facts.views)
+            self._tally.add(f"{doubt}: what {behind} got is not judged", min(group.blocks))
+            return
+        codes = sorted({one.code for one in group.statements if one.code})
+        with_error = f" (error {', '.join(map(str, codes))})" if codes else ""
+        yield Finding(
+            Kind.GAP,
+            f"{_named(group)} is loaded: no INSERT of it is recorded as finished{with_error}, so "
+            f"{', '.join(self._table.facts.views)} may lack its rows",
+            self._partition(group),
+        )
+
+    def _doubt(self, histories: Mapping[str, History], *, marked_after_start: bool = False) -> str:
+        for block, history in histories.items():
+            sealed = self._table.blocks[block].sealed_at_ms
+            doubt = self._table.recorded.reach.doubt(
+                sealed, history.loaded_ms, marked_after_start=marked_after_start
+            )
+            if doubt:
+                return doubt
+        return ""
+
+    def _partition(self, group: Group) -> int:
+        found = {self._table.blocks[block].partition for block in group.blocks}
+        return found.pop() if len(found) == 1 else -1
+
+
+def _named(group: Group) -> str:
+    if len(group.blocks) == 1:
+        return f"block {min(group.blocks)}"
+    return f"{len(group.blocks)} blocks in one INSERT, the first {min(group.blocks)}"

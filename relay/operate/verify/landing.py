@@ -1,0 +1,143 @@
+"""Blocks against ClickHouse, table by table: rows that are there, ledger, and the server's logs.
+
+Receives the journal's blocks, gives anomalies, and sentences about what cannot be judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay.names import sealed
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.by_person import replaced
+from relay.operate.verify.judge.contents import given_up, landed, left_out
+from relay.operate.verify.judge.ledger_history import claims, impossible
+from relay.operate.verify.judge.missing_rows import Missing
+from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.unlisted import Known, unlisted
+from relay.operate.verify.judge.writes import Table, Writes
+from relay.operate.verify.read.landed_rows import LandedRows
+from relay.operate.verify.read.server_logs import ServerLogs
+from relay.operate.verify.read.table_facts import TableAsking
+from relay.schema.catalogue import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from relay.config.settings import Settings
+    from relay.operate.verify.judge.by_person import Superseded
+    from relay.operate.verify.judge.record import Finding
+    from relay.records_pb2 import Block
+
+LATE_SECONDS = 60.0
+"""How long a sealed block may take until it is loaded, before it counts as late."""
+
+
+class Landing:
+    """The judgement of an app's blocks in ClickHouse.
+
+    Args:
+        settings: of the app.
+        superseded: what rewinds replaced, by source partition.
+        removed: tables of which a person removed rows, as they say.
+        known: what the journal can know; default: everything.
+
+    Raises (every method):
+        Unavailable: ClickHouse did not answer.
+        Refused: the user may not ask what has to be asked.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        superseded: Mapping[int, Superseded],
+        removed: Collection[str] = (),
+        known: Known | None = None,
+    ) -> None:
+        self._settings, self._superseded, self._removed = settings, superseded, removed
+        self._known = known or Known()
+        self._rows = LandedRows(settings)
+        column, several = settings.loader.block_column, len(settings.clickhouse.urls) > 1
+        self._asking = TableAsking(self._rows.optional(), column)
+        self._logs = ServerLogs(self._rows.optional(), settings.app, several=several)
+        self.acknowledged: list[str] = []
+        """What a person gave up; complete after `judge`."""
+        self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
+
+    def judge(self, blocks: Sequence[Block]) -> Iterator[Anomaly]:
+        """Yield everything that is wrong with them."""
+        by_table: dict[str, list[Block]] = defaultdict(list)
+        for block in blocks:
+            by_table[block.table].append(block)
+        for table, of_table in sorted(by_table.items()):
+            try:
+                yield from self._table(table, of_table)
+            except ClickHouseError as error:
+                where, doing = self._settings.clickhouse, f"look at {table}"
+                raise translated(error, where, doing) from error
+
+    def _table(self, table: str, blocks: list[Block]) -> Iterator[Anomaly]:
+        old = {b for one in self._superseded.values() for b in one.kept | one.removed}
+        # The ledger first: what it has as loaded by then, must be counted after.
+        ledger, made = self._rows.ledger(table), self._rows.made(table)
+        blocks = [*blocks, *left_out(blocks, self._rows.left_out(table))]
+        counted = self._rows.counted(table)
+        for partition, superseded in self._superseded.items():
+            mine = {b.id: b for b in blocks if sealed(b.id) in old and b.partition == partition}
+            found = replaced(mine, superseded, counted, ledger, made)
+            yield from anomalies(found, table, partition)
+        live = [block for block in blocks if sealed(block.id) not in old]
+        if counted is not None:
+            yield from self._unlisted(table, counted.keys() - {b.id for b in blocks}, counted)
+        self.acknowledged += given_up(live, counted, self._rows.discarded(table))
+        since_ms = min((block.sealed_at_ms for block in blocks), default=0)
+        facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
+        column, unasked = self._settings.loader.block_column, self._asking.unasked()
+        missing = Missing(table, facts, ledger, column, unasked)
+        now_ms = time.time_ns() // 1_000_000
+        found = landed(live, counted, ledger, now_ms, LATE_SECONDS, made, missing)
+        yield from anomalies(found, table)
+        yield from anomalies(impossible(live, ledger), table)
+        writes = Writes(
+            Table(
+                table,
+                facts,
+                {block.id: block for block in blocks},
+                frozenset(block.id for block in live),
+                ledger,
+                self._logs.recorded(table, facts, since_ms),
+                made,
+                None if missing.hidden_by else counted,
+            )
+        )
+        yield from anomalies(writes.judge(), table)
+        self.not_judged += [
+            *missing.said(counted=counted is not None),
+            *writes.said(),
+            *claims(table, ledger),
+        ]
+
+    def _unlisted(
+        self, table: str, ids: Collection[str], counted: Mapping[str, int]
+    ) -> Iterator[Anomaly]:
+        if not ids:
+            return
+        tally = Tally(table)
+        rows = {name: counted[name] for name in sorted(ids)}
+        found = unlisted(rows, self._rows.ledger(table), self._known, tally)
+        yield from anomalies(found, table)
+        self.not_judged += tally.said()
+
+
+def anomalies(
+    findings: Iterable[Finding], table: str = "", partition: int = -1
+) -> Iterator[Anomaly]:
+    """Give findings their place, where they do not know it themselves."""
+    for one in findings:
+        place = one.partition if one.partition >= 0 else partition
+        yield Anomaly(one.kind, place, 0, -1, one.text, table)

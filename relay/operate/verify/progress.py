@@ -1,0 +1,103 @@
+"""How far `relay verify --follow` has come and what it found: for metrics, health and page.
+
+Receives records, anomalies and the end of every round from the thread that audits; any other
+thread may look. Pure: the time is an argument.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.records_pb2 import Commit
+
+SHOWN = 200
+"""Anomalies that are kept to be shown; all are counted."""
+SILENT_SECONDS = 120.0
+"""Without a record or the end of a round: longer than all requests of a round may take."""
+
+
+class Last(NamedTuple):
+    """The last record audited of a partition; `at_ms` is when the relay wrote it."""
+
+    n: int
+    offset: int
+    floor: int
+    at_ms: int
+
+
+class Told(NamedTuple):
+    """An anomaly, and the Unix time when it was told."""
+
+    anomaly: Anomaly
+    at_ms: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For page and log."""
+        return {**self.anomaly.as_json(), "at_ms": self.at_ms}
+
+
+class Standing:
+    """What is known now.
+
+    Attributes:
+        rounds: that ended well.
+        waited: rounds that ended because a server was away.
+        problem: why the last one did; empty where it ended well.
+        turned_at: Unix time in seconds of the last round that ended well; 0: none has.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[int, Last] = {}
+        self._kinds: Counter[Kind] = Counter()
+        self._told: deque[Told] = deque(maxlen=SHOWN)
+        self._heard = now
+        self.rounds = self.waited = 0
+        self.problem = ""
+        self.turned_at = 0.0
+
+    def record(self, partition: int, offset: int, commit: Commit, now: float) -> None:
+        """One more was audited; `now` is monotonic, in seconds."""
+        with self._lock:
+            self._last[partition] = Last(commit.n, offset, commit.floor, commit.written_at_ms)
+            self._heard = now
+
+    def anomaly(self, anomaly: Anomaly, at_ms: int) -> None:
+        """One more was found."""
+        with self._lock:
+            self._kinds[anomaly.kind] += 1
+            self._told.append(Told(anomaly, at_ms))
+
+    def turned(self, now: float, at: float, problem: str = "") -> None:
+        """A round ended: `now` is monotonic, `at` Unix time, both in seconds."""
+        with self._lock:
+            self._heard = now
+            self.problem = problem
+            if problem:
+                self.waited += 1
+            else:
+                self.rounds += 1
+                self.turned_at = at
+
+    def last(self) -> dict[int, Last]:
+        """By partition."""
+        with self._lock:
+            return dict(self._last)
+
+    def kinds(self) -> dict[Kind, int]:
+        """Anomalies of every kind there is."""
+        with self._lock:
+            return {kind: self._kinds[kind] for kind in Kind}
+
+    def told(self) -> list[Told]:
+        """The latest SHOWN anomalies, oldest first."""
+        with self._lock:
+            return list(self._told)
+
+    def silent_seconds(self, now: float) -> float:
+        """Since the last record or the end of a round; `now` is monotonic."""
+        with self._lock:
+            return now - self._heard

@@ -1,0 +1,259 @@
+"""Reads what the verifier judges: journal, committed offsets, ends of the app's topics.
+
+Receives settings, gives records and offsets as a read_committed reader sees them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    OffsetSpec,
+)
+
+from relay import names
+from relay.config import kafka_clients
+from relay.errors import ConfigError, Refused, Unavailable
+from relay.kafka.connection_errors import Heard
+from relay.kafka.group_queries import Committed, Groups
+from relay.kafka.partition_ends import told
+from relay.kafka.partition_reader import PartitionReader
+from relay.operate.verify.read.question import asked, away
+from relay.records_pb2 import Commit
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # as above
+
+    from relay.config.settings import Settings
+
+SECONDS = 30.0
+"""For one request."""
+LOOK_SECONDS = 1.0
+"""Between two looks at what was heard while there is no answer."""
+UNSTABLE_SECONDS = 0.5
+"""A commit takes milliseconds; the transaction of a relay that died, until its timeout."""
+AT_ONCE = 5_000
+POLL_SECONDS = 0.05
+
+Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
+"""The offset to begin at in a journal partition, between log start and last stable offset."""
+
+
+def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int, _high: int) -> int:
+    """From the oldest record retained."""
+    return low
+
+
+class Reader:
+    """The journal from its beginning on, and what stands beside it.
+
+    Args:
+        settings: of the app.
+        begin: where, in a partition that was not there before.
+        lasting: as of relay.kafka.group_queries.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+    """
+
+    def __init__(
+        self, settings: Settings, begin: Begin = from_the_start, *, lasting: bool = False
+    ) -> None:
+        self._settings, self._begin = settings, begin
+        self._journal = names.journal_topic(settings.app)
+        self._heard = Heard()
+        client = {**kafka_clients.admin(settings.kafka), "error_cb": self._heard.listen}
+        self._admin = self._source_admin = AdminClient(client)
+        if settings.crosses:
+            self._source_admin = AdminClient(kafka_clients.admin(settings.source_kafka))
+        self._groups = Groups(settings.source_kafka, SECONDS, lasting=lasting)
+        self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
+        self._at: dict[int, int] = {}
+        self.starts: dict[int, int] = {}
+        """Where each partition's log began when it was first read."""
+        self.behind: dict[int, int] = {}
+        """By partition: offsets that were visible when this was last looked at, and not read."""
+
+    def grow(self) -> None:
+        """Read partitions that were not there before, from where `begin` says.
+
+        Raises:
+            ConfigError: the app has no journal.
+            Refused: the brokers let nobody in with these credentials.
+        """
+        described = self._described()
+        if described.error is not None:
+            raise ConfigError(
+                f"there is no topic {self._journal}: {described.error}",
+                "check `app` in the configuration; the relay makes the topic when it first runs",
+            )
+        new = [self._place(index) for index in described.partitions if index not in self._at]
+        for place in new:
+            low, high = asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            self.starts[place.partition] = low
+            bounds = self._consumer, place, low, high
+            first = asked(lambda all_of=bounds: self._begin(*all_of))
+            place.offset = self._at[place.partition] = first
+        if new:
+            self._consumer.incremental_assign(new)
+
+    def _described(self) -> TopicMetadata:
+        """The journal, as the brokers know it."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                return self._admin.list_topics(self._journal, LOOK_SECONDS).topics[self._journal]
+            except KafkaException as error:
+                self._admin.poll(0)
+                if refused := self._heard.refused():
+                    raise Refused(
+                        f"the brokers let nobody in: {refused.name()} ({refused.str()})",
+                        "mend user, password or certificate in kafka.client",
+                    ) from error
+                if time.monotonic() > deadline:
+                    raise away(error) from error
+
+    def records(self) -> Iterator[tuple[int, int, Commit]]:
+        """All that is visible now and was not read yet: partition, offset and record, in order.
+
+        Raises:
+            Unavailable: nothing came for SECONDS.
+        """
+        stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
+        deadline = time.monotonic() + SECONDS
+        self.behind = self._behind(stable)
+        while any(self.behind.values()):
+            messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
+            for message in messages:
+                yield self._read(message)
+            # The client's own position also passes markers and aborted records.
+            moved = False
+            for place in self._consumer.position([self._place(index) for index in self._at]):
+                moved |= place.offset > self._at[place.partition]
+                self._at[place.partition] = max(self._at[place.partition], place.offset)
+            self.behind = self._behind(stable)
+            if moved:
+                deadline = time.monotonic() + SECONDS
+            elif time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{self._journal}: nothing came for {SECONDS:g} s, read up to {self._at} of "
+                    f"{stable}",
+                    "check the brokers that lead the journal",
+                )
+
+    def _behind(self, stable: Mapping[tuple[str, int], int]) -> dict[int, int]:
+        return {index: max(end - self._at[index], 0) for (_, index), end in stable.items()}
+
+    def _read(self, message: Message) -> tuple[int, int, Commit]:
+        if message.error() is not None:
+            raise Unavailable(
+                f"{self._journal}: {message.error()}", "check the brokers that lead the journal"
+            )
+        commit = Commit.FromString(message.value() or b"")
+        return message.partition() or 0, message.offset() or 0, commit
+
+    def _place(self, index: int) -> TopicPartition:
+        return TopicPartition(self._journal, index)
+
+    def committed(self) -> dict[int, tuple[int, str | None] | None]:
+        """Floor and metadata of each source partition, None where the group has no offset.
+
+        A partition is left out while a transaction with an offset of it is open for longer than
+        UNSTABLE_SECONDS: nobody knows yet what its offset is.
+        """
+        deadline = time.monotonic() + UNSTABLE_SECONDS
+        while True:
+            found = self._offsets_of_group()
+            errors = {place.partition: place for place in found if place.error}
+            for partition, place in errors.items():
+                if place.error != KafkaError.UNSTABLE_OFFSET_COMMIT:
+                    raise Unavailable(
+                        f"offset of partition {partition}: {place.why}", "check the group"
+                    )
+            if not errors or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)  # the brokers are asked again
+        return {
+            place.partition: None
+            if place.offset == OFFSET_INVALID
+            else (place.offset, place.metadata)
+            for place in found
+            if place.partition not in errors
+        }
+
+    def _offsets_of_group(self) -> list[Committed]:
+        group, topic = names.group_id(self._settings.app), self._settings.source.topic
+        found: list[Committed] = asked(lambda: self._groups.committed(group, topic, self._at))
+        return found
+
+    def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """(last stable offsets, ends) of journal, dead letters and block topics."""
+        prefix = f"{self._settings.app}."
+        topics = asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        places = [
+            TopicPartition(name, index)
+            for name, topic in topics.items()
+            if name in (self._journal, names.dead_topic(self._settings.app))
+            or name.startswith(f"{prefix}blocks.")
+            for index in topic.partitions
+        ]
+        # Stable ones first: what is written between the two questions is no transaction's fault,
+        # and is stable by the next round.
+        return (
+            self._offsets(places, IsolationLevel.READ_COMMITTED),
+            self._offsets(places, IsolationLevel.READ_UNCOMMITTED),
+        )
+
+    def source_ends(self) -> dict[int, int]:
+        """Last stable offset of each source partition that the journal has."""
+        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
+        stable = self._offsets(places, IsolationLevel.READ_COMMITTED, self._source_admin)
+        return {partition: offset for (_, partition), offset in stable.items()}
+
+    def source_starts(self) -> dict[int, int]:
+        """Oldest offset of each source partition that the journal has."""
+        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
+        oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
+        isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin
+        found = self._offsets(places, isolation, admin, oldest)
+        return {partition: offset for (_, partition), offset in found.items()}
+
+    def _offsets(
+        self,
+        places: Iterable[TopicPartition],
+        isolation: IsolationLevel,
+        admin: AdminClient | None = None,
+        spec: OffsetSpec | None = None,
+    ) -> dict[tuple[str, int], int]:
+        latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+        admin = self._admin if admin is None else admin  # one with nothing queued is falsy
+        futures = admin.list_offsets(
+            dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
+        )
+        try:
+            return {
+                (at.topic, at.partition): asked(lambda at=at, of=future: told(at, of.result()))
+                for at, future in futures.items()
+            }
+        except Unavailable:
+            # The next try learns of the leaders of now: see relay.process.truth.
+            with contextlib.suppress(KafkaException):
+                admin.list_topics(timeout=SECONDS)
+            raise
+
+    def close(self) -> None:
+        """Let go of the consumer, and of what asks about the group."""
+        self._groups.close()
+        self._consumer.close()

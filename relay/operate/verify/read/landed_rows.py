@@ -1,0 +1,154 @@
+"""What ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
+
+Receives table names, gives counts and histories by block id. Never writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from relay import names
+from relay.operate.verify.judge.ledger_history import History
+from relay.operate.verify.read.optional import Optional, allowed
+from relay.schema.catalogue import connect, translated
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+STATE = """multiIf(
+    countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
+    argMax(state, (attempt, state != 'prepared', claim)))"""
+"""A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
+_HISTORY = (
+    f"SELECT block, {STATE}"  # noqa: S608 - a constant
+    """,
+    toUnixTimestamp64Milli(minIf(at, state = 'prepared')),
+    toUnixTimestamp64Milli(minIf(at, state = 'loaded')),
+    countIf(state = 'prepared'),
+    countIf(state = 'parked' OR (state = 'loaded' AND reason != '')) > 0
+FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state != 'position'
+GROUP BY block
+"""
+)
+_DISCARDED = """
+SELECT block, argMax(reason, at) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROUP BY block
+"""
+_READ = "SELECT 1 FROM {database:Identifier}.{name:Identifier} LIMIT 0"
+_NOT_THERE = frozenset({60, 81})
+"""UNKNOWN_TABLE, UNKNOWN_DATABASE: a user who may not know hears 497 instead."""
+_HAS_TRANSFORMS = """
+SELECT count() FROM system.columns
+WHERE database = {ledger:String} AND table = 'ledger' AND name = 'transform'
+"""
+_MADE = """
+SELECT block, argMax(rows, (state = 'loaded', rows)) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state != 'position'
+GROUP BY block HAVING countIf(transform NOT IN ('', '-')) > 0
+"""
+_LEFT_OUT = f"""
+SELECT block, argMaxIf(rows, at, state = 'parked') FROM {{ledger:Identifier}}.ledger
+WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
+GROUP BY block
+"""  # noqa: S608 - a constant
+
+
+class LandedRows:
+    """Questions to ClickHouse.
+
+    Raises (every method):
+        Unavailable: no answer.
+        Refused: the user may not ask.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        try:
+            self._client = connect(settings.clickhouse)
+        except ClickHouseError as error:
+            raise translated(error, settings.clickhouse, "look at the blocks' rows") from error
+
+    def counted(self, table: str) -> dict[str, int] | None:
+        """Rows by block id, of this app's blocks; None where the table has no such column."""
+        database, name = names.split_table(table)
+        place = {"database": database, "name": name}
+        column = self._settings.loader.block_column
+        there = self._ask(
+            "SELECT count() FROM system.columns WHERE database = {database:String} "
+            "AND table = {name:String} AND name = {column:String}",
+            {**place, "column": column},
+        )
+        if not there[0][0]:
+            self._look_into(place)
+            return None
+        rows = self._ask(
+            "SELECT toString({column:Identifier}), count() "
+            "FROM {database:Identifier}.{name:Identifier} WHERE "
+            "startsWith({column:Identifier}, {prefix:String}) GROUP BY 1",
+            {**place, "column": column, "prefix": f"{self._settings.app}:{table}:"},
+            allowed(self._client),
+        )
+        return dict(rows)
+
+    def has_ledger(self) -> bool:
+        """Whether a loader has ever run here."""
+        exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
+        if self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0]:
+            return True
+        self._look_into({"database": self._settings.loader.database, "name": "ledger"})
+        return False
+
+    def ledger(self, table: str) -> dict[str, History]:
+        """The way of each block that the loader has touched; nothing before its first run."""
+        if not self.has_ledger():
+            return {}
+        rows = self._ask(_HISTORY, self._ledger(table=table))
+        return {block: History(*history) for block, *history in rows}
+
+    def discarded(self, table: str) -> dict[str, str]:
+        """The reason of each block that a person gave up."""
+        return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
+
+    def made(self, table: str) -> dict[str, int]:
+        """Rows of each block that went through loader.transform, which may make more or fewer.
+
+        Of one that is not loaded yet, the most that an INSERT of it may have brought.
+        """
+        if not self._ask(_HAS_TRANSFORMS, self._ledger())[0][0]:
+            return {}  # a ledger of an earlier version of the program, or none
+        return dict(self._ask(_MADE, self._ledger(table=table)))
+
+    def left_out(self, table: str) -> dict[str, int]:
+        """Rows of each block that messages make which were left out of another."""
+        return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
+
+    def _look_into(self, place: dict[str, Any]) -> None:
+        """A table that this user may not read is as if it were not there, in system tables.
+
+        Raises:
+            Refused: it is one of those; ClickHouse's error names the GRANT.
+        """
+        try:
+            self._client.query(_READ, parameters=place)
+        except ClickHouseError as error:
+            if getattr(error, "code", None) not in _NOT_THERE:
+                raise translated(error, self._settings.clickhouse, "look at the blocks") from error
+
+    def _ledger(self, **more: Any) -> dict[str, Any]:
+        return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}
+
+    def optional(self) -> Optional:
+        """Questions through the same client that may be refused."""
+        return Optional(self._client, self._settings.clickhouse.user)
+
+    def _ask(
+        self, sql: str, parameters: dict[str, Any], settings: dict[str, Any] | None = None
+    ) -> Any:
+        try:
+            answer = self._client.query(sql, parameters=parameters, settings=settings)
+        except ClickHouseError as error:
+            raise translated(error, self._settings.clickhouse, "look at the blocks") from error
+        return answer.result_rows

@@ -1,0 +1,151 @@
+"""Ask the server what a table is, and which rows of it were removed.
+
+Receives a table's name. All but the table's own definition is optional, as a user may lack the
+rights and a server the logs. Never writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.clickhouse.replicas import is_shared
+from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
+
+if TYPE_CHECKING:
+    from relay.operate.verify.read.optional import Optional
+
+_TABLE = """
+SELECT engine, engine_full, create_table_query, toString(uuid),
+    arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table)
+FROM system.tables WHERE database = {database:String} AND name = {name:String}
+"""
+_FILTERS = "EXPLAIN actions = 1 SELECT count() FROM {database:Identifier}.{name:Identifier}"
+"""With no right but SELECT it shows what a row policy adds to a statement of this user."""
+_EARLIEST = 86_400
+"""ClickHouse does not read 0 as a time."""
+_FILTERED = ("Row level filter", "Row-level filter", "Filter column")
+_REPLICAS = """
+SELECT total_replicas FROM system.replicas
+WHERE database = {database:String} AND table = {name:String}
+"""
+_MUTATIONS = """
+SELECT toUnixTimestamp(create_time) * 1000 + 999, command, mutation_id FROM system.mutations
+WHERE database = {database:String} AND table = {name:String} AND NOT is_killed
+"""
+_STATEMENTS = """
+SELECT toUnixTimestamp64Milli(event_time_microseconds), query FROM system.query_log
+WHERE type = 'QueryFinish' AND is_initial_query AND event_date >= toDate({since:DateTime}) - 1
+AND query_kind IN ('Alter', 'Delete', 'Drop', 'Truncate', 'Rename', 'Create', 'Restore', 'Update')
+AND (query_kind != 'Create' OR match(query, '(?i)REPLACE'))
+AND (has(tables, {table:String}) OR (empty(tables) AND has(databases, {database:String}))
+    OR (query_kind = 'Restore' AND position(query, {name:String}) > 0))
+"""
+# The rows of a part that was merged or mutated are in another, which has its block numbers; those
+# of one that was dropped, detached or moved away are not, whoever did it, on whichever replica.
+_PARTS = """
+SELECT toUnixTimestamp64Milli(max(event_time_microseconds)), partition_id, sum(rows)
+FROM (
+    SELECT event_time_microseconds, partition_id, rows, splitByChar('_', part_name) AS numbers
+    FROM system.part_log
+    WHERE event_type = 'RemovePart' AND rows > 0 AND error = 0
+    AND event_date >= toDate({since:DateTime}) - 1
+    AND database = {database:String} AND table = {name:String} AND table_uuid = {uuid:UUID}
+    AND part_name NOT IN (
+        SELECT arrayJoin(merged_from) FROM system.part_log
+        WHERE event_type IN ('MergeParts', 'MutatePart') AND error = 0
+        AND event_date >= toDate({since:DateTime}) - 1
+        AND database = {database:String} AND table = {name:String} AND table_uuid = {uuid:UUID})
+) AS removed
+LEFT JOIN (
+    SELECT partition_id, groupArray(min_block_number) AS mins, groupArray(max_block_number) AS maxs
+    FROM system.parts
+    WHERE active AND rows > 0 AND database = {database:String} AND table = {name:String}
+    GROUP BY partition_id
+) AS now USING (partition_id)
+WHERE NOT arrayExists(
+    (low, high) -> low <= toInt64OrZero(numbers[2]) AND high >= toInt64OrZero(numbers[3]),
+    mins, maxs)
+GROUP BY partition_id, toUnixTimestamp(event_time_microseconds)
+"""
+_EXPIRED = """
+SELECT toUnixTimestamp64Milli(max(event_time_microseconds)) FROM system.part_log
+WHERE merge_reason IN ('TTLDeleteMerge', 'TTLDropMerge') AND event_type = 'MergeParts'
+AND event_date >= toDate({since:DateTime}) - 1
+AND database = {database:String} AND table = {name:String}
+HAVING count() > 0
+"""
+_RECORDS = ("system.mutations", "system.query_log (statements)", "system.part_log (parts)")
+
+
+class TableAsking:
+    """Questions about tables.
+
+    Args:
+        optional: asks.
+        block_column: that holds block ids.
+
+    Raises (every method):
+        ClickHouseError: the server did not answer at all.
+    """
+
+    def __init__(self, optional: Optional, block_column: str) -> None:
+        self._optional, self._block_column = optional, block_column
+
+    def facts(self, table: str, since_ms: int, *, acknowledged: bool = False) -> TableFacts:
+        """Return what the server says of a table.
+
+        Args:
+            table: its name.
+            since_ms: removals before that touched no block.
+            acknowledged: a person said that rows of it were removed.
+        """
+        database, name = names.split_table(table)
+        place = {"database": database, "name": name}
+        rows = self._optional.ask("system.tables", _TABLE, **place)
+        if not rows:
+            return TableFacts(filtered=None, acknowledged=acknowledged)
+        engine, full, create, uuid, views = rows[0]
+        since = {"since": max(since_ms // 1000, _EARLIEST)}
+        return TableFacts(
+            engine,
+            full,
+            create,
+            self._filtered(place),
+            tuple(views),
+            self._replicas(engine, place),
+            self._removals(table, {**place, "uuid": uuid, **since}),
+            acknowledged,
+        )
+
+    def unasked(self) -> str:
+        """Why removals may not be known; empty: they are, as far as the server keeps them."""
+        asked = self._optional.unanswered
+        return "; ".join(asked[what] for what in _RECORDS if what in asked)
+
+    def _filtered(self, place: dict[str, str]) -> bool | None:
+        rows = self._optional.ask("EXPLAIN", _FILTERS, **place)
+        if rows is None:
+            return None
+        return any(sign in row[0] for row in rows for sign in _FILTERED)
+
+    def _replicas(self, engine: str, place: dict[str, str]) -> int | None:
+        if not is_shared(engine):
+            return 1
+        rows = self._optional.ask("system.replicas", _REPLICAS, **place)
+        return int(rows[0][0]) if rows else None
+
+    def _removals(self, table: str, place: dict[str, object]) -> tuple[Removal, ...]:
+        found: list[Removal | None] = []
+        mutations, statements, parts = _RECORDS
+        for at_ms, command, name in self._optional.ask(mutations, _MUTATIONS, **place) or ():
+            found.append(removal(at_ms, command, self._block_column, name))
+        asked = {**place, "table": table}
+        for at_ms, text in self._optional.ask(statements, _STATEMENTS, **asked) or ():
+            found.append(removal(at_ms, text, self._block_column))
+        for at_ms, partition, rows in self._optional.ask(parts, _PARTS, **place) or ():
+            text = f"parts of partition {partition} with {rows} rows were removed"
+            found.append(Removal(at_ms, text))
+        for (at_ms,) in self._optional.ask("system.part_log (TTL)", _EXPIRED, **place) or ():
+            found.append(Removal(at_ms, "rows expired by a TTL"))
+        return tuple(sorted(filter(None, found), key=lambda one: one.at_ms))

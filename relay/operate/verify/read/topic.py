@@ -1,0 +1,107 @@
+"""Reads a stretch of one partition of a topic, as a read_committed reader sees it.
+
+Receives topic, partition and offsets, gives messages in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from relay import names
+from relay.config import kafka_clients
+from relay.errors import Unavailable
+from relay.kafka.partition_reader import PartitionReader
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from relay.config.settings import Brokers, Settings
+
+SECONDS = 30.0
+"""For one request, and without a message before the brokers count as away."""
+AT_ONCE = 5_000
+POLL_SECONDS = 0.05
+
+
+class TopicReader:
+    """One consumer for one stretch after the other.
+
+    Args:
+        settings: of the app.
+        brokers: of the topics to read; default: of all that the app writes.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+    """
+
+    def __init__(self, settings: Settings, brokers: Brokers | None = None) -> None:
+        self._consumer = PartitionReader(kafka_clients.reader(brokers or settings.kafka))
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """(log start, last stable offset); (0, 0) where the topic is not there."""
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
+        except KafkaException as error:
+            raise Unavailable(f"{topic}[{partition}]: {error.args[0]}", "check the brokers") from (
+                error
+            )
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        """Visible messages in [start, end)."""
+        place = TopicPartition(topic, partition, start)
+        if start >= end:
+            return
+        self._consumer.assign([place])
+        position, deadline = start, time.monotonic() + SECONDS
+        while position < end:
+            messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
+            for message in messages:
+                if message.error() is not None:
+                    raise Unavailable(f"{topic}[{partition}]: {message.error()}", "check the topic")
+                if (message.offset() or 0) < end:
+                    yield message
+            # The client's own position also passes markers and aborted records.
+            before, position = position, max(position, self._consumer.position([place])[0].offset)
+            if position > before:
+                deadline = time.monotonic() + SECONDS
+            elif time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{topic}[{partition}]: offset {position} did not come within {SECONDS:g} s",
+                    "check the brokers that lead it",
+                )
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """Let go of the consumer."""
+        self._consumer.close()
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    found: Any = message.headers()  # a list, whatever the stubs allow
+    return found or []
+
+
+def header(message: Message, name: str) -> bytes | None:
+    """A header's value, or None."""
+    return next((value for key, value in _headers(message) if key == name), None)
+
+
+def table_of(message: Message) -> str:
+    """The table that a source message names in exactly one header; else ""."""
+    named = [value for key, value in _headers(message) if key == names.TABLE_HEADER]
+    return _table(named[0]) if len(named) == 1 and named[0] is not None else ""
+
+
+@lru_cache(10_000)
+def _table(raw: bytes) -> str:
+    """Remembered: a topic has few tables and many messages."""
+    try:
+        table = raw.decode()
+    except UnicodeDecodeError:
+        return ""
+    return table if names.is_table_name(table) else ""

@@ -1,0 +1,117 @@
+"""The verifier's rounds: read, judge, say; once over all that is retained, or until stopped.
+
+Receives a reader and an audit, gives anomalies to `say` as they are found.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from relay.errors import Unavailable
+from relay.operate.verify.audit import GRACE_SECONDS, Audit
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.read.journal import Reader
+    from relay.records_pb2 import Commit
+
+    Keep = Callable[[int, int, Commit], None]
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 0.2
+"""Between two looks at the committed offsets: an anomaly is told within a second."""
+ENDS_SECONDS = 5.0
+"""Between two looks at the last stable offsets, which cost a request per broker."""
+
+
+def once(
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    keep: Keep = lambda *_: None,
+) -> None:
+    """All that is visible when it starts, and the committed offsets against it.
+
+    Args:
+        reader: not started yet.
+        audit: gets all of it.
+        say: gets anomalies as they are found.
+        keep: gets partition, offset and record, in order.
+
+    Raises:
+        ConfigError, Unavailable: as the reader raises them.
+    """
+    deadline = time.monotonic() + 2 * GRACE_SECONDS
+    reader.grow()
+    _round(reader, audit, say, keep)
+    while audit.waits() and time.monotonic() < deadline:
+        time.sleep(ROUND_SECONDS)
+        _round(reader, audit, say, keep)
+
+
+def follow(
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    stop: threading.Event,
+    standing: Standing,
+    keep: Keep = lambda *_: None,
+) -> None:
+    """Round after round until `stop` is set; servers that are away are waited for.
+
+    Args:
+        reader: not started yet.
+        audit: gets all of it.
+        say: gets anomalies as they are found.
+        stop: set from outside.
+        standing: is told how far this is.
+        keep: gets partition, offset and record, in order.
+
+    Raises:
+        ConfigError: the app has no journal.
+    """
+
+    def kept(partition: int, offset: int, commit: Commit) -> None:
+        standing.record(partition, offset, commit, time.monotonic())
+        keep(partition, offset, commit)
+
+    looked = float("-inf")
+    while not stop.is_set():
+        try:
+            if time.monotonic() - looked > ENDS_SECONDS:
+                looked = time.monotonic()
+                reader.grow()
+                _tell(audit.ends(*reader.ends(), looked), say)
+            _round(reader, audit, say, kept)
+            standing.turned(time.monotonic(), time.time())
+        except Unavailable as error:
+            log.warning("waiting", extra={"why": error.message})
+            standing.turned(time.monotonic(), time.time(), error.message)
+        stop.wait(ROUND_SECONDS)
+
+
+def _round(
+    reader: Reader,
+    audit: Audit,
+    say: Callable[[Anomaly], None],
+    keep: Keep = lambda *_: None,
+) -> None:
+    """Offsets first, then the journal up to where it is stable after that."""
+    committed = reader.committed()
+    audit.begin_round(committed)
+    for partition, offset, commit in reader.records():
+        keep(partition, offset, commit)
+        _tell(audit.record(partition, offset, commit), say)
+    _tell(audit.committed(committed, time.monotonic()), say)
+
+
+def _tell(found: list[Anomaly], say: Callable[[Anomaly], None]) -> None:
+    for anomaly in found:
+        say(anomaly)

@@ -1,0 +1,230 @@
+"""Asks the servers for what an operator wants to see, and gives it to the pure modules.
+
+Receives settings; gives Screens, blocks and stories. ClickHouse may be away: what Kafka says
+is shown all the same. Never writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.errors import ConfigError, Refused, Unavailable
+from relay.kafka.topics import READ, Topics
+from relay.operate.verify.audit import audit_of
+from relay.operate.verify.read.journal import Begin, Reader, from_the_start
+from relay.operate.verify.read.topic import TopicReader, header
+from relay.operate.view import block_story
+from relay.operate.view import start as view_start
+from relay.operate.view.block_story import Chunks, Landed, Story
+from relay.operate.view.facts import Facts, LedgerFacts
+from relay.operate.view.group import GroupReader
+from relay.operate.view.journal_state import Listed, Seen
+from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.oldest_unread import OldestUnread
+from relay.operate.view.status import Screen, assemble
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+RECORDS = 10_000
+"""Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""
+
+
+class Look:
+    """The screen, again and again; what was read is not read again.
+
+    Args:
+        settings: of the app.
+        offsets: how far back in each journal partition to begin; 0: all that is retained.
+            Further where blocks are not loaded yet.
+        lasting: as of relay.kafka.group_queries.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+        Refused: they answered no.
+    """
+
+    def __init__(
+        self, settings: Settings, offsets: int = RECORDS, *, lasting: bool = False
+    ) -> None:
+        self._settings, self._offsets, self._lasting = settings, offsets, lasting
+        self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)
+        self._oldest = OldestUnread(settings)
+        self._landed: LandedBlocks | None = None
+        self._journal_id = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._reader: Reader | None = None
+        self._seen = Seen()
+        self._audit = audit_of(self._settings)
+        self._needed: dict[int, int] | None = None
+
+    def screen(self) -> Screen:
+        """As it is now."""
+        group = self._group.read()
+        journal = self._topics.describe(names.journal_topic(self._settings.app), (READ,))
+        ends: dict[int, int] = {}
+        if journal is not None:
+            self._journal_id = journal.topic_id
+            ends = self._read()
+        facts = Facts(
+            app=self._settings.app,
+            source=self._settings.source.topic,
+            now_ms=time.time_ns() // 1_000_000,
+            journal=journal is not None,
+            group=group,
+            ends=ends,
+            ledger=self._ask_clickhouse(),
+            audited=self._audit.totals.records,
+            anomalies=tuple(self._audit.open()),
+            acknowledged=tuple(self._audit.acknowledged),
+            unread_ms=self._oldest.written_ms(self._unread(ends)),
+        )
+        return assemble(self._seen, facts)
+
+    def _unread(self, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """What of each source partition lies behind what was polled."""
+        stretches = {p: (head.position, ends.get(p, 0)) for p, head in self._seen.heads.items()}
+        return {p: stretch for p, stretch in stretches.items() if stretch[0] < stretch[1]}
+
+    def close(self) -> None:
+        """Let go of the consumers, and of what asks about the group."""
+        self._oldest.close()
+        self._group.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    def _read(self) -> dict[int, int]:
+        """The journal's next records into what was seen; the source's ends before that."""
+        if self._reader is None:
+            with contextlib.suppress(Unavailable, Refused):  # said by _ask_clickhouse
+                self._needed = self._clickhouse().positions(self._journal_id)
+            where = view_start.last(self._offsets, self._needed)
+            self._reader = Reader(self._settings, where, lasting=self._lasting)
+        reader = self._reader
+        reader.grow()
+        there = self._topics.describe(self._settings.source.topic, (READ,)) is not None
+        ends = reader.source_ends() if there else {}
+        committed = reader.committed()
+        self._audit.begin_round(committed)
+        for partition, offset, commit in reader.records():
+            self._seen.add(partition, offset, commit)
+            self._audit.record(partition, offset, commit)
+        now = time.monotonic()
+        # Of a partition without a record among those read, nothing can be said.
+        known = {p: entry for p, entry in committed.items() if p in self._seen.heads}
+        self._audit.committed(known, now)
+        self._audit.ends(*reader.ends(), now)
+        return ends
+
+    def _ask_clickhouse(self) -> LedgerFacts:
+        try:
+            landed = self._clickhouse()
+            if self._reader is not None and self._needed is None:  # it was away at first
+                self.close()
+                self._begin()
+                self._read()
+            self._seen.settle(landed.positions(self._journal_id), ())
+            facts = landed.facts(self._seen.open)
+        except (Unavailable, Refused) as error:
+            self._landed = None
+            return LedgerFacts(problem=error.message)
+        done = [block for block, state in facts.states.items() if state in {"loaded", "discarded"}]
+        self._seen.settle({}, done)
+        return facts
+
+    def _clickhouse(self) -> LandedBlocks:
+        if self._landed is None:
+            self._landed = LandedBlocks(self._settings)
+        return self._landed
+
+
+def listed(settings: Settings, where: Begin = from_the_start) -> Generator[Listed]:
+    """Blocks of the journal from there on, partition by partition in order of sealing.
+
+    Raises:
+        ConfigError: the app has no journal.
+        Unavailable: the brokers did not answer.
+    """
+    with contextlib.closing(Reader(settings, where)) as reader:
+        reader.grow()
+        for partition, offset, commit in reader.records():
+            for block in commit.blocks:
+                yield Listed(block, partition, offset, commit)
+
+
+def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
+    """The ledger's states of the blocks of these tables, by block id.
+
+    Raises:
+        Unavailable, Refused: as ClickHouse answers.
+    """
+    landed = LandedBlocks(settings)
+    return {
+        block: history.state for table in tables for block, history in landed.ledger(table).items()
+    }
+
+
+def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
+    """All that is known of one block.
+
+    Args:
+        settings: of the app.
+        text: its id.
+        journal_offset: where to begin to look for its record.
+
+    Raises:
+        ConfigError: it is no block of this app, or nobody knows it.
+        Unavailable: the brokers did not answer.
+    """
+    try:
+        name = names.BlockId.parse(text)
+    except ValueError as error:
+        raise ConfigError(str(error), "`relay blocks ls` shows block ids") from error
+    if name.app != settings.app:
+        raise ConfigError(
+            f"{text} is a block of app {name.app}", f"this configuration is of {settings.app}"
+        )
+    with contextlib.closing(
+        listed(settings, view_start.only(name.partition, journal_offset))
+    ) as blocks:
+        found = next((one for one in blocks if one.block.id == text), None)
+    chunks = None if found is None else _chunks(settings, found)
+    landed: Landed | None = None
+    problem = ""
+    try:
+        landed = LandedBlocks(settings).landed(text, name.table)
+    except (Unavailable, Refused) as error:
+        problem = error.message
+    if found is None and landed is not None and not (landed.ledger or landed.rows):
+        raise ConfigError(
+            f"nobody knows block {text}: no journal record that is retained, no ledger, no table",
+            "`relay blocks ls` shows block ids",
+        )
+    return Story(text, found, chunks, landed, problem)
+
+
+def _chunks(settings: Settings, one: Listed) -> Chunks:
+    block = one.block
+    with contextlib.closing(TopicReader(settings)) as reader:
+        start, _ = reader.bounds(block.topic, block.partition)
+        first = max(start, block.first_offset)
+        messages = reader.read(block.topic, block.partition, first, block.next_offset)
+        return block_story.chunks_of(
+            one,
+            start,
+            (
+                (
+                    message.offset() or 0,
+                    (message.key() or b"").decode(errors="replace"),
+                    int(header(message, "rows") or b"0"),
+                    message.value() or b"",
+                )
+                for message in messages
+            ),
+        )

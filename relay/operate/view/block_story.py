@@ -1,0 +1,225 @@
+"""`relay blocks`: blocks as a list, and the story of one. Pure.
+
+Receives journal records and what block topic, ledger and table say, gives rows and a Story.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from relay.operate.verify.judge.contents import BlockTopic
+from relay.operate.view.journal_state import Listed
+
+STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded")
+"""Of a block: nobody touched it; a loader is at it, or ended in the middle; settled. One that is
+aside waits for its table, and a loader tries it again."""
+
+_LEDGER = {"": "sealed", "prepared": "claimed"}
+
+
+def state_of(ledger: str) -> str:
+    """The state in people's words; an empty one is that of a block the ledger has not."""
+    return _LEDGER.get(ledger, ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block in a list; `state` is empty where ClickHouse was not there to ask."""
+
+    listed: Listed
+    state: str
+
+
+def rows_of(
+    listed: Iterable[Listed],
+    ledger: Mapping[str, str] | None,
+    table: str | None = None,
+    since_ms: int = 0,
+    state: str | None = None,
+) -> Iterator[BlockRow]:
+    """Those blocks that are meant, in the order given.
+
+    Args:
+        listed: blocks of the journal.
+        ledger: ledger states by block id; None where they are not known.
+        table: exactly.
+        since_ms: when they were sealed, at the earliest.
+        state: one of STATES.
+    """
+    for one in listed:
+        block = one.block
+        if table not in {None, block.table} or block.sealed_at_ms < since_ms:
+            continue
+        found = "" if ledger is None else state_of(ledger.get(block.id, ""))
+        if state in {None, found}:
+            yield BlockRow(one, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row of the ledger."""
+
+    at_ms: int
+    state: str
+    attempt: int
+    claim: str
+    rows: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the table that holds, or took, rows of the block."""
+
+    name: str
+    rows: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What ClickHouse has of a block.
+
+    Attributes:
+        ledger: rows of the ledger, oldest first; None where there is no ledger.
+        rows: that carry its id; None where `rows_problem` says why they cannot be counted.
+        parts: that hold those rows now; None for the same reason.
+        written: parts that its INSERTs made, from system.part_log; None where
+            `log_problem` says why it cannot be read.
+    """
+
+    ledger: tuple[Change, ...] | None = None
+    rows: int | None = None
+    rows_problem: str = ""
+    parts: tuple[Part, ...] | None = None
+    written: tuple[Part, ...] | None = None
+    log_problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """What the block topic has of a block; no problems: it is whole."""
+
+    start: int
+    """The oldest offset retained."""
+    found: int
+    rows: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All that is known of one block.
+
+    Attributes:
+        listed: None where no retained journal record lists it.
+        chunks: None where it is not listed, so that nobody knows where they are.
+        landed: None where ClickHouse was not there to ask, as `problem` says.
+    """
+
+    id: str
+    listed: Listed | None
+    chunks: Chunks | None
+    landed: Landed | None
+    problem: str = ""
+
+    @property
+    def state(self) -> str:
+        """One of STATES; "" where ClickHouse was not there to ask."""
+        return "" if self.landed is None else state_of(current(self.landed.ledger or ()))
+
+
+def current(changes: Iterable[Change]) -> str:
+    """The ledger's state of a block after these changes, as the loader counts them."""
+    found = list(changes)
+    states = {change.state for change in found}
+    for final in ("loaded", "discarded"):
+        if final in states:
+            return final
+
+    def rank(change: Change) -> tuple[int, bool, str]:
+        return change.attempt, change.state != "prepared", change.claim
+
+    return max(found, key=rank).state if found else ""
+
+
+def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int, bytes]]) -> Chunks:
+    """The block's chunks against what the journal says of them.
+
+    Args:
+        listed: the block.
+        start: the oldest offset that the block topic retains.
+        records: (offset, block id, rows, value) of the visible records in its offsets.
+    """
+    block = listed.block
+    if start > block.first_offset:
+        gone = f"retention took them: the topic begins at {start}, the block at"
+        return Chunks(start, 0, 0, (f"{gone} {block.first_offset}",))
+    judge = BlockTopic([block], start, block.next_offset)
+    problems, count, rows = [], 0, 0
+    for offset, name, of_chunk, value in records:
+        problems += [finding.text for finding in judge.chunk(offset, name, of_chunk, value)]
+        count += name == block.id
+        rows += of_chunk if name == block.id else 0
+    problems += [finding.text for finding in judge.end()]
+    return Chunks(start, count, rows, tuple(problems))
+
+
+def row_as_json(row: BlockRow) -> dict[str, Any]:
+    """A block in a list, for programs; times are Unix milliseconds."""
+    return {"state": row.state or None, **listed_as_json(row.listed)}
+
+
+def listed_as_json(listed: Listed) -> dict[str, Any]:
+    """What the journal says of a block, for programs; times are Unix milliseconds."""
+    block, commit = listed.block, listed.commit
+    return {
+        "id": block.id,
+        "table": block.table,
+        "rows": block.rows,
+        "row_bytes": block.row_bytes,
+        "messages": block.messages,
+        "crc32c": block.crc32c,
+        "schema_version": block.schema_version,
+        "reason": block.reason,
+        "first_timestamp_ms": block.first_timestamp_ms,
+        "opened_at_ms": block.opened_at_ms,
+        "sealed_at_ms": block.sealed_at_ms,
+        "source": {
+            "topic": commit.source_topic,
+            "partition": commit.partition,
+            "first_offset": block.first_source_offset,
+            "next_offset": block.next_source_offset,
+        },
+        "journal": {
+            "partition": listed.partition,
+            "offset": listed.offset,
+            "n": commit.n,
+            "epoch": commit.epoch,
+            "member": commit.member,
+            "written_at_ms": commit.written_at_ms,
+        },
+        "block_topic": {
+            "topic": block.topic,
+            "partition": block.partition,
+            "first_offset": block.first_offset,
+            "next_offset": block.next_offset,
+            "chunks": block.chunks,
+        },
+    }
+
+
+def story_as_json(story: Story) -> dict[str, Any]:
+    """For programs; times are Unix milliseconds, what is not known is null."""
+    return {
+        "id": story.id,
+        "state": story.state or None,
+        "sealed": None if story.listed is None else listed_as_json(story.listed),
+        "chunks": None if story.chunks is None else asdict(story.chunks),
+        "landed": None if story.landed is None else asdict(story.landed),
+        "problem": story.problem,
+    }

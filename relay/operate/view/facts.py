@@ -1,0 +1,89 @@
+"""What was read beside the journal, for `relay status`. Pure values.
+
+The group's members come from `group`, what ClickHouse says from `landed`; `screen` puts them
+together.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from relay.operate.verify.judge.anomaly import Anomaly
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the relay's consumer group."""
+
+    name: str
+    host: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The relay's consumer group; "empty" or "dead" where no relay runs."""
+
+    state: str
+    members: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A block that waits for a person; or for its table, as the reason says then."""
+
+    id: str
+    table: str
+    rows: int
+    reason: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    """What ClickHouse says.
+
+    Attributes:
+        problem: why nothing below is known; empty where it is.
+        there: whether there is a ledger, which the loader makes when it first runs.
+        states: of the blocks that were asked for, by id: prepared, loaded, aside, parked or
+            discarded.
+        counts: (table, state, blocks, rows), a block in its current state.
+        parked: all blocks that wait for a person or for their table.
+        settled_ms: when a block last got a state other than prepared; 0: none ever did.
+    """
+
+    problem: str = ""
+    there: bool = False
+    states: Mapping[str, str] = field(default_factory=dict)
+    counts: tuple[tuple[str, str, int, int], ...] = ()
+    parked: tuple[Parked, ...] = ()
+    settled_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that was read beside the journal.
+
+    Attributes:
+        ends: last stable offset by source partition; empty where the source is not there.
+        journal: whether there is one, which the relay makes when it first runs.
+        unread_ms: when the oldest message was written that no relay has polled, by source
+            partition, of those where it is known; 0 where there are only transactions' markers.
+        acknowledged: rewinds and accepts among the records audited, oldest first.
+    """
+
+    app: str
+    source: str
+    now_ms: int
+    journal: bool
+    group: Group
+    ends: Mapping[int, int]
+    ledger: LedgerFacts
+    audited: int
+    anomalies: tuple[Anomaly, ...] = ()
+    acknowledged: tuple[str, ...] = ()
+    unread_ms: Mapping[int, int] = field(default_factory=dict)

@@ -1,0 +1,64 @@
+"""The relay's consumer group, as its coordinator describes it.
+
+Receives settings, gives members and their partitions.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.errors import Unavailable
+from relay.intake.membership import described
+from relay.kafka import group_queries
+from relay.kafka.connection_errors import name_unresolved_brokers
+from relay.operate.view.facts import Group, Member
+from relay.program.waiting import until_available
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+SECONDS = 30.0
+_MOVING_SECONDS = 10.0
+"""A coordinator that moves, or is made for the first group of a cluster, takes moments."""
+
+
+class GroupReader:
+    """Describes the group.
+
+    Args:
+        settings: of the app.
+        lasting: as of relay.kafka.group_queries.
+    """
+
+    def __init__(self, settings: Settings, *, lasting: bool = False) -> None:
+        self._app, self._source = settings.app, settings.source.topic
+        self._brokers = settings.source_kafka
+        self._groups = group_queries.Groups(settings.source_kafka, SECONDS, lasting=lasting)
+
+    def read(self) -> Group:
+        """The group now.
+
+        Raises:
+            Unavailable: the brokers did not answer, or have no coordinator for it.
+            Refused: they answered no.
+        """
+        return until_available(self._described, threading.Event(), _MOVING_SECONDS)
+
+    def close(self) -> None:
+        """End what asks."""
+        self._groups.close()
+
+    def _described(self) -> Group:
+        try:
+            found = described(self._groups, names.group_id(self._app))
+        except Unavailable as error:
+            raise name_unresolved_brokers(error, self._brokers) from error
+        members = [self._member(one) for one in found.members]
+        return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
+
+    def _member(self, found: group_queries.Member) -> Member:
+        partitions = sorted(p for topic, p in found.partitions if topic == self._source)
+        name = (found.instance or found.client).removeprefix(f"{self._app}.")
+        return Member(name, found.host, tuple(partitions))

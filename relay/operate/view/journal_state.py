@@ -1,0 +1,138 @@
+"""What the journal said, record by record, as far as the screen needs it.
+
+Receives journal records in order, gives heads, blocks that are perhaps not loaded yet, dead
+letters and what was committed lately. Pure: the time of now is an argument.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relay.operate.dead.selection import kind_of
+from relay.records_pb2 import Block, Commit
+
+WINDOW_SECONDS = 60
+"""Of the rates."""
+
+
+class Listed(NamedTuple):
+    """A sealed block, and the journal record that lists it."""
+
+    block: Block
+    partition: int
+    offset: int
+    """Of the record in the journal."""
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last record of a source partition.
+
+    Attributes:
+        held_since_ms: when the first of the records was written, of those read, that have this
+            floor; a buffer that begins at the floor is at least as old.
+    """
+
+    n: int
+    epoch: int
+    floor: int
+    position: int
+    member: str
+    offset: int
+    written_at_ms: int
+    held_since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """Committed in the last WINDOW_SECONDS, by the relays' clocks."""
+
+    messages: int
+    rows: int
+    blocks: int
+    dead_letters: int
+    rows_by_table: Mapping[str, int]
+
+
+class Seen:
+    """All records read so far."""
+
+    def __init__(self) -> None:
+        self.heads: dict[int, Head] = {}
+        self.open: dict[str, Listed] = {}
+        """By block id: blocks of which nobody has said yet that they are loaded."""
+        self.dead: Counter[tuple[str, str]] = Counter()
+        """Messages by table and kind of the first reason of each seal: others may hide behind."""
+        self.exact: dict[tuple[str, str], bool] = {}
+        """Of these: whether all are of this kind, as no seal had more than one."""
+        self.tables: set[str] = set()
+        self.first_ms = 0
+        """When the oldest record read was written; 0 where none was."""
+        self._seconds: dict[int, Counter[tuple[str, str]]] = {}
+
+    def add(self, partition: int, offset: int, commit: Commit) -> None:
+        """The next record of a journal partition."""
+        at = commit.written_at_ms
+        before = self.heads.get(partition)
+        same = before is not None and before.floor == commit.floor
+        self.heads[partition] = Head(
+            commit.n,
+            commit.epoch,
+            commit.floor,
+            commit.position,
+            commit.member,
+            offset,
+            at,
+            before.held_since_ms if before is not None and same else at,
+        )
+        self.first_ms = min(self.first_ms or at, at)
+        second = self._seconds.setdefault(at // 1000, Counter())
+        for block in commit.blocks:
+            self.open[block.id] = Listed(block, partition, offset, commit)
+            self.tables.add(block.table)
+            second["messages", ""] += block.messages
+            second["rows", block.table] += block.rows
+            second["blocks", ""] += 1
+        for dead in commit.dead:
+            key = (dead.table, kind_of(dead.reason))
+            self.dead[key] += dead.messages
+            self.exact[key] = self.exact.get(key, True) and dead.messages == 1
+            second["messages", ""] += dead.messages
+            second["dead", ""] += dead.messages
+
+    def settle(self, positions: Mapping[int, int], loaded: Collection[str]) -> None:
+        """Forget blocks that need no second look.
+
+        Args:
+            positions: next journal offset by partition: every block before it is loaded,
+                parked or discarded.
+            loaded: block ids.
+        """
+        gone = set(loaded)
+        self.open = {
+            name: one
+            for name, one in self.open.items()
+            if name not in gone and one.offset >= positions.get(one.partition, 0)
+        }
+
+    def lately(self, now_ms: int) -> Lately:
+        """What was committed in the WINDOW_SECONDS before now; forgets what is older."""
+        oldest = now_ms // 1000 - WINDOW_SECONDS
+        self._seconds = {at: count for at, count in self._seconds.items() if at > oldest}
+        total: Counter[tuple[str, str]] = Counter()
+        for count in self._seconds.values():
+            total.update(count)
+        rows = {table: n for (what, table), n in total.items() if what == "rows"}
+        return Lately(
+            total["messages", ""],
+            sum(rows.values()),
+            total["blocks", ""],
+            total["dead", ""],
+            rows,
+        )

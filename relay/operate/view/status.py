@@ -1,0 +1,272 @@
+"""`relay status`: what was read, as the rows of one screen. Pure.
+
+Receives the journal as seen, the group's members, ends of the source topic and what
+ClickHouse says; gives a Screen. What nobody publishes is None, never guessed.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from relay.operate.view.facts import Facts
+from relay.operate.view.journal_state import Head, Lately, Listed, Seen
+from relay.operate.view.troubles import Trouble, Waiting, troubles
+from relay.records_pb2 import Block
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A source partition; offsets are the source topic's.
+
+    Attributes:
+        lag: offsets from the position to the end, 0 where only transactions' markers are left;
+            None where either is not known.
+        lag_seconds: age of the oldest message among them; 0: there is none; None: not known.
+        held: offsets from floor to position: what a restart reads again.
+        held_seconds: a buffer that begins at the floor is at least so old; None: there is none.
+        quiet_seconds: since the last journal record.
+    """
+
+    partition: int
+    member: str
+    end: int | None = None
+    n: int | None = None
+    epoch: int | None = None
+    floor: int | None = None
+    position: int | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    held: int | None = None
+    held_seconds: float | None = None
+    quiet_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table.
+
+    Attributes:
+        lag_seconds: age of the oldest source message in a block that is sealed and not loaded
+            (nor parked nor discarded); 0 where there is none; None where ClickHouse is away.
+        waiting_blocks, waiting_rows: of those blocks.
+        dead_letters: messages, in the records that were read.
+        rows_lately: sealed in the last minute.
+    """
+
+    table: str
+    dead_letters: int
+    rows_lately: int
+    lag_seconds: float | None = None
+    waiting_blocks: int | None = None
+    waiting_rows: int | None = None
+    claimed_blocks: int | None = None
+    loaded_blocks: int | None = None
+    loaded_rows: int | None = None
+    parked_blocks: int | None = None
+    parked_rows: int | None = None
+    discarded_blocks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRow:
+    """Dead letters of one table, in the records that were read, by what the journal says of them.
+
+    Attributes:
+        reason: its kind.
+        exact: whether all have this reason; else it is that of the first in each seal, for the
+            journal keeps no other.
+    """
+
+    table: str
+    reason: str
+    messages: int
+    exact: bool
+
+    @property
+    def told(self) -> str:
+        """The reason, as far as it is true."""
+        return self.reason if self.exact else f"first reason: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """All of it.
+
+    Attributes:
+        seen_from_ms: the time of the oldest journal record read, 0 for none.
+        troubles: what is wrong though no record is; empty where nothing is.
+    """
+
+    facts: Facts
+    partitions: tuple[PartitionRow, ...]
+    tables: tuple[TableRow, ...]
+    dead: tuple[DeadRow, ...]
+    lately: Lately
+    seen_from_ms: int
+    troubles: tuple[Trouble, ...] = ()
+
+
+def assemble(seen: Seen, facts: Facts) -> Screen:
+    """The screen of now."""
+    lately = seen.lately(facts.now_ms)
+    dead = [DeadRow(*key, n, seen.exact[key]) for key, n in seen.dead.most_common()]
+    partitions = tuple(_partitions(seen.heads, facts))
+    return Screen(
+        facts=facts,
+        partitions=partitions,
+        tables=tuple(_tables(seen, facts, lately)),
+        dead=tuple(dead),
+        lately=lately,
+        seen_from_ms=seen.first_ms,
+        troubles=tuple(_troubles(seen, facts, partitions)),
+    )
+
+
+def _troubles(seen: Seen, facts: Facts, partitions: Iterable[PartitionRow]) -> Iterator[Trouble]:
+    owners = {row.partition: row.member for row in partitions}
+    lags = [row.lag for row in partitions]
+    unread = None if None in lags else sum(lag or 0 for lag in lags)
+    sealed = [one.block.sealed_at_ms for one in waiting_of(seen, facts)]
+    waiting = Waiting(
+        None if facts.ledger.problem else len(sealed),
+        min(sealed, default=0),
+        facts.ledger.settled_ms,
+    )
+    return troubles(facts.now_ms, facts.group, owners, unread, waiting)
+
+
+def waiting_of(seen: Seen, facts: Facts) -> list[Listed]:
+    """Blocks that are sealed and that no loader has settled."""
+    states = facts.ledger.states
+    return [one for one in seen.open.values() if states.get(one.block.id, "") in {"", "prepared"}]
+
+
+def _partitions(heads: Mapping[int, Head], facts: Facts) -> Iterable[PartitionRow]:
+    owners = {p: member.name for member in facts.group.members for p in member.partitions}
+    for partition in sorted({*heads, *facts.ends, *owners}):
+        head, end = heads.get(partition), facts.ends.get(partition)
+        owner = owners.get(partition, "")
+        if head is None:
+            yield PartitionRow(partition, owner, end)
+            continue
+        held = head.position - head.floor
+        # The journal was read after the source's end was asked for.
+        lag = None if end is None else max(end - head.position, 0)
+        lag = lag if facts.unread_ms.get(partition) != 0 else 0
+        yield PartitionRow(
+            partition=partition,
+            member=owner,
+            end=end,
+            n=head.n,
+            epoch=head.epoch,
+            floor=head.floor,
+            position=head.position,
+            lag=lag,
+            lag_seconds=_unread(lag, facts.unread_ms.get(partition), facts.now_ms),
+            held=held,
+            held_seconds=_age(facts.now_ms, head.held_since_ms) if held else None,
+            quiet_seconds=_age(facts.now_ms, head.written_at_ms),
+        )
+
+
+def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
+    ledger = facts.ledger
+    dead: Counter[str] = Counter()
+    for (table, _), messages in seen.dead.items():
+        dead[table] += messages
+    blocks = Counter({(table, state): n for table, state, n, _ in ledger.counts})
+    rows = Counter({(table, state): n for table, state, _, n in ledger.counts})
+    parked = Counter(one.table for one in ledger.parked)
+    parked_rows = Counter[str]()
+    for one in ledger.parked:
+        parked_rows[one.table] += one.rows
+    waiting: dict[str, list[Listed]] = {}
+    for listed in waiting_of(seen, facts):
+        waiting.setdefault(listed.block.table, []).append(listed)
+    for table in sorted({*seen.tables, *dead, *waiting, *(one[0] for one in ledger.counts)}):
+        fresh = lately.rows_by_table.get(table, 0)
+        if ledger.problem:
+            yield TableRow(table, dead[table], fresh)
+            continue
+        open_ = waiting.get(table, [])
+        oldest = min((_first_ms(one.block) for one in open_), default=facts.now_ms)
+        yield TableRow(
+            table=table,
+            dead_letters=dead[table],
+            rows_lately=fresh,
+            lag_seconds=_age(facts.now_ms, oldest),
+            waiting_blocks=len(open_),
+            waiting_rows=sum(one.block.rows for one in open_),
+            claimed_blocks=sum(ledger.states.get(one.block.id) == "prepared" for one in open_),
+            loaded_blocks=blocks[table, "loaded"],
+            loaded_rows=rows[table, "loaded"],
+            parked_blocks=parked[table],
+            parked_rows=parked_rows[table],
+            discarded_blocks=blocks[table, "discarded"],
+        )
+
+
+def at_rest(row: TableRow) -> bool:
+    """Whether nothing waits, nothing went wrong lately and nothing comes: all of it is known."""
+    waits = (row.waiting_blocks, row.parked_blocks)
+    return waits == (0, 0) and not row.dead_letters and not row.rows_lately
+
+
+def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
+    """What of it is about these tables, and what is about none."""
+    ledger = screen.facts.ledger
+    parked = tuple(one for one in ledger.parked if one.table in tables)
+    return replace(
+        screen,
+        facts=replace(screen.facts, ledger=replace(ledger, parked=parked)),
+        tables=tuple(row for row in screen.tables if row.table in tables),
+        dead=tuple(row for row in screen.dead if row.table in tables),
+    )
+
+
+def _first_ms(block: Block) -> int:
+    """When the oldest message was written, or else when its buffer was closed."""
+    return block.first_timestamp_ms if block.first_timestamp_ms > 0 else block.sealed_at_ms
+
+
+def _unread(lag: int | None, written_ms: int | None, now_ms: int) -> float | None:
+    if lag == 0:
+        return 0.0
+    return None if lag is None or written_ms is None else _age(now_ms, written_ms)
+
+
+def _age(now_ms: int, then_ms: int) -> float:
+    """Seconds; clocks may differ, so never below 0."""
+    return max(now_ms - then_ms, 0) / 1000
+
+
+def as_json(screen: Screen) -> dict[str, Any]:
+    """For programs; times are Unix milliseconds, what is not known is null."""
+    facts = screen.facts
+    last = facts.anomalies[-1] if facts.anomalies else None
+    return {
+        "app": facts.app,
+        "at_ms": facts.now_ms,
+        "journal": facts.journal,
+        "group": asdict(facts.group),
+        "troubles": [asdict(one) for one in screen.troubles],
+        "partitions": [asdict(row) for row in screen.partitions],
+        # Only the relay's memory holds them; what the journal tells is held_seconds above.
+        "buffers": None,
+        "clickhouse": facts.ledger.problem or "ok",
+        "ledger": facts.ledger.there,
+        "tables": [asdict(row) for row in screen.tables],
+        "parked": [asdict(one) for one in facts.ledger.parked],
+        "last_minute": asdict(screen.lately),
+        "dead_letters": [asdict(row) for row in screen.dead],
+        "seen_from_ms": screen.seen_from_ms or None,
+        "audited_records": facts.audited,
+        "anomalies": len(facts.anomalies),
+        "last_anomaly": None if last is None else last.as_json(),
+        "acknowledged": list(facts.acknowledged),
+    }

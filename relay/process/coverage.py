@@ -1,0 +1,86 @@
+"""Do the group's members have all partitions of the source between them?
+
+Receives the settings, gives the partitions that nobody has. A static member that starts again
+within its session gets what it had before, without a rebalance, and has then seen the source as it
+is now: partitions that were added while the group's leader was away would stay with nobody until
+something else makes the group rebalance.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from relay import names
+from relay.config import kafka_clients
+from relay.kafka.group_queries import Groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from relay.config.settings import Settings
+
+FIRST_SECONDS = 2.0
+"""After an assignment, for the others to have theirs."""
+AGAIN_SECONDS = 30.0
+"""After a look that found some, or got no answer."""
+_REQUEST_SECONDS = 5.0  # nobody polls meanwhile
+
+log = logging.getLogger(__name__)
+
+
+def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[int]:
+    """Partitions that none of the members has.
+
+    Args:
+        partitions: how many the source has.
+        assigned: to each member.
+    """
+    return frozenset(range(partitions)).difference(*assigned)
+
+
+class Coverage:
+    """Of the group, looked at once after each assignment, and again where some were left over."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._group = names.group_id(settings.app)
+        # A look may fall into the return of brokers, which ends the process that asks.
+        self._groups = Groups(settings.source_kafka, _REQUEST_SECONDS, lasting=True)
+        self._at: float | None = None
+        self._pause = FIRST_SECONDS
+
+    def rebalanced(self) -> None:
+        """The group gave an assignment."""
+        self._at = self._clock() + self._pause
+
+    def left_over(self) -> frozenset[int]:
+        """Partitions that nobody has; none where it is not time to look, or nobody answers."""
+        if self._at is None or self._clock() < self._at:
+            return frozenset()
+        try:
+            found = self._asked()
+        except KafkaException as error:
+            log.warning("who has which source partition cannot be asked", extra={"why": str(error)})
+            found = None
+        self._pause = AGAIN_SECONDS if found else FIRST_SECONDS
+        self._at = None if found == frozenset() else self._clock() + AGAIN_SECONDS
+        return found or frozenset()
+
+    def _asked(self) -> frozenset[int] | None:
+        """None while the group rebalances."""
+        try:
+            group = self._groups.describe(self._group)
+        finally:
+            self._groups.close()  # it is seldom asked, and a child takes memory
+        if group.state != "stable":
+            return None
+        topic = self._settings.source.topic
+        client = AdminClient(kafka_clients.admin(self._settings.source_kafka))
+        source = client.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+        owned = ([p for name, p in one.partitions if name == topic] for one in group.members)
+        return left_over(len(source.partitions), owned)

@@ -1,0 +1,76 @@
+"""The truth where the group is in another cluster than the journal: the journal's own head.
+
+Receives source partitions whose predecessors are fenced, with an offset in each journal partition
+before which nobody can commit any more; gives Found, as relay.process.truth does from the group's
+offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.blocks import journal
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import Found, JournalEnd, JournalRecord
+from relay.errors import ContractBroken
+from relay.process.truth import STRETCH, TruthReader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from confluent_kafka import Consumer
+
+
+class HeadReader(TruthReader):
+    """Reads committed truth, but for what the group's offsets would say."""
+
+    def _read(
+        self,
+        partitions: Collection[int],
+        group: Consumer,  # noqa: ARG002 - what it holds is in another cluster than the journal
+        ends: Mapping[int, JournalEnd],
+    ) -> tuple[Found, ...]:
+        source = self._topics.source()
+        bounds = self._of_source.bounds(partitions)
+        found = []
+        journal_id = ""
+        for index in sorted(partitions):
+            end = ends[index]
+            low, high = bounds[index]
+            offset, record = self._head(index, end.offset)
+            committed, epoch = None, UNKNOWN_EPOCH
+            if record is not None:
+                committed = CommittedOffset(record.floor, record.n, offset)
+                epoch = end.leader_epoch if committed == end.shown else UNKNOWN_EPOCH
+            elif not journal_id:
+                journal_id = self._journal_id()
+            start = None if committed else self._start(index, low, high)
+            bounds_of = source.topic_id, low, high
+            one = (index, committed, record, 0, *bounds_of, start, None, epoch, end.shown)
+            found.append(Found(*one, "" if committed else journal_id, source.partitions))
+        return tuple(found)
+
+    def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:
+        """The last visible record before `end`, and its offset; waits until all is decided there.
+
+        Raises:
+            ContractBroken: there is none any more.
+        """
+        beginning = self._beginning(self._reader("read_committed"), index)
+        stretch = STRETCH
+        while True:
+            start = max(beginning, end - stretch)
+            if visible := self._from("read_committed", index, start, end):
+                return visible[-1].offset() or 0, journal.decode(visible[-1].value() or b"")
+            if start == beginning:
+                break
+            stretch *= 10
+        if beginning > 0:
+            raise ContractBroken(
+                f"source partition {index}: {names.journal_topic(self._settings.app)}[{index}] "
+                f"holds no record, and its first {beginning} offsets are gone: where to go on is "
+                "not known",
+                "find out what deleted them; to go on without, begin under a new app name",
+            )
+        return 0, None

@@ -1,0 +1,28 @@
+"""The core's limits, in its units, of an app's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay.core.state import Limits
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+
+def limits(settings: Settings) -> Limits:
+    """The core's limits, in its units."""
+    block, relay = settings.block, settings.relay
+    return Limits(
+        app=settings.app,
+        max_bytes=block.max_bytes,
+        max_rows=block.max_rows,
+        max_age_ms=round(block.max_age_seconds * 1000),
+        table_max_age_ms={t: round(b.max_age_seconds * 1000) for t, b in block.tables.items()},
+        max_per_second=block.max_per_second,
+        commit_interval_ms=round(relay.commit_interval_seconds * 1000),
+        max_buffer_bytes=relay.max_buffer_bytes,
+        max_reread=relay.max_reread,
+        flush_point_interval_ms=round(relay.flush_point_interval_seconds * 1000),
+        keepalive_ms=round(relay.journal_keepalive_seconds * 1000),
+    )

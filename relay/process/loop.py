@@ -1,0 +1,298 @@
+"""The relay process: polls, asks the core, performs what it answers.
+
+    poll ─► intake ─► step(state, event) ─► effects ─► Kafka ─► answers ─► step …
+
+No decision is made here: every branch below is a translation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.state import Fencing, Phase, RelayState
+from relay.core.step import step
+from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
+from relay.intake import sort_poll
+from relay.intake.join_progress import Joining
+from relay.intake.membership import MemberFenced, holder, is_own_past
+from relay.intake.source import Source
+from relay.intake.table_headers import TableHeaders
+from relay.kafka.block_topics import BlockTopics
+from relay.kafka.topics import Topics
+from relay.operate.metrics.observer import NOTHING, Observer
+from relay.process import memory
+from relay.process.coverage import Coverage
+from relay.process.limits import limits
+from relay.process.perform import Performer
+from relay.process.takeover import Ownership
+from relay.program.monotonic import steady_ms
+from relay.program.serving import Serving
+from relay.program.waiting import StoppedWaiting, Waiting
+from relay.rows.codecs_of_tables import Tables
+from relay.schema.catalogue import Catalogue
+from relay.schema.registry import Registry
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+log = logging.getLogger(__name__)
+
+FULL = 0.5
+"""Share of what a full poll gives (relay.intake.source.FULL_BYTES), from which one counts: half, as
+one that works off a backlog often gets less than all that it may (a fetch was still under way)."""
+ERRORS: dict[ef.StopKind, type[RelayError]] = {
+    ef.StopKind.CONTRACT_BROKEN: ContractBroken,
+    ef.StopKind.FENCED: Fenced,
+    ef.StopKind.REFUSED: Refused,
+    ef.StopKind.UNAVAILABLE: Unavailable,
+    ef.StopKind.CONFIG: ConfigError,
+}
+
+
+class Relay:
+    """One relay process of an app.
+
+    Args:
+        settings: of the app.
+        stop: set by a signal; the process finishes or aborts its transaction and leaves.
+        observer: hears of every poll and step.
+    """
+
+    def __init__(
+        self, settings: Settings, stop: threading.Event, observer: Observer = NOTHING
+    ) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._observer = observer
+        fencing = Fencing.PARTITION if settings.crosses else Fencing.GROUP
+        self._state = RelayState(limits=limits(settings), fencing=fencing, committed_at_ms=0)
+        self._headers = TableHeaders()
+        self._assigning: dict[int, int] | None = None
+        self._leaving = False
+        self._error: RelayError | None = None
+        self._refreshed_at = time.monotonic()
+        topics = Topics(settings)
+        self._topics = topics
+        self._tables = Tables(
+            Catalogue(settings.clickhouse),
+            Registry(settings.kafka, settings.app),
+            BlockTopics(settings.app, topics),
+            settings.loader.block_column,
+            settings.targets(),
+        )
+        watched = observer.settings("consumer")
+        heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
+        self._source = Source(settings, *heard)
+        self._wait = Waiting(stop, observer.away, lambda _: self._source.look_for_brokers())
+        self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
+        self._coverage, self._joining = Coverage(settings), Joining(settings)
+        owning = settings, topics, self._source, self._performer.producers
+        self._ownership = Ownership(*owning)
+
+    def run(self, limit: float) -> None:
+        """Until stopped or stopped by an error.
+
+        Args:
+            limit: seconds to wait for servers at the start; 0: for ever.
+
+        Raises:
+            RelayError: why it ended by itself.
+        """
+        try:
+            self._wait(self._topics.ensure_own, limit)
+            self._wait(self._ownership.start, limit)
+            self._source.join()
+            self._joining.joined()
+            log.info("joined", extra={"member": self._settings.relay.member})
+            while self._state.phase is not Phase.STOPPED:
+                self._turn()
+        except StoppedWaiting:
+            log.info("stopped while a server was away")
+        finally:
+            self._leave()
+        if self._error is not None:
+            raise self._error
+
+    def _turn(self) -> None:
+        if self._stop.is_set() and not self._state.stopping:
+            self._dispatch(ev.StopRequested())
+            return
+        self._refresh_tables()
+        self._joining.look()
+        polled = sort_poll.Intake(self._headers, self._performer.density)
+        begun = time.monotonic()
+        self._source.poll(polled.add)
+        seconds = time.monotonic() - begun
+        if self._source.rebalanced:
+            # Some may have been fetched before a partition went and came back; taken for new
+            # ones, they would hide the messages between its floor and them.
+            polled = sort_poll.Intake(self._headers, self._performer.density)
+            for index, partition in self._state.partitions.items():
+                self._source.fetching.seek(index, partition.position)
+            self._coverage.rebalanced()
+        poll = polled.sorted()
+        messages = sum(map(len, poll.offsets.values()))
+        self._source.learn_size(messages, poll.bytes)
+        self._observer.polled(seconds, messages, poll.bytes)
+        self._performer.polled(poll)
+        if self._state.phase is not Phase.STOPPED:
+            arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
+            asked = self._state.reading if full or self._state.turns else ()
+            ends = self._source.fetching.ends(asked)
+            self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends))
+        if left := self._coverage.left_over():
+            log.warning("nobody has some source partitions", extra={"partitions": sorted(left)})
+            self._source.join()
+
+    def _refresh_tables(self) -> None:
+        """A changed row message: seal what was read under the old one, then use the new."""
+        if time.monotonic() - self._refreshed_at < self._settings.relay.schema_refresh_seconds:
+            return
+        begun = self._refreshed_at = time.monotonic()
+        try:
+            changed = self._tables.refresh()
+        except Unavailable as error:  # what is known stays valid; loading waits, not the relay
+            # ClickHouse, or the broker that leads the registry's topic: the error says which.
+            log.warning("changes of tables cannot be seen", extra={"why": error.message})
+            self._observer.refreshed(time.monotonic() - begun, 0, error.message)
+            return
+        self._observer.refreshed(time.monotonic() - begun, len(changed), "")
+        if changed:
+            self._say_changed(changed)
+            self._dispatch(ev.SchemaChanged(changed))
+            self._tables.adopt()
+
+    def _say_changed(self, changed: frozenset[str]) -> None:
+        gone = changed & self._tables.gone()
+        if gone:
+            why = "their messages are dead letters and their blocks set aside until they are back"
+            log.warning("tables are gone", extra={"tables": ",".join(sorted(gone)), "why": why})
+        if changed - gone:
+            log.info("row messages changed", extra={"tables": ",".join(sorted(changed - gone))})
+
+    def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
+        """Inside poll: read the truth of what the group gave; where to begin each."""
+        self._joining.assigned()
+        self._assigning = {}
+        with contextlib.suppress(StoppedWaiting):  # the loop sees the stop next
+            self._dispatch(ev.Assigned(partitions))
+        starts, self._assigning = self._assigning, None
+        log.info("assigned", extra={"partitions": sorted(partitions), "floors": starts})
+        return starts
+
+    def _revoked(self, partitions: frozenset[int]) -> None:
+        """Inside poll, and before it returns: the group may give the partitions away then."""
+        if self._leaving:
+            return  # the group hears of it by our leaving; a transaction ends with its producer
+        log.info("revoked", extra={"partitions": sorted(partitions)})
+        self._dispatch(ev.Revoked(partitions))
+
+    def _dispatch(self, event: ev.Event) -> None:
+        """One event and whatever its effects answer."""
+        pending: list[ev.Event] = [event]
+        while pending:
+            before, now = self._state, pending.pop(0)
+            self._state, effects = step(before, now)
+            self._observer.stepped(before, now, self._state, effects)
+            for effect in effects:
+                answer = self._perform(effect)
+                if answer is not None:
+                    pending.append(answer)
+
+    def _perform(self, effect: ef.Effect) -> ev.Event | None:
+        match effect:
+            case ef.Fence(partitions):
+                return self._wait(lambda: self._ownership.fence(partitions))
+            case ef.ReadTruth(partitions, ends):
+                found = self._wait(lambda: self._ownership.read(partitions, ends))
+                return ev.TruthRead(found, steady_ms())
+            case ef.Seek(partition, offset):
+                if self._assigning is not None:
+                    self._assigning[partition] = offset
+                else:
+                    self._source.fetching.seek(partition, offset)
+                return None
+            case ef.Read(whom):
+                self._source.fetching.only(whom)
+                return None
+            case ef.Exit(error):
+                if error is not None:
+                    self._error = ERRORS[error.kind](error.message, error.next_step)
+                return None
+            case ef.Replace():
+                self._wait(self._topics.still_there)
+                return self._performer.perform(effect)
+            case _:
+                return self._performer.perform(effect)
+
+    def _leave(self) -> None:
+        """Leave the group and let go of the producer, whatever happened before."""
+        self._leaving = True
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._ownership.close)
+            stack.callback(self._performer.close)
+            stack.callback(self._source.close)
+        log.info("left", extra={"member": self._settings.relay.member})
+
+
+def until_ended(settings: Settings, stop: threading.Event, observer: Observer = NOTHING) -> None:
+    """Run a relay, and another in its place when its session in the group ended in an outage.
+
+    Raises:
+        RelayError: why it ended by itself.
+    """
+    limit = settings.relay.wait_for_servers_seconds
+    try:
+        while not stop.is_set():
+            try:
+                return Relay(settings, stop, observer).run(limit)
+            except MemberFenced as error:
+                if not _is_own_past(error, settings, Waiting(stop, observer.away)):
+                    raise
+                limit = 0  # it has started once
+                log.warning(
+                    "the session in the group ended while the brokers were away, joining anew",
+                    extra={"member": settings.relay.member, "why": error.message},
+                )
+    except StoppedWaiting:
+        log.info("stopped while a server was away")
+    except RelayError as error:
+        observer.ended(error)
+        raise
+
+
+def _is_own_past(error: MemberFenced, settings: Settings, wait: Waiting) -> bool:
+    try:
+        return is_own_past(wait(lambda: holder(settings)), error.mine)
+    except Refused as refused:  # who may not ask believes what the group said
+        log.warning("who holds the member cannot be asked", extra={"why": refused.message})
+        return False
+
+
+def run(settings: Settings, listen: str = "") -> None:
+    """Run a relay until SIGTERM or SIGINT.
+
+    Args:
+        settings: of the app.
+        listen: HOST:PORT for metrics and health; empty: nobody watches.
+    """
+    memory.prepare()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if not listen:
+        until_ended(settings, stop)
+        return
+    from relay.operate.metrics.endpoint import Watch  # noqa: PLC0415 - 0.1 s, for those who are watched
+
+    watch = Watch(settings)
+    with Serving(listen, watch.routes()) as serving:
+        log.info("serving metrics and health", extra={"address": serving.address})
+        until_ended(settings, stop, watch.observer)

@@ -1,0 +1,281 @@
+"""Performs the core's effects on buffers and producer, and answers each.
+
+Receives effects, gives the event that answers it. It stands between the core, which
+knows no client, and the clients, which decide nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import defaultdict
+from contextlib import suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from relay import names
+from relay.blocks import journal, message_rows
+from relay.blocks.chunks import Encoder
+from relay.blocks.dead_letter import Place, headers_of, headers_without
+from relay.blocks.form_block import Formed, form
+from relay.core import effects as ef
+from relay.core import events as ev
+from relay.failpoints import reached
+from relay.intake.buffers import Buffers, Held
+from relay.intake.row_density import RowDensity
+from relay.intake.sort_poll import Poll
+from relay.kafka import group_offsets
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.record_limits import record_bytes
+from relay.operate.metrics.observer import NOTHING, Observer
+from relay.process import producers
+from relay.process.log_context import Concerning
+from relay.process.sealed import Sent
+from relay.process.suitability.watch import Suitability, with_likeness
+from relay.process.totals import Totals
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.core.offsets import Offsets
+    from relay.core.records import JournalRecord
+    from relay.core.state import Seal
+    from relay.intake.source import Source
+    from relay.program.waiting import Waiting
+    from relay.rows.codecs_of_tables import Tables
+
+log = logging.getLogger(__name__)
+
+
+class Performer:
+    """The effects of one relay process.
+
+    Args:
+        wait: where a server is away.
+        observer: hears of blocks formed.
+
+    Attributes:
+        producers: that transactions run under.
+        density: of the tables' rows, learned from what is sealed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Tables,
+        source: Source,
+        wait: Waiting,
+        observer: Observer = NOTHING,
+    ) -> None:
+        self._settings = settings
+        self._observer = observer
+        self._tables = tables
+        self._source = source
+        self._wait = wait
+        self._author = journal.Author(settings.app, settings.source.topic, settings.relay.member)
+        self._buffers = Buffers()
+        self._poll = Poll()
+        self.density = RowDensity(settings.source.framing)
+        self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
+        self._written = Totals()
+        self._suitable = Suitability(settings, tables, wait)
+        member = settings.relay.member
+        self._concerning = Concerning(
+            names.transactional_id(settings.app, member),
+            partial(names.partition_transactional_id, settings.app),
+        )
+        self.producers = producers.of(settings, observer)
+        self._producer = self.producers.of(None)
+        self._under_way = frozenset[int]()
+        self._sealing = frozenset[str]()
+
+    def start(self) -> None:
+        """Make the first producer, if one producer serves all partitions (see OfMember.start)."""
+        self.producers.start()
+
+    def close(self) -> None:
+        """Let go of the producers."""
+        self.producers.close()
+
+    def polled(self, poll: Poll) -> None:
+        """The poll whose arrivals the core is about to hear of."""
+        self._poll = poll
+        self.producers.serve()
+
+    def perform(self, effect: ef.Effect) -> ev.Event | None:
+        """Perform one effect; the answer is an event, for those that have one."""
+        name = _snake(type(effect).__name__)
+        self._concerning.before(effect)
+        reached(f"before_{name}")
+        try:
+            answer = self._attempt(effect)
+        except TransactionFailed as failed:
+            kind = self._kind(failed)
+            log.warning("failed", extra={"effect": name, "kind": kind.name, "why": failed.why})
+            return ev.Failed(kind, failed.why)
+        reached(f"after_{name}")
+        self._concerning.after(effect)
+        return answer
+
+    def _kind(self, failed: TransactionFailed) -> ev.Failure:
+        """What is refused of one table or message alone is left out when it comes again."""
+        if failed.kind is not ev.Failure.REFUSED:
+            return failed.kind
+        known = self._wait(lambda: self._tables.learn(failed, self._sealing))
+        return ev.Failure.LEARNED if known else failed.kind
+
+    def _attempt(self, effect: ef.Effect) -> ev.Event | None:
+        match effect:
+            case ef.Keep(arrival, skip):
+                self._buffers.keep(arrival, self._poll, skip)
+                return None
+            case ef.Drop(partitions):
+                self._buffers.drop(partitions)
+                self.producers.let_go(partitions - self._under_way)
+                return None
+            case ef.ShowOffsets(offsets):
+                group_offsets.show(self._source.consumer, self._places(offsets))
+                return None
+            case ef.Replace(why):
+                log.warning("replacing the producer", extra={"why": why})
+                self._wait(self.start)
+                return ev.Replaced()
+            case _:
+                return self._in_transaction(effect)
+
+    def _in_transaction(self, effect: ef.Effect) -> ev.Event:
+        match effect:
+            case ef.Begin(tables, partition):
+                # Before the wait: what is buffered was polled in this generation.
+                group = self._source.consumer.consumer_group_metadata()
+                self._wait(lambda: self._tables.resolve(tables))
+                self._sealing = tables
+                self._producer = self.producers.of(partition)
+                self._under_way = frozenset() if partition is None else frozenset({partition})
+                self._suitable.begun()
+                self._producer.begin(group)
+                return ev.Begun()
+            case ef.Produce(seals):
+                return self._produce(seals)
+            case ef.WriteJournal(records):
+                return self._write_journal(records)
+            case ef.SendOffsets(offsets):
+                epochs = self._source.leader_epochs({p: of.floor for p, of in offsets.items()})
+                self._producer.send_offsets(self._settings.source.topic, offsets, epochs=epochs)
+                return ev.OffsetsSent()
+            case ef.Commit():
+                clean = self._producer.commit()
+                self._under_way = frozenset()
+                self._written.report()
+                self._suitable.committed()
+                return ev.Committed(clean)
+            case ef.Abort():
+                self._producer.abort()
+                self._under_way = frozenset()
+                return ev.Aborted()
+            case _:
+                raise AssertionError(f"not an effect of this performer: {effect!r}")
+
+    def _places(self, offsets: Offsets) -> list[TopicPartition]:
+        epochs = self._source.leader_epochs({p: of.floor for p, of in offsets.items()})
+        return group_offsets.places(self._settings.source.topic, offsets, epochs)
+
+    def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
+        """Chunks and dead letters of every seal; one flush for all of them."""
+        sent = [self._send(seal) for seal in seals]
+        self._suitable.check(self._buffers.held(), self._give_up)
+        reached("mid_produce")
+        self._producer.flush()
+        for one in sent:
+            self._written.add(one)
+        return ev.Produced(tuple(one.result(self._tables.topic(one.seal.table)) for one in sent))
+
+    def _send(self, seal: Seal) -> Sent:
+        """Form a seal's buffer and hand to the client what it became."""
+        held = self._buffers.take(seal.partition, seal.table)
+        begun = time.monotonic()
+        formed = with_likeness(seal.table, self._form(seal.table, held), held)
+        self._suitable.formed(seal, formed)
+        self._observer.formed(seal, formed, time.monotonic() - begun)
+        self.density.learn(seal.table, formed.rows, seal.buffer.bytes)
+        offsets = self._produce_chunks(seal, formed)
+        self._produce_dead(seal, formed, held)
+        return Sent.of(seal, formed, offsets)
+
+    def _form(self, table: str, held: Held) -> Formed:
+        """The buffer's chunks and dead letters.
+
+        What cannot be read may come from a producer that heard of a change earlier: it is read
+        again by the newest row message that there is, before it becomes a dead letter.
+        """
+        values = held.column()
+        while True:
+            formed = form(
+                held.offsets,
+                values,
+                self._tables.codec(table),
+                self._settings.source.framing,
+                self._encoders[table],
+                self._settings.source.unknown_fields,
+                self._tables.most(self._tables.topic(table)),
+            )
+            if not (formed.dead or formed.unknown) or not self._tables.overtaken(table):
+                return formed
+
+    def _give_up(self) -> None:
+        """End the transaction without effect, just before the relay ends."""
+        with suppress(TransactionFailed):  # the next start's, or its timeout, ends it then
+            self._producer.abort()
+
+    def _produce_chunks(self, seal: Seal, formed: Formed) -> list[int]:
+        """Queue the chunks; their offsets are in the list once the producer is flushed."""
+        topic = self._tables.topic(seal.table)
+        place = TopicPartition(topic, seal.partition)
+        offsets: list[int] = []
+        for sequence, (value, rows) in enumerate(formed.chunks):
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("seq", str(sequence).encode()),
+                ("rows", str(rows).encode()),
+                ("schema", str(formed.schema_version).encode()),
+            ]
+            if not sequence and formed.message_rows:
+                headers.append((message_rows.HEADER, formed.message_rows))
+            self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
+        return offsets
+
+    def _produce_dead(self, seal: Seal, formed: Formed, held: Held) -> None:
+        """Each dead letter is the source message, whole, with where and why."""
+        place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
+        topic = self._settings.source.topic
+        for offset, value, reason in formed.dead:
+            source = Place(seal.partition, offset)
+            headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
+            key, most = str(source).encode(), self._tables.most(place.topic)
+            kept: bytes | None = value
+            if most is not None and record_bytes(value, key, headers) > most:
+                size = len(value or b"")
+                headers = headers_without(topic, source, seal.table, reason, size)
+                kept = None
+            self._producer.produce(place, kept, key, headers, lambda _: None)
+
+    def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
+        topic = names.journal_topic(self._settings.app)
+        offsets: dict[int, int] = {}
+        for record in records:
+            index = record.partition
+            self._producer.produce(
+                TopicPartition(topic, index),
+                journal.encode(record, self._author, time.time_ns() // 1_000_000),
+                str(index).encode(),
+                [],
+                partial(offsets.__setitem__, index),
+            )
+        self._producer.flush()
+        return ev.JournalWritten(offsets)
+
+
+@cache
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

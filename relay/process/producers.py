@@ -1,0 +1,152 @@
+"""The transactional producers of a relay: one of its member, or one for each source partition.
+
+Receives settings, gives the producer that a transaction runs under. Where the source is in
+another cluster no group's generation can fence there, but a transactional id can: whoever takes
+a source partition over takes its id over first, and asks the journal for its end with a record
+of its own. That record is aborted: nobody sees it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from relay import names
+from relay.config import kafka_clients
+from relay.core.effects import ONE_PROCESS
+from relay.core.events import Failure
+from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.kafka.errors import TransactionFailed
+from relay.kafka.transactional_producer import TransactionalProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from relay.config.settings import Settings
+    from relay.operate.metrics.observer import Observer
+
+_NO_GROUP = "no group fences here"
+"""Where the producer wants a member's metadata: it sends no offsets."""
+
+
+class OfMember:
+    """One for all partitions: fenced by the group's generation, with the floors it commits.
+
+    Attributes:
+        deadline_seconds: for one client call with its repetitions; twice the transaction's
+            timeout, after which the coordinator has ended it.
+    """
+
+    def __init__(self, settings: Settings, observer: Observer) -> None:
+        self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
+        self._settings, self._observer = settings, observer
+        self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
+
+    def start(self) -> None:
+        """A new producer; ends whatever a predecessor left open.
+
+        Raises:
+            Unavailable, Refused, Fenced: init_transactions did not succeed.
+        """
+        try:
+            self._producer.replace()
+        except TransactionFailed as failed:
+            raise _error(failed, ONE_PROCESS) from failed
+
+    def of(self, _partition: int | None) -> TransactionalProducer:
+        """What a transaction of this source partition runs under; None: one of several."""
+        return self._producer
+
+    def fence(self, partitions: Collection[int]) -> dict[int, int]:
+        """Take the ids of these partitions over; an offset in each journal partition.
+
+        All before it is decided, or will be: nobody else can commit there any more.
+
+        Raises:
+            Unavailable, Refused, Fenced: as `start`.
+        """
+        raise AssertionError(f"partitions {partitions} are fenced by the group")
+
+    def let_go(self, partitions: Collection[int]) -> None:
+        """These source partitions are not this relay's any more."""
+
+    def serve(self) -> None:
+        """Hear what the clients have to say."""
+        self._producer.serve()
+
+    def close(self) -> None:
+        """Let go of all."""
+        self._producer.close()
+
+    def _made(self, identity: str, client: str = "producer") -> TransactionalProducer:
+        settings = kafka_clients.producer_under(self._settings, identity)
+        watched = {**self._observer.settings(client), **settings}
+        group = names.group_id(self._settings.app)
+        return TransactionalProducer(watched, self.deadline_seconds, group)
+
+
+class OfPartitions(OfMember):
+    """One for each source partition that is owned, made when it is taken over."""
+
+    def __init__(self, settings: Settings, observer: Observer) -> None:
+        super().__init__(settings, observer)
+        self._of: dict[int, TransactionalProducer] = {}
+
+    def start(self) -> None:
+        """Let go of all: each is made anew as its partition is fenced."""
+        self.close()
+
+    def of(self, partition: int | None) -> TransactionalProducer:
+        """See OfMember; the member's own is never started."""
+        return super().of(partition) if partition is None else self._of[partition]
+
+    def fence(self, partitions: Collection[int]) -> dict[int, int]:
+        """See OfMember."""
+        try:
+            return {index: self._take(index) for index in sorted(partitions)}
+        except TransactionFailed as failed:
+            step = "start again: another relay took a source partition over at the same moment"
+            raise _error(failed, step) from failed
+
+    def _take(self, index: int) -> int:
+        identity = names.partition_transactional_id(self._settings.app, index)
+        self.let_go({index})
+        producer = self._of[index] = self._made(identity, f"producer-{index}")
+        producer.replace()
+        producer.begin(_NO_GROUP)
+        place = TopicPartition(names.journal_topic(self._settings.app), index)
+        written: list[int] = []
+        producer.produce(place, None, str(index).encode(), [], written.append)
+        producer.flush()
+        producer.abort()
+        return written[0]
+
+    def let_go(self, partitions: Collection[int]) -> None:
+        """See OfMember."""
+        for index in partitions:
+            if index in self._of:
+                self._of.pop(index).close()
+
+    def serve(self) -> None:
+        """See OfMember."""
+        for producer in self._of.values():
+            producer.serve()
+
+    def close(self) -> None:
+        """See OfMember."""
+        self.let_go(list(self._of))
+
+
+def of(settings: Settings, observer: Observer) -> OfMember:
+    """As the settings' clusters demand."""
+    return OfPartitions(settings, observer) if settings.crosses else OfMember(settings, observer)
+
+
+def _error(failed: TransactionFailed, fenced: str) -> RelayError:
+    """The error that ends the process where a producer could not even start."""
+    if failed.kind in (Failure.UNKNOWN, Failure.ABORT):
+        return Unavailable(failed.why, "check the brokers")
+    if failed.kind is Failure.FENCED:
+        return Fenced(failed.why, fenced)
+    return Refused(failed.why, "grant the right or mend the setting, then start again")

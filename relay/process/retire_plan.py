@@ -1,0 +1,55 @@
+"""Which transactional ids of members that are gone may be ended; pure.
+
+Receives members' names and who is in the group now, gives what would be done with each.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from relay import names
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """One member that is to be gone for ever.
+
+    Attributes:
+        member: its name.
+        transactional_id: whose transactions are to be ended.
+        partitions: that the group still gives to it; None: it is no member any more.
+    """
+
+    member: str
+    transactional_id: str
+    partitions: tuple[int, ...] | None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it must not be ended now; None if it may."""
+        if self.partitions is None:
+            return None
+        held = ", ".join(map(str, self.partitions)) or "none"
+        return (
+            f"{self.member} is in the group (partitions: {held}): ending its transactions would "
+            "fence a relay at work"
+        )
+
+
+def plan(
+    app: str, members: Collection[str], group: Mapping[str, tuple[int, ...]]
+) -> list[Retirement]:
+    """One for each member named, in the order given, each once.
+
+    Args:
+        app: prefix of the ids.
+        members: names, as `relay run --member` was told them.
+        group: partitions by member, as the group's coordinator says.
+    """
+    return [
+        Retirement(member, names.transactional_id(app, member), group.get(member))
+        for member in dict.fromkeys(members)
+    ]

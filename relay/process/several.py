@@ -1,0 +1,125 @@
+"""Several relay processes under one command: Python uses one core per process.
+
+Members `<member>-0`, `<member>-1`, … of one pipeline, or of each of several. None ends the others:
+what ends by itself is started again here, as relay.program.supervision says.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from relay.program.serving import behind
+from relay.program.supervision import Past, after, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+PROGRAM = [sys.executable, "-c", "import sys; from relay.cli import main; sys.exit(main())"]
+LOOK_SECONDS = 0.2
+
+
+def supervise(relays: Mapping[str, Sequence[str]]) -> int:
+    """Run a relay with each of these arguments until SIGTERM or SIGINT, or until all stay ended.
+
+    Args:
+        relays: a name for the log to the arguments of `relay run`.
+
+    Returns:
+        The worst of the statuses at the end, 0 if all is well; see relay.program.supervision.
+    """
+    stop = _asked_to_stop()
+    children = [Child(name, arguments) for name, arguments in relays.items()]
+    try:
+        while not stop.wait(LOOK_SECONDS):
+            for child in children:
+                child.look(time.monotonic())
+            if all(child.stays_ended for child in children):
+                log.error("every relay has ended, and none is started again")
+                break
+    finally:
+        _end([child.process for child in children if child.process is not None])
+    return worst(child.last_status for child in children)
+
+
+class Child:
+    """A relay that is started again where that may help.
+
+    Attributes:
+        process: that runs; None: none does.
+        stays_ended: whether it is not started again.
+        status: of the last that ended by itself.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str]) -> None:
+        self._name, self._arguments = name, arguments
+        self._past, self._due = Past(), float("-inf")
+        self._since = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stays_ended = False
+        self.status = 0
+
+    @property
+    def last_status(self) -> int:
+        """Of the process that ended, whether it was asked to or not."""
+        if self.process is None:
+            return self.status
+        status = int(self.process.returncode)
+        # Asked to end while it was still starting, it had no handler yet.
+        return 0 if status == -signal.SIGTERM else status
+
+    def look(self, now: float) -> None:
+        """Start it if that is due; if it has ended, decide; `now` is monotonic, in seconds."""
+        if self.process is None:
+            if not self.stays_ended and now >= self._due:
+                self.process, self._since = _started(self._arguments), now
+            return
+        status = self.process.poll()
+        if status is None:
+            return
+        self.process, self.status = None, status
+        pause, self._past = after(status, now - self._since, self._past)
+        told = {"relay": self._name, "status": status}
+        if pause is None:
+            self.stays_ended = True
+            log.error("a relay ended and stays ended; the others go on", extra=told)
+        else:
+            self._due = now + pause
+            log.warning("a relay ended, starting again", extra={**told, "in_seconds": pause})
+
+
+def _asked_to_stop() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    # Of a group of its own: Ctrl-C in a terminal reaches this process, which passes it on.
+    return subprocess.Popen([*PROGRAM, "run", *arguments], process_group=0)  # noqa: S603 - our own program and checked arguments
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+    for child in children:
+        child.wait()
+
+
+def served(listen: str | None, index: int) -> list[str]:
+    """Where this process serves, as arguments.
+
+    Raises:
+        ConfigError: `listen` is no address.
+    """
+    address = behind(listen, index)
+    return [] if address is None else ["--http", address]

@@ -1,0 +1,121 @@
+"""What a relay makes of its dead letters while it runs: who hears of them, and whether it stops.
+
+Receives what each transaction's buffers became; the decisions are relay.process.suitability.brake's
+and relay.process.suitability.first_dead_letters's, here the servers are asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from relay.blocks.dead_letter import Place
+from relay.intake import sample
+from relay.intake.foreign_formats import explained
+from relay.names import NO_TABLE
+from relay.operate.dead.selection import kind_of
+from relay.process.suitability.brake import ENOUGH, Brake
+from relay.process.suitability.first_dead_letters import FirstDead
+from relay.process.suitability.past_rows import ever_good
+from relay.rows.decode import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from relay.blocks.form_block import Formed
+    from relay.config.settings import Settings
+    from relay.core.state import Seal
+    from relay.intake.buffers import Held
+    from relay.program.waiting import Waiting
+    from relay.rows.codecs_of_tables import Tables
+
+log = logging.getLogger(__name__)
+
+
+def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
+    """Return the same, each dead letter's reason with what its message looks like."""
+    if not formed.dead:
+        return formed
+    unnamed = table == NO_TABLE
+    dead = [
+        (at, value, explained(reason, value, held.origin(at).headers if unnamed else None))
+        for at, value, reason in formed.dead
+    ]
+    return replace(formed, dead=dead)
+
+
+class Suitability:
+    """Of the source, as one relay process sees it.
+
+    Args:
+        tables: know how rows read.
+        wait: where a server is away.
+    """
+
+    def __init__(self, settings: Settings, tables: Tables, wait: Waiting) -> None:
+        self._settings, self._tables, self._wait = settings, tables, wait
+        self._brake = Brake(on=settings.source.all_dead == "stop")
+        self._first = FirstDead(settings.source.topic)
+
+    def begun(self) -> None:
+        """A transaction begins."""
+        self._brake.begun()
+        self._first.begun()
+
+    def formed(self, seal: Seal, formed: Formed) -> None:
+        """Hear what a sealed buffer became."""
+        told = ((Place(seal.partition, at), reason) for at, _, reason in formed.dead)
+        self._first.add(seal.table, told)
+        if self._brake.listens:
+            self._brake.add(formed.messages, (kind_of(reason) for _, _, reason in formed.dead))
+
+    def committed(self) -> None:
+        """The transaction is committed."""
+        self._brake.committed()
+        self._first.committed()
+
+    def check(self, held: Collection[Held], before: Callable[[], None]) -> None:
+        """Stop where nothing was ever good, before that is committed.
+
+        Args:
+            held: messages that wait in buffers for their own transaction.
+            before: is called just before it is raised.
+
+        Raises:
+            ConfigError: the source is not one of this relay.
+        """
+        if not self._brake.due:
+            return
+        good = (
+            self._wait(lambda: ever_good(self._settings))
+            or self._wait(lambda: self._is_any_held_good(held))
+            or self._wait(self._is_any_good)
+        )
+        if good:
+            self._brake.release()
+            return
+        before()
+        raise self._brake.error(self._settings.source.topic)
+
+    def _is_any_held_good(self, held: Collection[Held]) -> bool:
+        """Whether a message is that was read, and waits because its table is quiet."""
+        self._tables.resolve({one.table for one in held})
+        source = self._settings.source
+        for one in held:
+            codec = self._tables.codec(one.table)
+            if isinstance(codec, str):
+                continue
+            if decode(one.column(), codec, source.framing, source.unknown_fields).messages:
+                return True
+        return False
+
+    def _is_any_good(self) -> bool:
+        """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
+        by_table = sample.by_table(sample.sample(self._settings, ENOUGH))
+        self._tables.resolve(by_table.keys())
+        return any(
+            not problem
+            for table, messages in by_table.items()
+            for _, problem in sample.judged(messages, self._tables.codec(table), self._settings)
+        )

@@ -1,0 +1,88 @@
+"""What a relay asks the servers when source partitions come: who else could commit, then the truth.
+
+Receives partitions, gives the core's answers; raises where a server is away, for the caller waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from relay.core import events as ev
+from relay.errors import Refused
+from relay.failpoints import reached
+from relay.kafka import group_offsets
+from relay.process.journal_heads import HeadReader
+from relay.process.transaction_timeout import with_both_numbers
+from relay.process.truth import TruthReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from relay.config.settings import Settings
+    from relay.core.records import Found, JournalEnd
+    from relay.intake.source import Source
+    from relay.kafka.topics import Topics
+    from relay.process.producers import OfMember
+
+T = TypeVar("T")
+
+
+class Ownership:
+    """Of one relay process.
+
+    Raises (every method):
+        Unavailable: servers are away.
+        Refused, Fenced: as they answer.
+    """
+
+    def __init__(
+        self, settings: Settings, topics: Topics, source: Source, producers: OfMember
+    ) -> None:
+        self._settings, self._source, self._producers = settings, source, producers
+        self._topics = topics
+        reader = HeadReader if settings.crosses else TruthReader
+        self._truth = reader(settings, topics, producers.deadline_seconds)
+
+    def start(self) -> None:
+        """The first producer, where there is one for all partitions."""
+        self._let_in(self._producers.start)
+
+    def fence(self, partitions: frozenset[int]) -> ev.PredecessorsFenced:
+        """From now on nobody else commits there.
+
+        The group is asked first: what it shows later may be a successor's.
+        """
+        self._follow(partitions)
+        reached("before_fence")
+        topic, seconds = self._settings.source.topic, self._producers.deadline_seconds
+        before = group_offsets.read(self._source.consumer, topic, partitions, seconds)
+        ends = self._let_in(lambda: self._producers.fence(partitions))
+        reached("after_fence")
+        return ev.PredecessorsFenced({p: replace(before[p], offset=ends[p]) for p in before})
+
+    def read(self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]) -> tuple[Found, ...]:
+        """Where these partitions stand.
+
+        Raises:
+            ContractBroken: as relay.process.truth.
+        """
+        self._follow(partitions)
+        found = self._truth.read(partitions, self._source.consumer, ends)
+        self._source.epochs.remember(found)
+        return found
+
+    def _follow(self, partitions: frozenset[int]) -> None:
+        """Else the truth of partitions that are new would be waited for in vain."""
+        if self._topics.follow(partitions):
+            self._truth.renew()
+
+    def close(self) -> None:
+        """Let go of the readers."""
+        self._truth.close()
+
+    def _let_in(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Refused as error:
+            raise with_both_numbers(error, self._settings) from error

@@ -1,0 +1,290 @@
+"""Read what was committed: the only thing a relay believes when it takes a partition over.
+
+Receives source partitions, gives Found for each: committed floor, the journal record that
+its metadata names, whatever is visible behind it, topic id and bounds. It decides nothing;
+relay.core.takeover does.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from relay import names
+from relay.blocks import journal
+from relay.config import kafka_clients
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.records import Found, JournalRecord
+from relay.core.takeover import came_later
+from relay.errors import ContractBroken, Unavailable
+from relay.kafka.errors import REFUSED, answered
+from relay.kafka.partition_ends import TopicEnds
+from relay.kafka.partition_reader import PartitionReader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from confluent_kafka import Message
+
+    from relay.config.settings import Settings
+    from relay.core.records import JournalEnd
+    from relay.kafka.topics import Topics
+
+STRETCH = 100
+"""Offsets looked at first; ten times as many where no record is among them."""
+_GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+
+
+class TruthReader:
+    """Reads committed truth; holds two readers of the journal, made when first needed."""
+
+    def __init__(self, settings: Settings, topics: Topics, deadline_seconds: float) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._deadline_seconds = deadline_seconds
+        self._journal = names.journal_topic(settings.app)
+        admin = of_source = AdminClient(kafka_clients.admin(settings.kafka))
+        if settings.crosses:
+            of_source = AdminClient(kafka_clients.admin(settings.source_kafka))
+        self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
+        self._of_source = TopicEnds(of_source, settings.source.topic, deadline_seconds)
+        self._readers: dict[str, PartitionReader] = {}
+        self._widths: tuple[int, ...] | None = None
+
+    def read(
+        self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
+    ) -> tuple[Found, ...]:
+        """Found for each partition.
+
+        Args:
+            partitions: of the source.
+            group: the member's own consumer.
+            ends: of the journal, where predecessors were fenced by partition.
+
+        Raises:
+            Unavailable: no answer within the deadline.
+            Refused: the brokers said no.
+            ContractBroken: a committed offset carries foreign metadata.
+        """
+        self._widths = None
+        try:
+            return self._read(partitions, group, ends)
+        except KafkaException as error:
+            source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
+            raise answered(
+                f"read what was committed ({self._journal}, {source}, group {group_id})",
+                error.args[0],
+                f"grant Read on topics {self._journal} and {source} and on group {group_id}",
+            ) from error
+
+    def _read(
+        self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
+    ) -> tuple[Found, ...]:
+        source = self._topics.source()
+        stable_ends = self._of_journal.stable(partitions)
+        found = []
+        asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
+        entries = group.committed(asked, timeout=self._deadline_seconds)
+        fresh = any(entry.offset == OFFSET_INVALID for entry in entries)
+        journal_id = self._journal_id() if fresh else ""
+        bounds = self._of_source.bounds(partitions)  # later: what is committed lies before the end
+        for entry in entries:
+            committed = self._committed(entry)
+            index = entry.partition
+            low, high = bounds[index]
+            record, later, last = self._journal_of(index, committed, stable_ends[index])
+            found.append(
+                Found(
+                    index,
+                    committed,
+                    record,
+                    later,
+                    source.topic_id,
+                    low,
+                    high,
+                    None if committed else self._start(index, low, high),
+                    last,
+                    UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch,
+                    journal_topic_id="" if committed else journal_id,
+                    source_partitions=source.partitions,
+                )
+            )
+        return tuple(found)
+
+    def renew(self) -> None:
+        """Let go of readers that know a topic as it was before it grew."""
+        self.close()
+        self._readers = {}
+
+    def close(self) -> None:
+        """Close the readers."""
+        for consumer in self._readers.values():
+            consumer.close()
+
+    def _journal_id(self) -> str:
+        """The journal's topic id, which tells one that was made anew."""
+        facts = self._topics.describe(self._journal)
+        if facts is None:
+            raise Unavailable(
+                f"topic {self._journal} is not there any more: somebody deleted it",
+                "find out who, then start again",
+            )
+        return facts.topic_id
+
+    def _committed(self, entry: TopicPartition) -> CommittedOffset | None:
+        if entry.error is not None:
+            raise Unavailable(
+                f"committed offset of partition {entry.partition}: {entry.error}",
+                "check the brokers' group coordinators",
+            )
+        if entry.offset == OFFSET_INVALID:
+            return None
+        committed = CommittedOffset.parse(entry.offset, entry.metadata)
+        if committed is None:
+            raise ContractBroken(
+                f"partition {entry.partition}: committed offset {entry.offset} of group "
+                f"{names.group_id(self._settings.app)} carries metadata {entry.metadata!r}, "
+                "which no relay wrote: a tool moved the group's offsets",
+                "`relay accept CONFIG` shows how to go on",
+            )
+        return committed
+
+    def _start(self, index: int, low: int, high: int) -> int | None:
+        """Where a partition that nobody read begins; one that is new, with its first message.
+
+        What was written between its making and its discovery came after the app's start.
+        """
+        chosen = {"earliest": low, "latest": high, None: None}[self._settings.source.start]
+        if chosen == low:
+            return low
+        if self._widths is None:
+            self._widths = tuple(self._recorded_widths())
+        return low if came_later(index, self._widths) else chosen
+
+    def _recorded_widths(self) -> Iterator[int]:
+        """How many partitions the source had, by the oldest record of each of the journal's.
+
+        0 where that is gone, or was written by a version that did not say so: the app is known.
+        """
+        facts = self._topics.describe(self._journal)
+        bounds = self._of_journal.bounds(range(0 if facts is None else facts.partitions))
+        for index, (low, end) in bounds.items():
+            if low > 0:
+                yield 0
+            elif (record := self._oldest(index, end)) is not None:
+                yield record.source_partitions
+
+    def _oldest(self, index: int, end: int) -> JournalRecord | None:
+        stretch = STRETCH
+        while end > 0:
+            if found := self._from("read_committed", index, 0, min(end, stretch)):
+                return journal.decode(found[0].value() or b"")
+            if stretch >= end:
+                break
+            stretch *= 10
+        return None
+
+    def _journal_of(
+        self, index: int, committed: CommittedOffset | None, stable_end: int
+    ) -> tuple[JournalRecord | None, int, JournalRecord | None]:
+        """The record that the committed offset names; how many are visible behind it; the last."""
+        if committed is None:
+            self._check_beginning(index)
+            return None, *self._visible_from(index, 0, stable_end)
+        record = self._at(index, committed.journal_offset)
+        # The record's own transaction marker is the next offset; anything more wants a look.
+        after = committed.journal_offset + 1
+        if stable_end <= after + 1:
+            return record, 0, None
+        return record, *self._visible_from(index, after, stable_end)
+
+    def _check_beginning(self, index: int) -> None:
+        """Deleted records count as well: a partition that was read before has no first start."""
+        low = self._beginning(self._reader("read_committed"), index)
+        if low > 0:
+            raise ContractBroken(
+                f"source partition {index}: group {names.group_id(self._settings.app)} has no "
+                f"committed offset, and the first {low} offsets of {self._journal}[{index}] are "
+                "gone: where to go on is not known",
+                "`relay accept CONFIG` shows how to go on",
+            )
+
+    def _at(self, index: int, offset: int) -> JournalRecord | None:
+        """The record at exactly `offset`.
+
+        Read uncommitted: the group's offset proves that it is committed, while a paused
+        predecessor's open transaction could hide it from a read_committed reader.
+        """
+        try:
+            found = self._from("read_uncommitted", index, offset, offset + 1)
+        except KafkaException as error:
+            if error.args[0].code() in _GONE:
+                return None
+            raise
+        for message in found:
+            if message.offset() == offset:
+                record = journal.decode(message.value() or b"")
+                return record if record.partition == index else None
+        return None
+
+    def _beginning(self, reader: PartitionReader, index: int) -> int:
+        place = TopicPartition(self._journal, index)
+        return int(reader.get_watermark_offsets(place, timeout=self._deadline_seconds)[0])
+
+    def _visible_from(self, index: int, offset: int, end: int) -> tuple[int, JournalRecord | None]:
+        if end <= offset:
+            return 0, None
+        found = self._from("read_committed", index, offset, end)
+        return len(found), journal.decode(found[-1].value() or b"") if found else None
+
+    def _reader(self, isolation: str) -> PartitionReader:
+        if isolation not in self._readers:
+            config = {**kafka_clients.reader(self._settings.kafka), "isolation.level": isolation}
+            self._readers[isolation] = PartitionReader(config)
+        return self._readers[isolation]
+
+    def _from(self, isolation: str, index: int, offset: int, end: int) -> list[Message]:
+        """Records of a journal partition in [offset, end); markers and aborted ones pass.
+
+        Raises:
+            KafkaException: with a code of _GONE where the first of them were deleted, or where the
+                partition ends before them for so long that it must have been made anew.
+        """
+        reader = self._reader(isolation)
+        place = TopicPartition(self._journal, index, offset)
+        reader.assign([place])
+        deadline = time.monotonic() + self._deadline_seconds
+        found: list[Message] = []
+        position = offset
+        behind: KafkaError | None = None
+        while position < end:
+            if time.monotonic() > deadline:
+                if behind is not None:
+                    raise KafkaException(behind)
+                raise Unavailable(
+                    f"{self._journal}[{index}]: offset {position} did not come within "
+                    f"{self._deadline_seconds:g} s",
+                    "check the brokers that lead the journal",
+                )
+            message = reader.poll(0.05)
+            error = None if message is None else message.error()
+            if error is not None and error.code() in _GONE:
+                # A leader that is behind says so too; the client reads on only if told to.
+                if self._beginning(reader, index) > position:
+                    raise KafkaException(error)
+                behind = error
+                reader.assign([TopicPartition(self._journal, index, position)])
+            if error is not None and error.code() in REFUSED:
+                raise KafkaException(error)
+            if message is not None and error is None:
+                offset, behind = message.offset() or 0, None
+                position = offset + 1
+                if offset < end:
+                    found.append(message)
+            # The client's own position also passes markers and aborted records.
+            position = max(position, reader.position([place])[0].offset)
+        reader.unassign()
+        return found

@@ -1,0 +1,9 @@
+"""Write rows of files and programs into the source topic.
+
+In come rows; out go row batches, each message counted until the brokers acknowledge it.
+
+Programs use `RowProducer` (`row_producer`); `relay produce` uses `send_files`. `file_rows` reads
+Parquet, CSV and JSON Lines, `arrow_columns` with its two conversions and `row_encoder` turn values
+into protobuf rows, `gathering` and `message_packing` cut them into messages, and `codecs` knows
+the tables.
+"""

@@ -1,0 +1,182 @@
+"""Columns of a file or a program, as the Arrow columns a table's row message is made of.
+
+Receives a record batch with whatever types its reader chose and the table's codec; gives a
+record batch in protobuf-side types, checked so that the relay accepts every row. Never guesses:
+a column the table does not have, one it needs and does not get, and a value that does not fit
+are errors that name file, row, column and value.
+
+What is accepted, beside the type itself: numbers as text; text as ISO 8601 for Date, DateTime
+and DateTime64 (without a zone: UTC); integers there as what is on the wire (days since the
+epoch, Unix seconds, ticks); floats without a fraction for integers, and for a Decimal floats whose
+shortest decimal text it holds. Fractions that a DateTime
+cannot hold, and numbers for a String column, are refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.errors import ConfigError
+from relay.produce.leaf_conversion import leaf
+from relay.produce.nested_conversion import to_wire
+from relay.rows.row_codec import left_out
+from relay.schema.evolution import live_columns
+from relay.schema.types.kind import Nullable, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from relay.records_pb2 import Column, TableSchema
+    from relay.rows.row_codec import RowCodec
+    from relay.schema.types.column_type import ColumnType
+
+    Array = pa.Array[Any]
+
+NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What `convert` raises."""
+
+
+class Origin(NamedTuple):
+    """Where a batch came from, for errors."""
+
+    file: str
+    first_row: int  # number of the batch's first row in the file, from 1
+
+
+class BadValue(ConfigError):
+    """A value does not fit its column."""
+
+
+def is_required(column: Column) -> bool:
+    """Whether leaving the column out would put a value there that nobody chose."""
+    return not column.default_kind and "Nullable(" not in column.type
+
+
+def check_names(
+    schema: TableSchema, names: Collection[str], file: str, *, allow_missing: bool
+) -> None:
+    """Unknown, missing and doubled columns of a file, all in one error.
+
+    Raises:
+        ConfigError: naming file, table and the columns.
+    """
+    columns = live_columns(schema)
+    known = {column.name for column in columns}
+    doubled = repeated(names)
+    unknown = [name for name in names if name not in known]
+    missing = [c.name for c in columns if is_required(c) and c.name not in names]
+    problems = []
+    if doubled:
+        problems.append(f"column {', '.join(map(repr, doubled))} is there twice")
+    if unknown:
+        problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
+    if missing and not allow_missing:
+        problems.append(f"the file lacks column {', '.join(map(repr, missing))}")
+    if problems:
+        raise ConfigError(
+            f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
+            f"{', '.join(c.name for c in columns)})",
+            "rename or drop the file's columns; --allow-missing lets absent ones take "
+            "their DEFAULT",
+        )
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that stand there more than once."""
+    return sorted(name for name, times in Counter(names).items() if times > 1)
+
+
+def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
+    """Names that stand twice among the fields, or among those of a struct in them, with a dot."""
+    listed = list(fields)
+    yield from repeated(field.name for field in listed)
+    for field in listed:
+        inner = [field.type.field(at) for at in range(field.type.num_fields)]
+        yield from (f"{field.name}.{name}" for name in twice(inner))
+
+
+def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
+    """The batch as columns of `codec.wire_schema`, which `encode_rows` takes.
+
+    A null, and a column the batch does not have, is a field left out: null in a Nullable
+    column, the DEFAULT in any other.
+
+    Raises:
+        BadValue: naming file, row, column, value and the type it does not fit.
+        ConfigError: a column, or a field of one, is there twice.
+    """
+    if doubled := sorted(twice(batch.schema)):
+        raise ConfigError(
+            f"{origin.file}: column {', '.join(map(repr, doubled))} is there twice",
+            "rename or drop one: which of them is meant cannot be known",
+        )
+    arrays = []
+    for name, type_ in zip(codec.column_names, codec.types, strict=True):
+        if (place := batch.schema.get_field_index(name)) < 0:
+            arrays.append(left_out(batch.num_rows, type_.wire))
+        else:
+            arrays.append(_checked(batch.column(place), name, type_, origin))
+    return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
+
+
+def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Array:
+    """One column converted, and within the range of its ClickHouse type."""
+    try:
+        converted = convert(array, type_)
+    except NOT_CONVERTED as error:
+        row = _first_failing(lambda part: convert(part, type_), array)
+        value = array[row].as_py() if len(array) else None
+        reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
+        raise _bad_value(row, name, origin, reason) from error
+    _, bad = type_.narrow(converted)
+    if bad is not None:
+        row = pc.index(bad, value=True).as_py()
+        plain = isinstance(type_.kind, Scalar | Nullable)
+        reason = (
+            type_.complaint(array[row].as_py()) if plain else type_.why(converted.slice(row, 1))
+        )
+        raise _bad_value(row, name, origin, reason)
+    return converted
+
+
+def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
+    """What is wrong with that value: the error of the whole column may name another one."""
+    try:
+        convert(array.slice(row, 1), type_)
+    except NOT_CONVERTED as own:
+        error = own
+    return str(error).splitlines()[0]
+
+
+def _bad_value(row: int, name: str, origin: Origin, reason: str) -> BadValue:
+    return BadValue(
+        f"{origin.file}, row {origin.first_row + row}, column {name!r}: {reason}",
+        "mend the value, or change the column's type in ClickHouse",
+    )
+
+
+def _first_failing(attempt: Callable[[Array], object], array: Array) -> int:
+    """Index of the first value that does not convert; by bisection, as only errors come here."""
+    low, high = 0, len(array)  # array[:low] converts, array[:high] does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            attempt(array.slice(low, middle - low))
+        except NOT_CONVERTED:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def convert(array: Array, type_: ColumnType) -> Array:
+    """One column in its protobuf-side type; ranges narrower than that are not checked.
+
+    Raises:
+        ArrowInvalid, ArrowNotImplementedError: some value does not convert.
+    """
+    return to_wire(array, type_.kind, leaf)

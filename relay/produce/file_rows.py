@@ -1,0 +1,261 @@
+"""Rows of one table from a file: Parquet, CSV or JSON Lines.
+
+Receives a path and the table's encoder, gives the rows serialized, some ten thousand at a
+time, with how far into the file they reach. Columns go through as columns; only a JSON block
+that Arrow's reader refuses is read row by row. Never skips a row: what does not fit is an
+error that names file, row, column and value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from relay.errors import ConfigError
+from relay.produce.arrow_columns import Origin, check_names, repeated, row_columns
+from relay.produce.leaf_conversion import base_type
+
+if TYPE_CHECKING:
+    from relay.produce.row_encoder import RowEncoder
+
+BLOCK_BYTES = 4 << 20  # of text read at a time
+PARQUET_ROWS = 65_536
+
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+class Piece(NamedTuple):
+    """Some consecutive rows of a file."""
+
+    rows: pa.BinaryArray
+    done: int
+    """Bytes of the file read so far."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file with rows of one table."""
+
+    path: Path
+    format: str
+    """parquet, csv or jsonl"""
+    nulls: tuple[str, ...] = ("",)
+    """Of a CSV file: unquoted texts that mean null."""
+    allow_missing: bool = False
+    """Columns that are not in the file take their DEFAULT."""
+
+    @classmethod
+    def of(cls, path: Path, format_: str | None = None, **options: Any) -> Source:
+        """By the path's suffix (`.gz` and the like before it are seen through) if not named.
+
+        Raises:
+            ConfigError: no file, or a suffix that says nothing.
+        """
+        if not path.is_file():
+            raise ConfigError(f"{path} is no file", "name files with rows")
+        suffixes = [s for s in path.suffixes if s not in {".gz", ".bz2", ".zst"}]
+        found = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+        if found is None:
+            raise ConfigError(
+                f"{path}: what format is it? (known: {', '.join(SUFFIXES)})", "say it with --format"
+            )
+        return cls(path, found, **options)
+
+    def rows(self, encoder: RowEncoder) -> Iterator[Piece]:
+        """All rows, in order.
+
+        Raises:
+            ConfigError: the file is damaged, has a column the table has not, or lacks one.
+            BadValue: a value does not fit its column.
+        """
+        try:
+            yield from _READERS[self.format](self, encoder)
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"{self.path}: {reason}", f"is it {self.format}? mend it") from error
+
+    def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
+        """Raises ConfigError for columns unknown, missing or there twice."""
+        check_names(encoder.codec.schema, names, str(self.path), allow_missing=self.allow_missing)
+
+
+def _parquet(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+    size = source.path.stat().st_size
+    with pyarrow.parquet.ParquetFile(source.path) as file:
+        source.check_names(encoder, file.schema_arrow.names)
+        row, total = 0, max(file.metadata.num_rows, 1)
+        for batch in file.iter_batches(batch_size=PARQUET_ROWS):
+            rows = _encode(source, encoder, batch, row)
+            row += batch.num_rows
+            yield Piece(rows, size * row // total)
+
+
+def _csv(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+    """Every column as text: what it means is for the table's types to say, not for a guess."""
+    with _stream(source.path) as (_, text), _open_csv(source, text, []) as reader:
+        names = reader.schema.names
+    source.check_names(encoder, names)
+    with _stream(source.path) as (raw, text), _open_csv(source, text, names) as reader:
+        row = 0
+        for batch in reader:
+            rows = _encode(source, encoder, batch, row)
+            row += batch.num_rows
+            yield Piece(rows, raw.tell())
+
+
+def _open_csv(source: Source, stream: Any, names: list[str]) -> Any:
+    return pyarrow.csv.open_csv(
+        stream,
+        read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=list(source.nulls),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _jsonl(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+    pinned = _json_schema(encoder)
+    row = 0
+    with _stream(source.path) as (raw, text):
+        rest = b""
+        while True:
+            data = text.read(BLOCK_BYTES)
+            # A block ends behind a line; the last one may lack its newline.
+            block, newline, rest = (rest + data).rpartition(b"\n") if data else (rest, b"", b"")
+            if block.strip():
+                if row == 0:
+                    _check_first_line(source, encoder, block)
+                rows, lines = _json_block(source, encoder, block + newline, pinned, row)
+                row += lines
+                yield Piece(rows, raw.tell())
+            if not data:
+                return
+
+
+def _json_block(
+    source: Source, encoder: RowEncoder, block: bytes, pinned: Any, first: int
+) -> tuple[pa.BinaryArray, int]:
+    """The block's rows, and how many lines it has."""
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    with contextlib.suppress(pa.ArrowInvalid, ConfigError):
+        batch = _json_columns(block, pinned)
+        if batch.num_rows == lines:  # else there are blank lines, and row numbers would be wrong
+            encoder.check_names(batch.schema.names)
+            return _encode(source, encoder, batch, first), lines
+    # Values of several kinds in a column, or an error: row by row finds out which.
+    return _json_rows(source, encoder, block, first), lines
+
+
+def _json_columns(block: bytes, pinned: Any) -> pa.RecordBatch:
+    text: Any = pa.BufferReader(block)
+    table = pyarrow.json.read_json(
+        text,
+        read_options=pyarrow.json.ReadOptions(block_size=len(block) + 1, use_threads=False),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=pinned),
+    )
+    batch: pa.RecordBatch = table.combine_chunks().to_batches()[0]
+    return batch
+
+
+def _json_rows(source: Source, encoder: RowEncoder, block: bytes, first: int) -> pa.BinaryArray:
+    """Row by row; slower, and errors are exact."""
+    rows = []
+    for number, line in enumerate(block.rstrip(b"\n").split(b"\n"), first + 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(encoder.encode(_json_object(line)))
+        except ValueError as error:
+            raise ConfigError(f"{source.path}, row {number}: {error}", "mend the line") from error
+        except ConfigError as error:
+            text = f"{source.path}, row {number}: {error.message}"
+            raise type(error)(text, error.next_step) from error
+    return pa.array(rows, pa.binary())
+
+
+def _json_object(line: bytes) -> dict[str, object]:
+    row = json.loads(line, object_pairs_hook=_object, parse_float=_number)
+    if not isinstance(row, dict):
+        raise ConfigError(f"no JSON object: {line[:80]!r}", "write one object in each line")
+    return row
+
+
+def _number(text: str) -> object:
+    """As json.loads makes it, unless that is another number than was written.
+
+    A Decimal column may take all of its digits.
+    """
+    value = float(text)
+    exact = Decimal(text)
+    return value if math.isinf(value) or Decimal(repr(value)) == exact else exact
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """As json.loads makes it, which would take the last value of a name that is there twice."""
+    if doubled := repeated(name for name, _ in pairs):
+        raise ConfigError(f"{', '.join(map(repr, doubled))} is there twice", "rename or drop one")
+    return dict(pairs)
+
+
+@contextlib.contextmanager
+def _stream(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The file as it lies there, whose position shows progress, and its text, unpacked."""
+    with pa.OSFile(str(path), "rb") as raw:
+        packed: Any = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path.suffix)
+        yield raw, pa.CompressedInputStream(raw, packed) if packed else raw
+
+
+def _check_first_line(source: Source, encoder: RowEncoder, block: bytes) -> None:
+    """A file's first object shows its columns; in later ones a key left out is a null."""
+    try:
+        row = json.loads(block.lstrip().partition(b"\n")[0])
+    except ValueError:
+        return  # said with its row number when the block is read
+    if isinstance(row, dict):
+        source.check_names(encoder, list(row))
+
+
+def _json_schema(encoder: RowEncoder) -> Any:
+    """Types that Arrow's reader must not guess; dates and times may be text or numbers."""
+    codec = encoder.codec
+    pinned = []
+    for name, type_ in zip(codec.column_names, codec.types, strict=True):
+        if not base_type(type_.clickhouse).startswith("Date"):
+            kind = pa.string() if type_.wire == pa.binary() else type_.wire
+            pinned.append(pa.field(name, kind))
+    return pa.schema(pinned)
+
+
+def _encode(
+    source: Source, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
+) -> pa.BinaryArray:
+    wire = row_columns(encoder.codec, batch, Origin(str(source.path), rows_before + 1))
+    return encoder.codec.encode_rows(wire)
+
+
+_READERS: dict[str, Callable[[Source, RowEncoder], Iterator[Piece]]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "jsonl": _jsonl,
+}

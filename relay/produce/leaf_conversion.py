@@ -1,0 +1,204 @@
+"""Numbers, texts and times of a file or program, as the whole numbers and texts on the wire.
+
+Receives an Arrow array as a reader chose it and the kind, without parts, that it is meant
+for; gives the wire array. Nothing is rounded or guessed: what does not convert exactly is an
+ArrowInvalid. A float meant for a Decimal stands for its shortest decimal text, as people write it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from relay.schema.types.kind import Scalar
+
+    Array = pa.Array[Any]
+
+_WRAPPER = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
+_TICKS = re.compile(r"(?:Date)?Time64\((\d)")
+_SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
+_DATES = ("Date", "Date32")
+_NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
+_UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))
+_ZONED = r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_DIGITS = r"^-?\d+$"
+_DIGITS_MOST = 76
+"""Of a Decimal, in ClickHouse and in Arrow."""
+
+
+def leaf(array: Array, kind: Scalar) -> Array:
+    """A column, or the elements of one, of a type without parts."""
+    target = kind.wire
+    if array.null_count == len(array):
+        return pa.nulls(len(array)).cast(target)
+    if array.type == target:
+        return array
+    base = base_type(kind.text)
+    if base.startswith(("Date", "Time")):
+        return _time(array, base).cast(target)
+    if base.startswith(("Decimal", "Int", "UInt")) and target == pa.string():
+        decimal = _SCALE.fullmatch(base)
+        if decimal and pa.types.is_floating(array.type):
+            array = _shortest(array, int(decimal[1] or 0))
+        return _digits(array)
+    if target in (pa.string(), pa.binary()) and not _is_text(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is not text")
+    if target == pa.bool_() and not _is_text(array.type):
+        array = _no_other_than_0_and_1(array)
+    return array.cast(target)
+
+
+def _shortest(array: Array, scale: int) -> Array:
+    """Floats as decimal numbers with so many digits behind the point.
+
+    Raises:
+        ArrowInvalid: one is none, or its shortest text has more digits than that.
+    """
+    finite: Any = pc.is_finite(array)
+    if not pc.all(finite).as_py():
+        first = array[pc.index(finite, value=False).as_py()].as_py()
+        raise pa.ArrowInvalid(f"{first} is no decimal number")
+    refused = pa.ArrowInvalid(
+        f"a float is taken by its shortest decimal text, and that has more than {scale} digits "
+        f"behind the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal or text"
+    )
+    # Of 16 bits none is as small, and Arrow compares none.
+    if not pa.types.is_float16(array.type) and pc.any(_out_of_range(array, scale)).as_py():
+        raise refused
+    texts: Any = array.cast(pa.string())
+    try:
+        numbers: Array = texts.cast(pa.decimal256(_DIGITS_MOST, scale))
+    except pa.ArrowInvalid as error:
+        raise refused from error
+    return numbers
+
+
+def _out_of_range(array: Array, scale: int) -> Any:
+    """Whether a float is between 0 and the last digit, or has too many before the point.
+
+    Arrow's own cast of such texts is not to be trusted: it makes 0 of 2.255020802617456e-218.
+    """
+    size: Any = pc.abs(array)
+    # As the array's own type has them: a float32 of 0.01 is less than the double 0.01.
+    least, most = (
+        pa.scalar(float(f"1e{exponent}")).cast(array.type, safe=False)
+        for exponent in (-scale, _DIGITS_MOST - scale)
+    )
+    tiny = pc.and_(pc.greater(size, pa.scalar(0.0, array.type)), pc.less(size, least))
+    return pc.or_(tiny, pc.greater_equal(size, most))
+
+
+def _digits(array: Array) -> Array:
+    """Whole and decimal numbers as text, without an exponent."""
+    if _is_text(array.type) or pa.types.is_integer(array.type):
+        return array.cast(pa.string())
+    if not pa.types.is_decimal(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is neither text nor an exact number")
+    scale = array.type.scale
+    wide = array.cast(pa.decimal256(_DIGITS_MOST, scale))
+    # The same number without its point: Arrow writes small ones with an exponent.
+    units: Any = pa.Array.from_buffers(
+        pa.decimal256(_DIGITS_MOST, 0), len(wide), wide.buffers(), -1, wide.offset
+    )
+    text: Any = units.cast(pa.string())
+    if scale <= 0:
+        whole: Array = pc.binary_join_element_wise(text, "0" * -scale, "")
+        return whole
+    digits: Any = pc.utf8_lpad(pc.utf8_ltrim(text, "-"), scale + 1, "0")
+    sign: Any = pc.if_else(pc.starts_with(text, "-"), "-", "")
+    parts = [
+        sign,
+        pc.utf8_slice_codeunits(digits, 0, -scale),
+        ".",
+        pc.utf8_slice_codeunits(digits, -scale),
+    ]
+    joined: Array = pc.binary_join_element_wise(*parts, "")
+    return joined
+
+
+def _no_other_than_0_and_1(array: Array) -> Array:
+    numbers: Any = array.cast(pa.int64())
+    if not pc.all(pc.is_in(numbers, value_set=pa.array([0, 1, None], pa.int64()))).as_py():
+        raise pa.ArrowInvalid("neither 0 nor 1")
+    return array
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(
+        kinds.is_string(type_)
+        or kinds.is_large_string(type_)
+        or kinds.is_string_view(type_)
+        or kinds.is_binary(type_)
+        or kinds.is_large_binary(type_)
+        or kinds.is_fixed_size_binary(type_)
+    )
+
+
+def _time(array: Array, base: str) -> Array:
+    """Dates and times as the integers on the wire: days, seconds or ticks."""
+    if pa.types.is_integer(array.type):
+        return array
+    if not _is_text(array.type):
+        return _ticks(array, base)
+    texts: Any = array.cast(pa.string())
+    digits: Any = pc.match_substring_regex(texts, _DIGITS)
+    zoned: Any = pc.match_substring_regex(texts, _ZONED)
+    plain: Any = pc.invert(pc.or_(digits, zoned))
+    # Nanoseconds end in 2262, ClickHouse's years later.
+    fine: Any = "ns" if base.startswith(_NANOSECONDS) else "us"
+    none = pa.scalar(None, pa.string())
+    if base.startswith("Time"):
+        whole: Array = texts.cast(pa.int64())
+        return whole
+    local: Any = pa.date32() if base in _DATES else pa.timestamp(fine)
+    counts: Array = pc.coalesce(
+        pc.if_else(digits, texts, none).cast(pa.int64()),
+        _ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
+        _ticks(pc.if_else(plain, texts, none).cast(local), base),
+    )
+    return counts
+
+
+def _ticks(array: Array, base: str) -> Array:
+    """Dates and timestamps as a count of the type's unit since the epoch; nothing is rounded."""
+    if base in _DATES:
+        days: Any = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        if pa.types.is_timestamp(array.type):
+            seconds: Any = array.cast(pa.timestamp("s", array.type.tz)).cast(pa.int64())
+            if pc.any(pc.not_equal(pc.multiply(days, 86_400), seconds)).as_py():
+                raise pa.ArrowInvalid("a time of day is more than the type holds")
+        whole: Array = days
+        return whole
+    if base.startswith("Time") and not _is_time(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is no time of day")
+    precision = int(match[1]) if (match := _TICKS.match(base)) else 0
+    unit, digits = next(pair for pair in _UNITS if pair[1] >= precision)
+    zone = getattr(array.type, "tz", None)
+    if base.startswith("Time"):
+        unit, digits = ("ns", 9) if precision > 6 else ("us", 6)
+        plain: Any = pa.duration(unit) if pa.types.is_duration(array.type) else pa.time64(unit)
+        counted: Any = array.cast(plain).cast(pa.int64())
+    else:
+        counted = array.cast(pa.timestamp(unit, zone)).cast(pa.int64())
+    step = 10 ** (digits - precision)
+    ticks: Any = pc.divide(counted, step)
+    if pc.any(pc.not_equal(pc.multiply(ticks, step), counted)).as_py():
+        raise pa.ArrowInvalid("more digits than the type holds")
+    counts: Array = ticks
+    return counts
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_time(type_) or pa.types.is_duration(type_))
+
+
+def base_type(text: str) -> str:
+    """The ClickHouse type without LowCardinality and Nullable."""
+    while match := _WRAPPER.fullmatch(text):
+        text = match[1]
+    return text

@@ -1,0 +1,93 @@
+"""Lists, maps and structs of a file or program, as the columns that row messages are made of.
+
+Receives Arrow arrays as a reader chose them and the kind they are meant for; gives wire
+arrays. Names of a Tuple's elements and of a Variant's alternatives are those of the `.proto`.
+Leaves are relay.produce.arrow_columns' to convert. Never guesses: what has no place is an
+ArrowInvalid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from relay.schema.types.kind import Kind, Nullable, Scalar
+from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
+from relay.schema.types.variant import NullableTuple, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Leaf = Callable[[pa.Array[Any], Scalar], pa.Array[Any]]
+
+
+def to_wire(array: Any, kind: Kind, leaf: Leaf) -> pa.Array[Any]:
+    """The array in `kind.wire`.
+
+    Args:
+        array: of whatever type its reader chose.
+        kind: what it is meant for.
+        leaf: converts an array meant for a type without parts.
+
+    Raises:
+        ArrowInvalid, ArrowNotImplementedError: some value does not convert.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    match kind:
+        case Scalar():
+            return leaf(array, kind)
+        case Nullable(inner=inner) | NullableTuple(inner=inner):
+            return to_wire(array, inner, leaf)
+        case Wrapped(inner=inner):
+            column = to_wire(array, inner, leaf)
+            single: pa.Array[Any] = struct_of(kind.wire, [column])
+            return single
+        case Array():
+            return _list(array, kind, leaf)
+        case Tuple() | Variant():
+            return _struct(array, kind, leaf)
+    raise AssertionError(f"no conversion for {kind.text}")
+
+
+def _list(array: Any, kind: Array, leaf: Leaf) -> pa.Array[Any]:
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.list_(pa.null()))
+    if pa.types.is_map(array.type) and isinstance(kind, Map):
+        array = array.cast(
+            pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
+        )
+    elif pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
+    if not pa.types.is_list(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is not a list")
+    items = array.flatten()
+    if items.null_count and not isinstance(kind.items, Wrapped | Variant):
+        raise pa.ArrowInvalid(f"a null in {kind.text}")
+    offsets = np.concatenate([[0], np.cumsum(list_lengths(array))])
+    lists: pa.Array[Any] = list_of(offsets, to_wire(items, kind.items, leaf), kind.wire)
+    return lists
+
+
+def _struct(array: Any, kind: Tuple | Variant, leaf: Leaf) -> pa.Array[Any]:
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.struct([(name, pa.null()) for name in kind.names]))
+    if not pa.types.is_struct(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is not a struct")
+    given = {field.name: column for field, column in zip(array.type, array.flatten(), strict=True)}
+    unknown = sorted(given.keys() - set(kind.names))
+    if unknown:
+        raise pa.ArrowInvalid(f"no {', '.join(unknown)} in {kind.text}: {', '.join(kind.names)}")
+    columns = []
+    for name, part in zip(kind.names, kind.parts, strict=True):
+        column = given.get(name, pa.nulls(len(array)))
+        wire: Any = to_wire(column, part, leaf)
+        if isinstance(part, Wrapped) and isinstance(kind, Variant):
+            # Here the message is what says that the alternative is given.
+            wire = struct_of(part.wire, wire.flatten(), column.is_null())
+        columns.append(wire)
+    mask = array.is_null() if array.null_count else None
+    struct: pa.Array[Any] = struct_of(kind.wire, columns, mask)
+    return struct

@@ -1,0 +1,244 @@
+"""One row at a time, from a dict to the serialized row message.
+
+Receives column names with Python values, gives the row's bytes, or an error that names
+column and value. For programs that write single rows; whole batches go through
+relay.produce.arrow_columns, and so do here the values that protobuf alone cannot judge.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+from google.protobuf import message_factory
+
+from relay.errors import ConfigError
+from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
+from relay.produce.leaf_conversion import base_type
+from relay.schema.types.column_type import ColumnType
+from relay.schema.types.kind import Kind, Nullable, Scalar, shown
+from relay.schema.types.nested import Array, Map, Tuple, Wrapped
+from relay.schema.types.variant import NullableTuple, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from relay.rows.row_codec import RowCodec
+
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "int32": (int,),
+    "int64": (int,),
+    "uint32": (int,),
+    "uint64": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "bool": (bool,),
+    "string": (str,),
+    "bytes": (bytes,),
+}
+"""Exact types whose values protobuf takes as they are."""
+
+_SAME = frozenset({bool, bytes, date, int, str})
+"""Exact types of which two equal values mean the same. Not so of others: two datetimes are equal
+though `fold` says that one is an hour later, or though their zones have other dates, and so are
+0.0 and -0.0."""
+
+_EXACT = ("Int", "UInt", "Decimal")
+"""Types that travel as text and of which a Python int is a value, however long."""
+_BOUNDS = {
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint32": (0, 2**32 - 1),
+    "uint64": (0, 2**64 - 1),
+}
+
+
+class RowEncoder:
+    """Rows of one table.
+
+    Args:
+        codec: of the table.
+    """
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+        descriptor = codec.message_class.DESCRIPTOR
+        self._fields = {
+            name: (field, _encoder(type_.kind, descriptor.fields_by_name[field]))
+            for name, field, type_ in zip(
+                codec.column_names, codec.field_names, codec.types, strict=True
+            )
+        }
+
+    def check_names(self, columns: Collection[str]) -> None:
+        """Raises ConfigError if there is a column that the table does not have."""
+        unknown = [name for name in columns if name not in self._fields]
+        if unknown:
+            raise unknown_columns(self.codec, unknown)
+
+    def encode(self, row: Mapping[str, object]) -> bytes:
+        """The row's bytes; a column left out or None is a field left out.
+
+        Raises:
+            ConfigError: a column the table does not have.
+            BadValue: a value that does not fit its column.
+        """
+        fields: dict[str, Any] = {}
+        for name, value in row.items():
+            if name not in self._fields:
+                raise unknown_columns(self.codec, [name])
+            if value is not None:
+                field, convert_value = self._fields[name]
+                try:
+                    fields[field] = convert_value(value)
+                except _Misfit as misfit:
+                    raise BadValue(
+                        f"{self.codec.schema.table}, column {name!r}: {misfit}",
+                        "mend the value, or change the column's type in ClickHouse",
+                    ) from misfit
+        try:
+            data: bytes = self.codec.message_class(**fields).SerializeToString()
+        except ValueError as error:  # text that is no Unicode
+            raise BadValue(f"{self.codec.schema.table}: {error}", "mend the value") from error
+        return data
+
+
+def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
+    """The error for columns that the table does not have."""
+    return ConfigError(
+        f"{codec.schema.table} has no column {', '.join(map(repr, unknown))} "
+        f"(it has {', '.join(codec.column_names)})",
+        "mend the name, or add the column in ClickHouse",
+    )
+
+
+class _Misfit(ValueError):
+    """A value that does not fit; the text says why."""
+
+
+def _encoder(kind: Kind, field: Any) -> Callable[[Any], Any]:
+    """From a Python value to what the field takes: messages for what is made of others.
+
+    An Array is given as a list, a Map as a dict or a list of pairs, a Tuple as a dict or a
+    tuple, a Variant as a dict with the one alternative that is meant.
+    """
+    match kind:
+        case Nullable(inner=inner) | NullableTuple(inner=inner):
+            return _encoder(inner, field)
+        case Scalar():
+            return _value_of(ColumnType(kind.text, kind))
+        case Map(items=Tuple() as entry):
+            return _map_encoder(kind, entry, field)
+        case Array(items=items):
+            return _array_encoder(kind, items, field)
+    parts = {
+        name: _encoder(part, field.message_type.fields_by_name[name])
+        for name, part in _parts(kind).items()
+    }
+    make = message_factory.GetMessageClass(field.message_type)
+
+    def message(value: Any) -> Any:
+        if isinstance(kind, Wrapped):
+            value = {"value": value}
+        elif isinstance(kind, Tuple) and isinstance(value, tuple):
+            value = dict(zip(kind.names, value, strict=len(value) == len(kind.names)))
+        elif isinstance(kind, Variant) and value is None:
+            value = {}
+        given = {k: v for k, v in _of_type(kind, value, (dict,)).items() if v is not None}
+        if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
+            raise _Misfit(f"{shown(value)} does not fit {kind.text} ({', '.join(parts)})")
+        return make(**{name: parts[name](held) for name, held in given.items()})
+
+    return message
+
+
+def _parts(kind: Kind) -> dict[str, Kind]:
+    match kind:
+        case Wrapped(inner=inner):
+            return {"value": inner}
+        case Tuple(names=names, parts=parts) | Variant(names=names, parts=parts):
+            return dict(zip(names, parts, strict=True))
+    raise AssertionError(f"no encoder for {kind.text}")
+
+
+def _array_encoder(kind: Array, items: Kind, field: Any) -> Callable[[Any], Any]:
+    one = _encoder(items, field)
+    nullable = isinstance(items, Wrapped | Variant)
+
+    def elements(value: Any) -> list[Any]:
+        given = _of_type(kind, value, (list, tuple))
+        if None in given and not nullable:
+            raise _Misfit(f"{shown(value)} does not fit {kind.text}: a null in it")
+        return [one(item) for item in given]
+
+    return elements
+
+
+def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
+    one = _encoder(entry, field)
+    by_key = field.message_type.GetOptions().map_entry
+
+    def entries(value: Any) -> Any:
+        given = _of_type(kind, value, (dict, list))
+        pairs = list(given.items() if isinstance(given, dict) else given)
+        made = [one({"key": key, "value": held}) for key, held in pairs]
+        if not by_key:
+            return made
+        by_keys = {single.key: single.value for single in made}
+        if len(by_keys) < len(made):
+            raise _Misfit(f"{shown(value)} does not fit {kind.text}: a key is there twice")
+        return by_keys
+
+    return entries
+
+
+def _of_type(kind: Kind, value: Any, types: tuple[type, ...]) -> Any:
+    if not isinstance(value, types):
+        raise _Misfit(f"{shown(value)} does not fit {kind.text}")
+    return value
+
+
+def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
+    """From a Python value to what the field takes."""
+    direct = _PYTHON[type_.proto] if type_.check is None else ()
+    bounds = _BOUNDS.get(type_.proto)
+    # Of a text column a number is no value, in Python as in Arrow's columns.
+    is_text = type_.proto in {"string", "bytes"}
+    is_number = not is_text or base_type(type_.clickhouse).startswith(_EXACT)
+
+    @lru_cache(maxsize=1024)
+    def remembered(_: str, value: Any) -> Any:  # the type tells 1 and True apart
+        return _columnar(type_, value)
+
+    def convert_value(value: Any) -> Any:
+        if type(value) in direct and (bounds is None or bounds[0] <= value <= bounds[1]):
+            return value
+        if isinstance(value, UUID | IPv4Address | IPv6Address):
+            value = str(value)
+        elif isinstance(value, Decimal) and is_number:
+            value = f"{value:f}"  # never with an exponent
+        elif type(value) is int and type_.proto == "string":
+            value = str(value) if type_.clickhouse.startswith(_EXACT) else value
+        if type(value) in _SAME:
+            return remembered(type(value).__name__, value)
+        if isinstance(value, list | dict):
+            raise _Misfit(type_.complaint(value))
+        return _columnar(type_, value)
+
+    return convert_value
+
+
+def _columnar(type_: ColumnType, value: Any) -> Any:
+    """The value through the conversion and the checks of whole columns."""
+    try:
+        array: Any = convert(pa.array([value]), type_)
+    except (*NOT_CONVERTED, pa.ArrowTypeError, OverflowError) as error:
+        raise _Misfit(f"{type_.complaint(value)}: {error}") from error
+    if type_.narrow(array).bad is not None:
+        raise _Misfit(type_.complaint(value))
+    return array[0].as_py()

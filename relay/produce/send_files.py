@@ -1,0 +1,110 @@
+"""Files into the source topic: what `relay produce` does.
+
+Receives files, a table and an app's settings; gives messages of rows to the source topic.
+Every file is read and checked whole before the first row is sent, because a half-sent file
+cannot be sent again without writing rows twice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relay.errors import ConfigError, RelayError
+from relay.produce.message_packing import random_ends
+from relay.produce.row_encoder import RowEncoder
+from relay.produce.row_producer import RowProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from relay.config.settings import Settings
+    from relay.produce.file_rows import Source
+
+_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How many rows a message gets: each number from `least` to `most` is equally likely."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        """`200`, or `1..200`.
+
+        Raises:
+            ConfigError: neither.
+        """
+        match = _RANGE.fullmatch(text)
+        least = int(match[1]) if match else 0
+        most = int(match[2] or least) if match else 0
+        if not 1 <= least <= most <= 1_000_000:
+            raise ConfigError(f"rows per message: {text!r}", "write a number or a range as 1..200")
+        return cls(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What went into the topic."""
+
+    rows: int
+    messages: int
+
+
+def produce(
+    settings: Settings,
+    table: str,
+    sources: Sequence[Source],
+    cut: Cut,
+    random: np.random.Generator,
+    progress: Callable[[str, int], None],
+) -> Produced:
+    """Check all files, then send all rows of all files, in order.
+
+    Args:
+        settings: of the app; its source topic is written.
+        table: database.table.
+        sources: the files.
+        cut: rows per message.
+        random: chooses them.
+        progress: called with "check" or "send" and the bytes of the files done so far.
+
+    Raises:
+        ConfigError: a file is wrong; nothing was sent.
+        Unavailable, Refused: a server; the message says how many rows were delivered before.
+    """
+    with RowProducer.from_settings(settings) as producer:
+        encoder = RowEncoder(producer.codec(table))
+        for source, before in _with_bytes_before(sources):
+            for piece in source.rows(encoder):
+                progress("check", before + piece.done)
+        rows = messages = 0
+        try:
+            for source, before in _with_bytes_before(sources):
+                for piece in source.rows(encoder):
+                    ends = random_ends(len(piece.rows), cut.least, cut.most, random)
+                    messages += producer.write_rows(table, piece.rows, ends)
+                    rows += len(piece.rows)
+                    progress("send", before + piece.done)
+            producer.flush()
+        except RelayError as error:
+            delivered = producer.delivered().get(table, 0)
+            error.message += f" ({delivered} rows of {table} were delivered before)"
+            raise
+    return Produced(rows, messages)
+
+
+def total_bytes(sources: Sequence[Source]) -> int:
+    """Size of the files together."""
+    return sum(source.path.stat().st_size for source in sources)
+
+
+def _with_bytes_before(sources: Sequence[Source]) -> list[tuple[Source, int]]:
+    sizes = [source.path.stat().st_size for source in sources]
+    return list(zip(sources, np.cumsum([0, *sizes]).tolist(), strict=False))

@@ -1,0 +1,172 @@
+"""Is this process alive, and is it ready? Pure: facts in, checks out.
+
+**Alive** means that a restart would not help: so it stays alive while a server is away and it
+tries again, through rebalances and through the restart of a broker. It is not alive where it
+stands still by itself: its loop, its transaction, or one partition among many. **Ready** means that
+it does its work now: it has its partitions, and its servers answer.
+
+All times are monotonic seconds of the clock that `now` was read from.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long each may stand still, in seconds; relay.operate.metrics.endpoint says why."""
+
+    poll_seconds: float
+    transaction_seconds: float
+    partition_seconds: float
+    assignment_seconds: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One assigned partition.
+
+    Attributes:
+        waiting_since: since when messages wait to be read, none was, and the broker that has
+            them is connected; None: none wait.
+        overdue_seconds: how much longer its oldest buffer waits than its table's blocks may.
+    """
+
+    partition: int
+    waiting_since: float | None = None
+    overdue_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A relay as it stands.
+
+    Attributes:
+        beat_at: the last poll, or the last try of a server that was away.
+        transaction_since: when the open transaction began; None: none is open.
+        fenced: why, where another process has the identity; else empty.
+        away: which server is away while the relay waits for it; else empty.
+        assigned: the group has given this member its partitions, perhaps none.
+        pending: partitions whose committed truth is still being read.
+        pending_since: since when there are any; None: there are none.
+        connected: whether any broker is connected; None: not known yet.
+        clickhouse: why the tables' columns could not be read last time; else empty.
+    """
+
+    now: float
+    beat_at: float
+    transaction_since: float | None = None
+    fenced: str = ""
+    away: str = ""
+    assigned: bool = False
+    pending: int = 0
+    pending_since: float | None = None
+    connected: bool | None = None
+    clickhouse: str = ""
+    partitions: Sequence[Standing] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one look says.
+
+    Attributes:
+        why: in words with figures, also where it is well.
+    """
+
+    check: str
+    ok: bool
+    why: str
+
+
+def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
+    """Would a restart help? Every check, failed or not."""
+    silent = facts.now - facts.beat_at
+    since = facts.transaction_since
+    open_ = 0.0 if since is None else facts.now - since
+    return (
+        Check(
+            "poll",
+            silent <= limits.poll_seconds,
+            f"last polled {silent:.1f} s ago, limit {limits.poll_seconds:g} s",
+        ),
+        Check(
+            "transaction",
+            open_ <= limits.transaction_seconds,
+            f"open for {open_:.1f} s, limit {limits.transaction_seconds:g} s"
+            if since is not None
+            else "none is open",
+        ),
+        _assignment(facts, limits),
+        _partitions(facts, limits),
+        Check("fenced", not facts.fenced, facts.fenced or "no other process has this identity"),
+    )
+
+
+def readiness(facts: Facts) -> tuple[Check, ...]:
+    """Does it do its work now? Every check, failed or not."""
+    whole = facts.assigned and not facts.pending
+    kafka = facts.connected is not False and not facts.away
+    return (
+        Check(
+            "assigned",
+            whole,
+            f"{len(facts.partitions)} partitions"
+            if whole
+            else f"{facts.pending} partitions are being taken over"
+            if facts.assigned
+            else "the group has given no assignment yet",
+        ),
+        Check("servers", kafka, facts.away or ("answer" if kafka else "no broker is connected")),
+        Check("clickhouse", not facts.clickhouse, facts.clickhouse or "answers"),
+    )
+
+
+def _assignment(facts: Facts, limits: Limits) -> Check:
+    """Where a broker answers, no outage explains that partitions are not taken over."""
+    since = facts.pending_since
+    if since is None:
+        return Check("assignment", ok=True, why="all partitions are taken over")
+    seconds, limit = facts.now - since, limits.assignment_seconds
+    why = f"{facts.pending} partitions are being taken over for {seconds:.1f} s, limit {limit:g} s"
+    if facts.away:
+        why += f"; {facts.away}"
+    return Check("assignment", facts.connected is not True or seconds <= limit, why)
+
+
+def _partitions(facts: Facts, limits: Limits) -> Check:
+    """Each one: what all of them together have done hides the one that stands still."""
+    if facts.away:
+        return Check("partitions", ok=True, why="not judged while a server is away")
+    limit = limits.partition_seconds
+    unread = [
+        one.partition
+        for one in facts.partitions
+        if one.waiting_since is not None and facts.now - one.waiting_since > limit
+    ]
+    unsealed = [one.partition for one in facts.partitions if one.overdue_seconds > limit]
+    if not (unread or unsealed):
+        return Check("partitions", ok=True, why=f"all {len(facts.partitions)} move")
+    said = [
+        f"messages wait in {_listed(unread)} and none was polled for {limit:g} s" if unread else "",
+        f"buffers of {_listed(unsealed)} should be in blocks since {limit:g} s" if unsealed else "",
+    ]
+    return Check("partitions", ok=False, why="; ".join(filter(None, said)))
+
+
+def _listed(partitions: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sorted(partitions)[:10]))
+    return shown if len(partitions) <= 10 else f"{shown} and {len(partitions) - 10} more"
+
+
+def answer(checks: Sequence[Check]) -> tuple[int, str, bytes]:
+    """As HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
+    failed = [one.check for one in checks if not one.ok]
+    body = {"ok": not failed, "failed": failed, "checks": [asdict(one) for one in checks]}
+    text = json.dumps(body, indent=1, ensure_ascii=False)
+    return (503 if failed else 200), "application/json", f"{text}\n".encode()

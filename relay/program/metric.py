@@ -1,0 +1,172 @@
+"""What a metric is, declared once: made from it are the counter, its help and README's row.
+
+Receives declarations, gives prometheus-client's objects. Labels whose values come from
+producers are bounded here: Prometheus keeps each value it ever saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""Upper bounds of most durations."""
+SIZES = tuple(float(10**power * factor) for power in range(8) for factor in (1, 3))
+"""Upper bounds of most counts and bytes: 1, 3, 10, 30, ... 30 million."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: as Prometheus shows it; a counter's ends in `_total`.
+        kind: COUNTER, GAUGE or HISTOGRAM.
+        unit: of its values.
+        question: that it answers; also its help text.
+        labels: names of its labels.
+        buckets: upper bounds, of a histogram.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    question: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def counter(name: str, unit: str, question: str, *labels: str) -> Metric:
+    """A total since the process began."""
+    return Metric(name, COUNTER, unit, question, labels)
+
+
+def gauge(name: str, unit: str, question: str, *labels: str) -> Metric:
+    """A value as it is now."""
+    return Metric(name, GAUGE, unit, question, labels)
+
+
+def seconds(name: str, question: str, *labels: str) -> Metric:
+    """How long something takes."""
+    return Metric(name, HISTOGRAM, "seconds", question, labels, SECONDS)
+
+
+def sizes(name: str, unit: str, question: str, *labels: str) -> Metric:
+    """How much something holds."""
+    return Metric(name, HISTOGRAM, unit, question, labels, SIZES)
+
+
+def registry() -> CollectorRegistry:
+    """An empty one, for one program."""
+    disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter
+    return CollectorRegistry()
+
+
+def made(metrics: Iterable[Metric], registry: CollectorRegistry) -> dict[str, Any]:
+    """Counters, gauges and histograms by name, shown by the registry."""
+    found: dict[str, Any] = {}
+    for one in metrics:
+        if one.kind == COUNTER:
+            found[one.name] = Counter(one.name, one.question, one.labels, registry=registry)
+        elif one.kind == GAUGE:
+            found[one.name] = Gauge(one.name, one.question, one.labels, registry=registry)
+        else:
+            found[one.name] = Histogram(
+                one.name, one.question, one.labels, registry=registry, buckets=one.buckets
+            )
+    return found
+
+
+class OfApp:
+    """What a registry shows, each sample with the label `app`: two apps under one Prometheus.
+
+    Args:
+        registry: of one program.
+        app: whose program it is.
+    """
+
+    def __init__(self, registry: CollectorRegistry, app: str) -> None:
+        self._registry, self._app = registry, app
+
+    def collect(self) -> Iterable[Any]:
+        """For prometheus-client; families are made anew each time, so they may be changed."""
+        for family in self._registry.collect():
+            family.samples = [
+                one._replace(labels={"app": self._app, **one.labels}) for one in family.samples
+            ]
+            yield family
+
+
+Samples = dict[str, list[tuple[tuple[str, ...], float]]]
+"""Values by metric and labels, in the order of its label names."""
+
+
+def families(metrics: Iterable[Metric], samples: Samples) -> Iterable[Any]:
+    """For a collector that answers when it is asked: what is not among the samples is left out."""
+    for one in metrics:
+        if one.name not in samples:
+            continue
+        of_kind = CounterMetricFamily if one.kind == COUNTER else GaugeMetricFamily
+        family = of_kind(one.name, one.question, labels=one.labels)
+        for labels, value in samples[one.name]:
+            family.add_metric(labels, value)
+        yield family
+
+
+def rows(metrics: Iterable[Metric]) -> list[str]:
+    """README's rows: name with labels, unit, question."""
+    return [f"| `{_signed(one)}` | {one.kind}, {one.unit} | {one.question} |" for one in metrics]
+
+
+def _signed(one: Metric) -> str:
+    return f"{one.name}{{{', '.join(one.labels)}}}" if one.labels else one.name
+
+
+OTHERS = "(others)"
+NAMELESS = "(none)"
+
+
+class Bounded:
+    """Values of one label, as many as `most`; all later ones share OTHERS.
+
+    The name of a table stands in a producer's header: anyone who may write the source topic
+    can invent them.
+    """
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._known: dict[str, str] = {"": NAMELESS}
+
+    def __call__(self, value: str) -> str:
+        """The value, or what stands for it."""
+        known = self._known.get(value)
+        if known is not None:
+            return known
+        if len(self._known) > self._most:
+            return OTHERS
+        self._known[value] = value
+        return value
+
+
+Labelled = Mapping[str, Any]
+"""prometheus-client's objects by the metric's name."""
+
+
+def exposition(metrics: CollectorRegistry, app: str) -> tuple[int, str, bytes]:
+    """Return the answer to a scrape: all metrics, each with the label `app`."""
+    of_app: Any = OfApp(metrics, app)  # all that is asked of a registry here is to collect
+    return 200, CONTENT_TYPE_LATEST, generate_latest(of_app)

@@ -1,0 +1,78 @@
+"""What becomes of a child that ended by itself, while others go on; pure.
+
+Receives exit statuses and times in seconds, gives what to do. The statuses are those of
+relay.errors: some pass by themselves, the others wait for a person, and starting again would
+only bury what was said.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from relay.errors import EXIT_BUG, ConfigError, ContractBroken, Fenced, MissingTool, Refused
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+STEADY_SECONDS = 60.0
+"""One that ran so long is started again as if it were the first time."""
+FENCES = 3
+"""So often in a row a child takes its identity back: two that do so for ever would end each
+other for ever."""
+
+_FOR_A_PERSON = {error.exit_code for error in (ConfigError, MissingTool, Refused, ContractBroken)}
+_WORST_FIRST = (
+    *(error.exit_code for error in (ContractBroken, Refused, ConfigError, MissingTool)),
+    EXIT_BUG,
+    Fenced.exit_code,
+)
+
+
+class Past(NamedTuple):
+    """What is known of a child's ends.
+
+    Attributes:
+        tries: ends in a row, none of them after STEADY_SECONDS.
+        fences: how many of these were with the status of Fenced.
+    """
+
+    tries: int = 0
+    fences: int = 0
+
+
+class Verdict(NamedTuple):
+    """What to do.
+
+    Attributes:
+        pause: seconds after which it is started again; None: it stays ended.
+        past: of this child from now on.
+    """
+
+    pause: float | None
+    past: Past
+
+
+def after(status: int, ran: float, past: Past) -> Verdict:
+    """What to do about a child that nobody asked to end.
+
+    Args:
+        status: its exit status; negative: the signal that killed it.
+        ran: how long it did, in seconds.
+        past: as the verdict before gave it; Past() at first.
+    """
+    before = Past() if ran >= STEADY_SECONDS else past
+    now = Past(before.tries + 1, before.fences + (status == Fenced.exit_code))
+    if status == 0 or status in _FOR_A_PERSON or now.fences > FENCES:
+        return Verdict(None, now)
+    return Verdict(
+        min(FIRST_PAUSE_SECONDS * 2 ** min(before.tries, 16), LONGEST_PAUSE_SECONDS), now
+    )
+
+
+def worst(statuses: Iterable[int]) -> int:
+    """The one status that stands for all: the one that most wants a person; 0 if all are."""
+    ended = [status for status in statuses if status]
+    ranked = [status for status in _WORST_FIRST if status in ended]
+    return (ranked or sorted(ended, key=lambda status: (status < 0, status)) or [0])[0]

@@ -1,0 +1,210 @@
+"""Which tables there are and how their rows read, now.
+
+Receives table names, gives a codec or the reason why there is none. It joins three
+neighbours: the catalogue (columns in ClickHouse), the registry (field numbers) and the
+block topics. A changed row message is found by `refresh` and used only after `adopt`, so
+that buffers read under the old one are sealed under the old one; but for messages that the
+old one cannot read, for which `overtaken` asks the registry at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.config.allowed_tables import is_ledger, ledger_refusal
+from relay.errors import Unavailable
+from relay.names import NO_TABLE
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import evolve, unsupported_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from relay.config.allowed_tables import Targets
+    from relay.kafka.block_topics import BlockTopics
+    from relay.kafka.errors import TransactionFailed
+    from relay.records_pb2 import TableSchema
+    from relay.schema.catalogue import Catalogue, TableColumns
+    from relay.schema.registry import Registry
+
+log = logging.getLogger(__name__)
+
+NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
+PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
+
+
+class Tables:
+    """Codecs by table.
+
+    Raises (resolve and refresh):
+        Unavailable: ClickHouse or Kafka did not answer.
+        Refused: one of them said no.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        registry: Registry,
+        topics: BlockTopics,
+        block_column: str,
+        targets: Targets,
+    ) -> None:
+        self._targets = targets
+        self._ledgers: set[str] = set()
+        self._catalogue = catalogue
+        self._registry = registry
+        self._topics = topics
+        self._block_column = block_column
+        self._known: dict[str, RowCodec | str] = {}
+        self._changed: dict[str, RowCodec | str | None] = {}
+
+    def codec(self, table: str) -> RowCodec | str:
+        """The table's codec, or why its messages are dead letters."""
+        if table == NO_TABLE:
+            return NO_HEADER
+        if refusal := self._targets.refusal(table):
+            return refusal
+        if table in self._ledgers:
+            return ledger_refusal(table)
+        if why := self._topics.refusal(table):
+            return why
+        return self._known.get(table, _unknown(table))
+
+    def resolve(self, tables: Collection[str]) -> None:
+        """Ask ClickHouse about tables not known yet; their messages came before this answer."""
+        unknown = {table for table in tables if table != NO_TABLE} - self._known.keys()
+        unknown = {table for table in unknown if not self._targets.refusal(table)}
+        if not unknown:
+            return
+        for table, schema in self._schemas(unknown).items():
+            self._known[table] = self._codec(table, schema)
+        self._topics.ensure(unknown & self._known.keys())
+
+    def look(self, tables: Collection[str]) -> dict[str, RowCodec | str]:
+        """Return the codec of each of these tables, or why there is none; makes no block topic."""
+        refused = {table: why for table in tables if (why := self._refusal(table))}
+        found = self._schemas(set(tables) - refused.keys())
+        refused |= {table: ledger_refusal(table) for table in self._ledgers.intersection(tables)}
+        unknown = {table: _unknown(table) for table in tables}
+        codecs = {table: self._codec(table, schema) for table, schema in found.items()}
+        return {**unknown, **refused, **codecs}
+
+    def _refusal(self, table: str) -> str:
+        """Why no row may go into the table by its name alone."""
+        if not names.is_table_name(table):
+            return f"not a table name: {table!r}; write database.table"
+        return self._targets.refusal(table)
+
+    def most(self, topic: str) -> int | None:
+        """Return the most that a record of the topic may weigh, where that was learned."""
+        return self._topics.most(topic)
+
+    def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
+        """As relay.kafka.block_topics.BlockTopics.learn."""
+        return self._topics.learn(failed, tables)
+
+    def topic(self, table: str) -> str:
+        """Return the table's block topic; empty where it has none."""
+        return self._topics.of(table)
+
+    def refresh(self) -> frozenset[str]:
+        """Tables whose row message changed since it was adopted; `codec` still gives the old."""
+        if not self._known:
+            return frozenset()
+        self._topics.retry()
+        found = self._schemas(self._known.keys())
+        self._changed = {}
+        for table, known in self._known.items():
+            codec = self._codec(table, found[table]) if table in found else None
+            if codec is None or _version(codec) != _version(known):
+                self._changed[table] = codec
+        return frozenset(self._changed)
+
+    def gone(self) -> frozenset[str]:
+        """Tables that the last `refresh` found to be there no more."""
+        return frozenset(table for table, codec in self._changed.items() if codec is None)
+
+    def adopt(self) -> None:
+        """Use what the last `refresh` found."""
+        for table, codec in self._changed.items():
+            if codec is None:
+                del self._known[table]
+            else:
+                self._known[table] = codec
+        self._changed = {}
+
+    def overtaken(self, table: str) -> bool:
+        """Whether the registry has a newer row message than `codec` gave; now `codec` gives it.
+
+        A producer that goes by the registry is never ahead of it: so its rows are read though
+        no `refresh` was due. Without a registry that answers, nothing changes.
+        """
+        known = self._known.get(table)
+        if not isinstance(known, RowCodec):
+            return False
+        try:
+            self._registry.catch_up()
+        except Unavailable as error:
+            log.warning("the registry is away", extra={"why": error.message})
+            return False
+        schema = self._registry.current(table)
+        if schema is None or schema.version <= known.schema.version:
+            return False
+        newer = self._codec(table, schema)
+        if isinstance(newer, RowCodec):
+            self._known[table] = newer
+        return isinstance(newer, RowCodec)
+
+    def _codec(self, table: str, schema: TableSchema) -> RowCodec | str:
+        problems = unsupported_columns(schema)
+        if problems:
+            log.error("table cannot be read", extra={"table": table, "why": "; ".join(problems)})
+            return "; ".join(problems)
+        known = self._known.get(table)
+        if isinstance(known, RowCodec) and known.schema.version == schema.version:
+            return known
+        return RowCodec(schema)
+
+    def _schemas(self, tables: Collection[str]) -> dict[str, TableSchema]:
+        """The registry's schema of each table that ClickHouse has, proposed where it is new.
+
+        The registry is read before the catalogue, and both again after a lost proposal: with
+        older columns than another relay registered, its new column would look dropped and
+        come back under another number, and what producers sent under the first be lost. So
+        each proposal is based on what was read before, though a proposal for another table
+        has read on meanwhile: then it loses.
+        """
+        for _ in range(PROPOSALS):
+            self._registry.catch_up()
+            before = {table: self._registry.current(table) for table in tables}
+            found = self._unless_ledgers(self._catalogue.read(tables))
+            agreed = [self._agrees(before[t], t, columns) for t, columns in found.items()]
+            if all(agreed):
+                return {t: s for t in found if (s := self._registry.current(t)) is not None}
+        raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
+
+    def _unless_ledgers(self, found: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
+        """The tables that rows may go into; remembers which others are ledgers."""
+        ledgers = {t for t, one in found.items() if is_ledger({c.name for c in one.columns})}
+        self._ledgers = (self._ledgers - found.keys()) | ledgers
+        return {table: one for table, one in found.items() if table not in ledgers}
+
+    def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
+        """Whether the registry has these columns, or has them now because we proposed them."""
+        wanted = evolve(
+            current, table, columns.uuid, columns.columns, block_column=self._block_column
+        )
+        if wanted is None:
+            return True
+        winner = self._registry.propose(wanted)
+        return (winner.version, winner.columns) == (wanted.version, wanted.columns)
+
+
+def _unknown(table: str) -> str:
+    return f"unknown table {table}: ClickHouse has none of this name"
+
+
+def _version(codec: RowCodec | str) -> int | str:
+    return codec if isinstance(codec, str) else codec.schema.version

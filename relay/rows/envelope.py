@@ -1,0 +1,177 @@
+"""Source messages opened: from message values to serialized rows, still in their messages.
+
+Receives the values of a buffer, gives the rows of the messages that can be opened,
+and for each other message its index and reason. Looks at the envelope only, never
+into a row. Values of different messages are never joined before each is known to
+be whole: a row cut short would swallow its neighbour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import ptars
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.empty_pb2 import Empty
+
+from relay.rows.bisect import Suspects, isolate_joined, ranges_of
+from relay.rows.decoder_guards import decoded, refuse_deep
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from google.protobuf.message import Message
+
+    from relay.rows.bisect import Ranges
+
+    Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, order=True)
+class BadMessage:
+    """A message that cannot become rows."""
+
+    index: int
+    """Of the message in the array that was decoded."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The messages that could be opened, as arrays of equal length but for `rows`."""
+
+    index: Integers
+    """Of each message in the array that was given."""
+    counts: Integers
+    """Rows in each message."""
+    rows: pa.BinaryArray
+    """Serialized rows of all the messages, in order; no nulls."""
+    bad: list[BadMessage]
+    """The others."""
+
+
+def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
+    """Find the rows in the messages' values.
+
+    Args:
+        values: message values, null where Kafka's value is null.
+        framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
+
+    Raises:
+        ValueError: another framing.
+    """
+    check_framing(framing)
+    index: Integers = np.arange(len(values))
+    bad = []
+    if values.null_count:
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        bad = [BadMessage(int(at), "null value") for at in index[is_null]]
+        index = index[~is_null]
+        values = values.drop_null()
+    if framing == "row":
+        return Opened(index, np.ones(len(index), np.int64), values, bad)
+    return _open_batches(values, index, bad)
+
+
+def check_framing(framing: str) -> None:
+    """Nothing, where it is one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if framing not in {"batch", "row"}:
+        raise ValueError(f"framing is 'batch' or 'row', not {framing!r}")
+
+
+def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]) -> Opened:
+    def lists_of(ranges: Ranges) -> Any:
+        together = ranges_of(values, ranges)
+        refuse_deep(together, Empty)
+        return decoded(row_batch_handler(), together).column(0)
+
+    suspects = Suspects(_row_batch_class(), values, np.arange(len(index) + 1))
+    pieces, unreadable = isolate_joined(lists_of, len(index), suspects)
+    bad += [BadMessage(int(index[at]), f"not a RowBatch: {reason}") for at, reason in unreadable]
+    if unreadable:
+        readable = np.ones(len(index), np.bool_)
+        readable[[at for at, _ in unreadable]] = False
+        index, values = index[readable], values.filter(pa.array(readable))
+    counts = _joined([np.diff(lists.offsets.to_numpy()) for lists in pieces])
+    flat = [lists.flatten() for lists in pieces]
+    rows = flat[0] if len(flat) == 1 else pa.concat_arrays([*flat, pa.array([], pa.binary())])
+
+    if _all_explained(values, rows):
+        return Opened(index, counts, rows, bad)
+
+    # Protobuf skips fields it does not know; here that would lose what a stranger wrote.
+    row_sizes = pc.binary_length(rows).to_numpy().astype(np.int64)
+    row_ends = np.concatenate([[0], np.cumsum(row_sizes + varint_sizes(row_sizes) + 1)])
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    explained = np.diff(row_ends[ends])
+    sizes = pc.binary_length(values).to_numpy().astype(np.int64)
+    foreign, empty = explained != sizes, sizes == 0
+    wrong = foreign | empty
+    if wrong.any():
+        for at in np.flatnonzero(wrong):
+            reason = (
+                "empty batch"
+                if empty[at]
+                else f"not a RowBatch: {sizes[at] - explained[at]} of {sizes[at]} bytes are no rows"
+            )
+            bad.append(BadMessage(int(index[at]), reason))
+        rows = rows.filter(pa.array(np.repeat(~wrong, counts)))
+        index, counts = index[~wrong], counts[~wrong]
+    return Opened(index, counts, rows, bad)
+
+
+def _all_explained(values: pa.BinaryArray, rows: pa.BinaryArray) -> bool:
+    """Whether every message is made of its rows alone, and none is empty.
+
+    No message has fewer bytes than its rows take, so where the sums agree, each agrees. It is
+    the usual case, and the sums take a tenth of the time of finding which message differs.
+    """
+    sizes = pc.binary_length(values).to_numpy()
+    lengths = pc.binary_length(rows).to_numpy()
+    if not sizes.all():
+        return False
+    explained = int(lengths.sum(dtype=np.int64)) + 2 * len(lengths)
+    for bits in (7, 14, 21, 28):
+        explained += int(np.count_nonzero(lengths >= 1 << bits))
+    return explained == int(sizes.sum(dtype=np.int64))
+
+
+def _joined(arrays: list[Any]) -> Integers:
+    return np.concatenate([np.zeros(0, np.int64), *arrays]).astype(np.int64, copy=False)
+
+
+def varint_sizes(lengths: Integers) -> Integers:
+    """Bytes of each length as a protobuf varint (7 bits per byte)."""
+    sizes = np.ones(len(lengths), np.int64)
+    for bits in (7, 14, 21, 28):
+        sizes += lengths >= 1 << bits
+    return sizes
+
+
+@cache
+def row_batch_handler() -> Any:
+    """Of `message RowBatch { repeated bytes rows = 1; }`."""
+    descriptor = _row_batch_class().DESCRIPTOR
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+
+
+@cache
+def _row_batch_class() -> type[Message]:
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="relay/row_batch.proto", package="relay.rows", syntax="proto3"
+    )
+    file.message_type.add(name="RowBatch").field.add(
+        name="rows", number=1, type=field.TYPE_BYTES, label=field.LABEL_REPEATED
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("relay.rows.RowBatch"))

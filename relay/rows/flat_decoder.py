@@ -1,0 +1,138 @@
+"""The usual messages at memory speed: plain rows of a table without nested columns.
+
+Receives the values of a buffer, gives the columns of all messages that relay.rows.flat_kernel
+takes, and how many rows it took from each; the others are relay.rows.decode's to judge. What is
+taken is what relay.rows.decode would have made of it, bit for bit (tests/schema/test_flat_rows.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from relay.rows.arrow_buffers import bits, offsets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from relay.rows.flat_columns import Density, Sinks
+    from relay.schema.types.column_type import ColumnType
+    from relay.schema.types.proto_shape import Field
+
+_KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
+"""Protobuf's scalars in the order of relay.rows.flat_kernel's kinds; uint64 is read as int64."""
+_WIRE_TYPES = (0, 0, 0, 0, 1, 5, 2, 2)
+"""How protobuf writes each."""
+_NOT_KNOWN = -1
+
+
+class Taken(NamedTuple):
+    """What was read."""
+
+    columns: list[pa.Array[Any]]
+    """Live columns in wire types, rows of the messages taken, in order."""
+    rows: npt.NDArray[np.int64]
+    """Rows of each message; flatkernel.PASSED_OVER where it is not taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Values that lie one behind the other."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, values: Any) -> _Piece:
+        return cls(np.frombuffer(values.buffers()[2] or b"", np.uint8), offsets_of(values))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def bytes_from(self, value: int) -> int:
+        """Of this value and those behind it."""
+        return int(self.offsets[-1] - self.offsets[value])
+
+    def longest(self) -> int:
+        return int(np.diff(self.offsets).max(initial=0))
+
+
+class FlatRows:
+    """The compiled decoder of one version of a table's row message.
+
+    Args:
+        fields: of the row message's live columns, in their order; flat, see `of`.
+        types: of these columns.
+    """
+
+    def __init__(self, fields: Sequence[Field], types: Sequence[ColumnType]) -> None:
+        self._types = types
+        self._plan = np.full(8 * (1 + max(field.number for field in fields)), _NOT_KNOWN, np.int64)
+        self._kinds = [_KINDS.index(_read_as(field.shape.scalar)) for field in fields]
+        for column, (field, kind) in enumerate(zip(fields, self._kinds, strict=True)):
+            self._plan[8 * field.number + _WIRE_TYPES[kind]] = 8 * column + kind
+        bits = np.arange(64 * (len(fields) // 64 + 1)) < len(fields)
+        self._every = np.packbits(bits, bitorder="little").view(np.uint64)
+        self._density: Density | None = None
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], types: Sequence[ColumnType]) -> FlatRows | None:
+        """The decoder; None where a column is nested or repeated."""
+        flat = all(field.shape.message is None and not field.shape.repeated for field in fields)
+        return cls(fields, types) if flat else None
+
+    def read(self, values: pa.ChunkedArray[Any], framing: str) -> Taken:
+        """Take what is plain.
+
+        Args:
+            values: of messages, null where Kafka's value is null; piece by piece.
+            framing: "batch" or "row".
+        """
+        # Compiled code, and 0.3 s of imports, for those who have rows to read.
+        from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415
+        from relay.rows.flat_kernel import read_rows  # noqa: PLC0415
+
+        pieces = [_Piece.of(values.chunk(at)) for at in range(values.num_chunks)]
+        size = sum(piece.bytes_from(0) for piece in pieces)
+        longest = max((piece.longest() for piece in pieces), default=0)
+        counts = np.empty(len(values), np.int64)
+        in_all = self._every.copy()
+        sinks = Sinks(self._kinds, len(in_all), self._density or Density.guess(len(self._kinds)))
+        sinks.grow(0, longest, size, short_of_rows=False)
+        table, rows, first, left = sinks.table(), 0, 0, size
+        for piece in pieces:
+            message, of_piece = 0, counts[first : first + len(piece)]
+            while True:
+                message, rows, short = read_rows(
+                    *(piece.data, piece.offsets, framing != "batch", self._plan, self._every),
+                    *(message, rows, table, sinks.given, in_all, of_piece),
+                )
+                if message == len(piece):
+                    break
+                behind = left - piece.bytes_from(0) + piece.bytes_from(message)
+                sinks.grow(rows, longest, behind, short_of_rows=short)
+                table = sinks.table()
+            first, left = first + len(piece), left - piece.bytes_from(0)
+        if rows:
+            self._density = sinks.density(rows, size)
+        columns = [self._column(at, sinks, rows, in_all) for at in range(len(self._kinds))]
+        return Taken(columns, counts)
+
+    def _column(self, at: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
+        word, bit = at >> 6, np.uint64(at & 63)
+        valid, nulls = None, 0
+        if not in_all[word] >> bit & np.uint64(1):
+            given = (sinks.given[:rows, word] >> bit & np.uint64(1)).astype(np.bool_)
+            nulls = rows - int(np.count_nonzero(given))
+            valid = bits(given) if nulls else None
+        buffers = [valid, *sinks.buffers(at, rows)]
+        return pa.Array.from_buffers(self._types[at].wire, rows, buffers, nulls)
+
+
+def _read_as(scalar: str) -> str:
+    return "int64" if scalar == "uint64" else scalar

@@ -1,0 +1,252 @@
+"""What in serialized rows their row message does not explain, field by field.
+
+Receives rows that parse and the fields of the row message, gives each kind of stranger with
+the rows that hold it: numbers the message does not know, known ones of another wire type
+(both of which protobuf skips without a word), and numbers wider than their field (which it
+cuts off). All rows take a step together, from one field to the next; no Python per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from relay.rows.arrow_buffers import offsets_of
+from relay.rows.wire_fields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from relay.schema.types.proto_shape import Field, Shape
+
+    Integers = npt.NDArray[np.int64]
+    Bytes = npt.NDArray[np.uint8]
+
+STEPS = 256
+"""Fields of a row walked together with the other rows; a longer row goes on alone."""
+OWN = "\0"
+"""In a reason: what is another number in each row."""
+NAMED = 1000
+"""Unknown numbers of one step that are told apart; each costs a look at all of them."""
+_WIRE_NAMES = {0: "varint", 1: "64 bits", 2: "length-delimited", 3: "group", 5: "32 bits"}
+_WIRE_TYPES = {
+    "double": FIXED64, "float": FIXED32, "string": LENGTH, "bytes": LENGTH,
+}  # fmt: skip
+WIDTHS = {"bool": (0, 1), "int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1)}
+"""Least and greatest value of the scalars that are narrower than a varint can be."""
+_UNKNOWN, _ANY = -1, -2
+_PADDING = 16
+"""Zero bytes behind the rows, so that a step from the last of them reads on in memory."""
+
+
+class Stranger(NamedTuple):
+    """Something that the row message does not explain, and where it is."""
+
+    kind: Literal["unknown", "wrong"]
+    """An unknown number, or a known one whose value is not what it should be."""
+    field: str
+    """Number of the field, with the name of the message it is in."""
+    reason: str
+    """The same for all rows, but for OWN, which stands for each row's own number."""
+    rows: Integers
+    """Indices, each once, in order."""
+    numbers: npt.NDArray[Any] | None = None
+    """For OWN: of each of the rows."""
+
+    def why(self, row: int) -> str:
+        """What is wrong in one of the rows."""
+        if self.numbers is None:
+            return self.reason
+        return self.reason.replace(OWN, str(self.numbers[np.searchsorted(self.rows, row)]))
+
+
+@dataclass
+class _Plan:
+    """A message's fields, by number; messages in it are further plans."""
+
+    name: str
+    fields: dict[int, Field]
+    wire: Integers = field(init=False)
+    packed: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        size = max(self.fields, default=0) + 2
+        self.wire = np.full(size, _UNKNOWN, np.int64)
+        self.packed = np.zeros(size, np.bool_)
+        for number, one in self.fields.items():
+            self.wire[number] = wire_type(one.shape)
+            self.packed[number] = one.shape.repeated and self.wire[number] in {
+                VARINT, FIXED64, FIXED32,
+            }  # fmt: skip
+
+
+class _Part(NamedTuple):
+    """Messages of one plan, all of them at once."""
+
+    plan: _Plan
+    start: Integers
+    end: Integers
+    row: Integers
+
+
+def wire_type(shape: Shape) -> int:
+    """The wire type of a single value of the shape."""
+    return LENGTH if shape.message is not None else _WIRE_TYPES.get(shape.scalar, VARINT)
+
+
+def scan(rows: pa.BinaryArray, fields: Sequence[Field], gone: Sequence[int]) -> list[Stranger]:
+    """Everything in the rows that `fields` do not explain.
+
+    Args:
+        rows: serialized, without nulls, each of which parses.
+        fields: of the row message.
+        gone: numbers that once had a meaning; any value of theirs is passed over.
+    """
+    data, bounds = _flat(rows)
+    plan = _Plan("", {one.number: one for one in fields})
+    known = np.full(max([*gone, len(plan.wire)], default=0) + 2, _UNKNOWN, np.int64)
+    known[: len(plan.wire)] = plan.wire
+    known[list(gone)] = _ANY
+    plan.packed = np.pad(plan.packed, (0, len(known) - len(plan.packed)))
+    plan.wire = known
+    waiting = [_Part(plan, bounds[:-1], bounds[1:], np.arange(len(rows)))]
+    found: list[Stranger] = []
+    while waiting:
+        part = waiting.pop()
+        for ends, owners, step in _steps(data, part):
+            over = step.after > ends
+            if over.any():
+                name = f"{part.plan.name}{step.number[over][0]}"
+                reason = f"field {name} is longer than the message around it"
+                found.append(Stranger("wrong", name, reason, np.unique(owners[over])))
+            found += _strangers(data, part.plan, step, owners)
+            waiting += _inner(part.plan, step, owners, ~over)
+    return _merged(found)
+
+
+def _flat(rows: Any) -> tuple[Bytes, Integers]:
+    """The bytes of all rows, padded, and where each begins, with the end of the last."""
+    bounds = offsets_of(rows).astype(np.int64)
+    data = np.frombuffer(rows.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return np.concatenate([data, np.zeros(_PADDING, np.uint8)]), bounds - bounds[0]
+
+
+def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, Step]]:
+    """The fields of the messages: where the message ends, of which row, and what they are."""
+    at, end, row = part.start, part.end, part.row
+    for _ in range(STEPS):
+        more = at < end
+        at, end, row = at[more], end[more], row[more]
+        if not len(at):
+            return
+        step = read(data, at)
+        yield end, row, step
+        # Nothing here can have a group, and what it holds is not looked at.
+        at = np.where(step.wire == GROUP, end, step.after)
+    for first, last, owner in zip(at.tolist(), end.tolist(), row.tolist(), strict=True):
+        if first >= last:
+            continue
+        # Where each byte would lead, were it the beginning of a field; then only those that are.
+        leads = (read(data, np.arange(first, last)).after - first).tolist()
+        places, place = [], 0
+        while place < last - first:
+            places.append(place)
+            place = leads[place]
+        starts = np.array(places) + first
+        yield np.full(len(starts), last), np.full(len(starts), owner), read(data, starts)
+
+
+def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterator[Stranger]:
+    known = plan.wire[np.clip(step.number, 0, len(plan.wire) - 1)]
+    known[step.number >= len(plan.wire)] = _UNKNOWN
+    packed = plan.packed[np.clip(step.number, 0, len(plan.packed) - 1)] & (known >= 0)
+    fits = (known == step.wire) | (known == _ANY) | (packed & (step.wire == LENGTH))
+    pairs = _pairs(step.number[~fits], step.wire[~fits])
+    if len(pairs) > NAMED:
+        rest = ~fits & (known == _UNKNOWN)
+        label = f"{plan.name}others"
+        reason = f"more than {NAMED} different fields are not known"
+        yield Stranger("unknown", label, reason, np.unique(owners[rest]))
+        pairs = [pair for pair in pairs if pair[0] in plan.fields]
+    for number, wire in pairs:
+        hit = ~fits & (step.number == number) & (step.wire == wire)
+        rows = np.unique(owners[hit])
+        label = f"{plan.name}{number}"
+        one = plan.fields.get(number)
+        if one is None:
+            yield Stranger("unknown", label, f"field {label} is not known", rows)
+        else:
+            right = _WIRE_NAMES[wire_type(one.shape)]
+            reason = f"field {label} ({one.name}) is {_WIRE_NAMES[wire]} on the wire, not {right}"
+            yield Stranger("wrong", label, reason, rows)
+    for number in np.unique(step.number[fits]).tolist():
+        shape = plan.fields[number].shape if number in plan.fields else None
+        if shape is None or shape.scalar not in WIDTHS:
+            continue
+        here = fits & (step.number == number)
+        values, rows = _numbers(data, step, here, owners)
+        low, high = WIDTHS[shape.scalar]
+        signed = values.view(np.int64)
+        wide = (signed < low) | (signed > high) if low else values > np.uint64(high)
+        if wide.any():
+            name = plan.fields[number].name
+            reason = f"field {plan.name}{number} ({name}): {OWN} does not fit {shape.scalar}"
+            bad, first = np.unique(rows[wide], return_index=True)
+            numbers = (signed if low else values)[wide][first]
+            yield Stranger("wrong", f"{plan.name}{number}", reason, bad, numbers)
+
+
+def _numbers(
+    data: Bytes, step: Step, here: npt.NDArray[np.bool_], owners: Integers
+) -> tuple[npt.NDArray[np.uint64], Integers]:
+    """The varints of some fields, single or packed, with their rows."""
+    single = here & (step.wire == VARINT)
+    values, rows = [step.value[single]], [owners[single]]
+    packed = np.flatnonzero(here & (step.wire == LENGTH))
+    for at in packed.tolist():
+        first, last = int(step.payload[at]), int(step.after[at])
+        ends = np.flatnonzero(data[first:last] < 0x80) + first + 1
+        starts = np.concatenate([[first], ends[:-1]])[: len(ends)]
+        # Up to four bytes are 28 bits: no need to look.
+        starts = starts[ends - starts > 4]
+        values.append(varints(data, starts)[0])
+        rows.append(np.full(len(starts), owners[at]))
+    return np.concatenate(values), np.concatenate(rows).astype(np.int64)
+
+
+def _inner(
+    plan: _Plan, step: Step, owners: Integers, whole: npt.NDArray[np.bool_]
+) -> Iterator[_Part]:
+    """The messages in those of these fields that are whole, one part per field number."""
+    for number in np.unique(step.number[step.wire == LENGTH]).tolist():
+        one = plan.fields.get(number)
+        if one is None or one.shape.message is None:
+            continue
+        here = whole & (step.number == number) & (step.wire == LENGTH)
+        inner = {field.number: field for field in one.shape.message.fields}
+        name = f"{plan.name}{number}."
+        yield _Part(_Plan(name, inner), step.payload[here], step.after[here], owners[here])
+
+
+def _pairs(first: Integers, second: Integers) -> list[tuple[int, int]]:
+    both = np.unique(np.stack([first, second]), axis=1) if len(first) else np.zeros((2, 0), int)
+    return [(int(a), int(b)) for a, b in both.T]
+
+
+def _merged(found: list[Stranger]) -> list[Stranger]:
+    """Each kind once, with the rows of all steps that met it."""
+    groups: dict[tuple[str, str, str], list[Stranger]] = {}
+    for one in found:
+        groups.setdefault((one.kind, one.field, one.reason), []).append(one)
+    merged = []
+    for ones in groups.values():
+        rows, first = np.unique(np.concatenate([one.rows for one in ones]), return_index=True)
+        numbers = [one.numbers for one in ones if one.numbers is not None]
+        own = np.concatenate(numbers)[first] if numbers else None
+        merged.append(ones[0]._replace(rows=rows, numbers=own))
+    return merged

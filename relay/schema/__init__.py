@@ -1,0 +1,10 @@
+"""Know what the rows of a table look like, now and over time.
+
+In come the table's columns in ClickHouse; out come row messages (protobuf) with field numbers
+that never change their meaning.
+
+Read `evolution` first (which column has which field number), then `row_descriptor` (the protobuf
+descriptor), `registry` (the schema registry topic) and `catalogue` (the columns in ClickHouse).
+`difference`, `compatibility`, `protoc` and `proto_directory` serve `relay schema`. How one type
+travels is in `types`.
+"""

@@ -1,0 +1,57 @@
+"""What changed in a table's row message from one version to another.
+
+Receives two versions of a table's schema, gives the changes. Pure.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from relay.records_pb2 import Column, TableSchema
+
+
+class Change(NamedTuple):
+    """One change.
+
+    Attributes:
+        kind: "added", "dropped", "type", "default", "re-created".
+        column: empty where the whole table is meant.
+        before, after: type with its default kind, or the table's UUID; empty where there is none.
+        number: of the field afterwards; before, where the column was dropped; else 0.
+    """
+
+    kind: str
+    column: str
+    before: str
+    after: str
+    number: int
+
+
+def changes(before: TableSchema, after: TableSchema) -> list[Change]:
+    """By field number. A renamed column is one dropped and one added: numbers know no more."""
+    was, now = _live(before), _live(after)
+    found = []
+    for name in was.keys() | now.keys():
+        old, new = was.get(name), now.get(name)
+        if old is None and new is not None:
+            found.append(Change("added", name, "", _text(new), new.number))
+        elif new is None and old is not None:
+            found.append(Change("dropped", name, _text(old), "", old.number))
+        elif old is not None and new is not None and old.type != new.type:
+            found.append(Change("type", name, _text(old), _text(new), new.number))
+        elif old is not None and new is not None and old.default_kind != new.default_kind:
+            found.append(Change("default", name, _text(old), _text(new), new.number))
+    if before.uuid != after.uuid:
+        found.append(Change("re-created", "", before.uuid, after.uuid, 0))
+    return sorted(found, key=lambda change: (change.number, change.kind))
+
+
+def _live(schema: TableSchema) -> dict[str, Column]:
+    return {column.name: column for column in schema.columns if not column.dropped}
+
+
+def _text(column: Column) -> str:
+    return f"{column.type} {column.default_kind}".rstrip()

@@ -1,0 +1,11 @@
+"""Describe each ClickHouse type on its way from protobuf through Arrow into a table.
+
+In comes a type's text; out comes a `ColumnType`: protobuf shape, Arrow type, checks, SQL.
+
+Read `kind` (what every type does), then `scalar`, `temporal`, `nested` and `variant` (the types),
+`column_type` (how a whole column combines them). `type_text` parses, `proto_shape` describes
+protobuf fields, `value_checks` and `text_checks` find values that do not fit. A new column type
+begins in `scalar`, `temporal`, `nested` or `variant`.
+"""
+
+# pure

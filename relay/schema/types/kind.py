@@ -1,0 +1,173 @@
+"""One ClickHouse type on its way from protobuf to the table: what every kind of type does.
+
+A kind receives whole Arrow arrays as rows decode to and gives the arrays of blocks, with a
+mask of the values that do not fit; and it gives the SQL that turns its block column into the
+table's. Here: the base, and types without parts. relay.schema.types.nested has the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.schema.types import value_checks
+from relay.schema.types.proto_shape import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.schema.types.type_text import TypeText
+
+    Maker = Callable[[str, TypeText], "Scalar"]
+
+_SHOWN_CHARACTERS = 60
+
+
+class Narrowed(NamedTuple):
+    """A block column, and which of its rows do not fit (None: all fit)."""
+
+    array: pa.Array[Any]
+    bad: pa.BooleanArray | None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type. Nullable and LowCardinality around it are in `text`, as ClickHouse prints it."""
+
+    text: str
+    shape: Shape
+    """Of its protobuf field."""
+    wire: pa.DataType
+    """Arrow type as rows decode to and are encoded from."""
+    arrow: pa.DataType
+    """Arrow type in blocks."""
+    input_type: str
+    """ClickHouse type in the INSERT's input structure."""
+
+    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
+        """The block's array of a wire array.
+
+        Args:
+            array: of type `wire`; a null is a field left out.
+            keep_nulls: else a null becomes the type's default value, as in nested messages.
+        """
+        raise NotImplementedError
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """SQL that turns `value`, of `input_type`, into what the table's column takes.
+
+        Args:
+            value: SQL of the value.
+            depth: of the lambdas around it, so that their arguments differ.
+        """
+        raise NotImplementedError
+
+    def why(self, array: pa.Array[Any]) -> str:
+        """What is wrong with the single value of a wire array that is bad."""
+        raise NotImplementedError
+
+    @property
+    def optional(self) -> bool:
+        """Whether a field left out is a value of its own, NULL, rather than the default."""
+        return False
+
+    @property
+    def trivial(self) -> bool:
+        """Whether INSERT itself converts the input column."""
+        return self.sql("v") == "v"
+
+
+@dataclass(frozen=True)
+class Scalar(Kind):
+    """A type without parts."""
+
+    meaning: str = ""
+    """Unit and range; empty where the type says it all."""
+    convert: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
+    """SQL of a value that is not null; None: INSERT converts by itself."""
+    check: value_checks.Check | None = field(default=None, repr=False, compare=False)
+    """Which values of the wire array do not fit; None: all do."""
+    unit: str = ""
+    """Of a count of days, seconds or ticks: the same number means another value in another."""
+    default: object = 0
+    """Of the type, in `arrow`, where a field is left out in a nested message."""
+    prepare: Callable[[pa.Array[Any]], pa.Array[Any]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """What is done to the wire array before it becomes the block's."""
+
+    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; a bad value becomes null, so that its row can be left out."""
+        bad = None if self.check is None else self.check(array)
+        if bad is not None:
+            array = pc.if_else(bad, pa.scalar(None, array.type), array)
+        if self.prepare is not None:
+            array = self.prepare(array)
+        if array.type != self.arrow:
+            # Checked already where it could not hold every value.
+            array = array.cast(self.arrow, safe=False)
+        if not keep_nulls and array.null_count:
+            array = array.fill_null(pa.scalar(self.default, self.arrow))
+        return Narrowed(array, bad)
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says."""
+        del depth
+        return value if self.convert is None else self.convert(value)
+
+    def why(self, array: pa.Array[Any]) -> str:
+        """The value, the type and its range."""
+        return self.complaint(array[0].as_py())
+
+    def complaint(self, value: object) -> str:
+        """Why `value` does not fit."""
+        limits = f" ({self.meaning})" if self.meaning else ""
+        return f"{shown(value)} does not fit {self.text}{limits}"
+
+
+@dataclass(frozen=True)
+class Nullable(Kind):
+    """A type, or NULL: a field left out is NULL wherever it stands."""
+
+    inner: Kind
+
+    @staticmethod
+    def of(text: str, inner: Kind) -> Nullable:
+        """`inner` with NULL; `text` is the whole type's."""
+        wrapped = f"Nullable({inner.input_type})"
+        return Nullable(text, inner.shape, inner.wire, inner.arrow, wrapped, inner)
+
+    @property
+    def optional(self) -> bool:
+        """True."""
+        return True
+
+    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; nulls are always kept."""
+        del keep_nulls
+        return self.inner.block(array, keep_nulls=True)
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says."""
+        if self.inner.trivial:
+            return value
+        # Most conversions know no Nullable.
+        return f"if(isNull({value}), NULL, {self.inner.sql(f'assumeNotNull({value})', depth)})"
+
+    def why(self, array: pa.Array[Any]) -> str:
+        """As the inner type says."""
+        return self.inner.why(array)
+
+
+def shown(value: object) -> str:
+    """A value for a reason, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+
+
+def literal(text: str) -> str:
+    """`text` as a string literal of ClickHouse's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,209 @@
+"""Types made of types: Array, Map and Tuple, and the messages that stand for them.
+
+Receives the kinds of the parts, gives the kind of the whole: lists and structs of Arrow,
+taken apart and put together as whole arrays, however deep. Never a Python object per value.
+
+Protobuf cannot repeat a repeated field nor leave out an element, so where an Array, a Map or
+a Nullable stands inside an Array, a Map or a Variant, a message with the one field `value`
+stands for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.schema.types.kind import Kind, Narrowed, literal
+from relay.schema.types.proto_shape import Field, Message, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def element(kind: Kind) -> Kind:
+    """`kind` as it stands in an Array, a Map or a Variant."""
+    if not kind.shape.repeated and not kind.optional:
+        return kind
+    field = Field("value", 1, kind.shape, kind.text)
+    wire = pa.struct([wire_field("value", kind)])
+    shape = Shape(message=Message((field,)))
+    return Wrapped(kind.text, shape, wire, kind.arrow, kind.input_type, kind)
+
+
+def wire_field(name: str, kind: Kind) -> pa.Field[Any]:
+    """A field of a struct as rows decode to it: what is repeated is empty, never null."""
+    return pa.field(name, kind.wire, nullable=not kind.shape.repeated)
+
+
+@dataclass(frozen=True)
+class Wrapped(Kind):
+    """A kind inside its message with the one field `value`."""
+
+    inner: Kind
+
+    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; the message itself leaves no trace in the block."""
+        return self.inner.block(array.flatten()[0], keep_nulls=keep_nulls)
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says."""
+        return self.inner.sql(value, depth)
+
+    def why(self, array: Any) -> str:
+        """As the inner kind says."""
+        return self.inner.why(array.flatten()[0])
+
+
+@dataclass(frozen=True)
+class Array(Kind):
+    """Array(T), and the entries of a Map."""
+
+    items: Kind
+
+    @staticmethod
+    def of(text: str, kind: Kind) -> Array:
+        """An array of `kind`; `text` is the whole type's."""
+        items = element(kind)
+        shape = Shape(items.shape.scalar, items.shape.message, repeated=True)
+        return Array(text, shape, _wire_list(items), *_block_list(items), items)
+
+    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; a null is an empty array, as ClickHouse knows no Nullable(Array)."""
+        del keep_nulls
+        lengths = list_lengths(array)
+        inner = self.items.block(array.flatten(), keep_nulls=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        block = list_of(offsets, inner.array)
+        if inner.bad is None:
+            return Narrowed(block, None)
+        bad = np.zeros(len(lengths), np.bool_)
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        bad[owner[inner.bad.to_numpy(zero_copy_only=False)]] = True
+        return Narrowed(block, pa.array(bad))
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says."""
+        if self.items.trivial:
+            return value
+        name = f"e{depth}"
+        return f"arrayMap({name} -> {self.items.sql(name, depth + 1)}, {value})"
+
+    def why(self, array: Any) -> str:
+        """The first bad element, by its place from 1."""
+        items = array.flatten()
+        bad = self.items.block(items, keep_nulls=False).bad
+        at = pc.index(bad, value=True).as_py() if bad is not None else 0
+        return f"element {at + 1}: {self.items.why(items.slice(at, 1))}"
+
+
+@dataclass(frozen=True)
+class Map(Array):
+    """Map(K, V): entries in the order in which they came, doubles and all, as INSERT does."""
+
+    @staticmethod
+    def of_entries(text: str, key: Kind, value: Kind) -> Map:
+        """A map; `text` is the whole type's."""
+        items = Tuple.of(
+            f"Tuple({key.text}, {value.text})", ["key", "value"], [key, element(value)]
+        )
+        assert items.shape.message is not None
+        shape = Shape(message=Message(items.shape.message.fields, "entry"), repeated=True)
+        return Map(text, shape, _wire_list(items), *_block_list(items), items)
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says: an array of pairs casts to a map."""
+        return f"CAST({super().sql(value, depth)}, {literal(self.text)})"
+
+
+@dataclass(frozen=True)
+class Tuple(Kind):
+    """Tuple(T, ...), named or not: a message with a field per element."""
+
+    parts: tuple[Kind, ...]
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(text: str, names: Sequence[str], parts: Sequence[Kind]) -> Tuple:
+        """A tuple of `parts` under the protobuf names `names`; `text` is the whole type's."""
+        fields = tuple(
+            Field(name, number, part.shape, part.text)
+            for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
+        )
+        return Tuple(
+            text,
+            Shape(message=Message(fields)),
+            wire=pa.struct([wire_field(n, part) for n, part in zip(names, parts, strict=True)]),
+            arrow=pa.struct([pa.field(n, p.arrow) for n, p in zip(names, parts, strict=True)]),
+            input_type=f"Tuple({', '.join(part.input_type for part in parts)})",
+            parts=tuple(parts),
+            names=tuple(names),
+        )
+
+    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; left out, it is a tuple of its parts' defaults."""
+        del keep_nulls
+        inner = [
+            part.block(column, keep_nulls=False)
+            for part, column in zip(self.parts, array.flatten(), strict=True)
+        ]
+        block = struct_of(self.arrow, [one.array for one in inner])
+        return Narrowed(block, any_bad(one.bad for one in inner))
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says."""
+        if all(part.trivial for part in self.parts):
+            return value
+        parts = [
+            part.sql(f"tupleElement({value}, {at})", depth) for at, part in enumerate(self.parts, 1)
+        ]
+        return f"tuple({', '.join(parts)})"
+
+    def why(self, array: Any) -> str:
+        """The first bad part, by its name."""
+        return first_bad(self.names, self.parts, array)
+
+
+def list_of(offsets: Any, values: Any, type_: Any = None) -> Any:
+    """A list array without nulls."""
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
+
+
+def list_lengths(array: Any) -> Any:
+    """Elements of each list, 0 where it is null."""
+    return pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _wire_list(items: Kind) -> pa.DataType:
+    """As ptars gives a repeated field."""
+    return pa.list_(pa.field("item", items.wire, nullable=False))
+
+
+def _block_list(items: Kind) -> tuple[pa.DataType, str]:
+    return pa.list_(items.arrow), f"Array({items.input_type})"
+
+
+def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
+    """Rows that are bad in one of the masks; None: none is."""
+    found: Any = None
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else pc.or_(found, mask)
+    whole: pa.BooleanArray | None = found
+    return whole
+
+
+def first_bad(names: Sequence[str], parts: Sequence[Kind], array: Any) -> str:
+    """What is wrong with the single value of a struct's wire array, by the part's name."""
+    for name, part, column in zip(names, parts, array.flatten(), strict=True):
+        if part.block(column, keep_nulls=False).bad is not None:
+            return f"{name}: {part.why(column)}"
+    return "no part of it is bad"
+
+
+def struct_of(type_: Any, columns: Sequence[Any], mask: Any = None) -> Any:
+    """A struct array of these columns, null where the mask is true."""
+    return pa.StructArray.from_arrays(list(columns), fields=list(type_), mask=mask)

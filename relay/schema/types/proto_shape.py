@@ -1,0 +1,104 @@
+"""How a value looks in protobuf: scalars, repeated fields, nested messages. Pure data.
+
+relay.schema.types.kind and relay.schema.types.nested give each ClickHouse type its shape;
+relay.schema.row_descriptor turns the shapes of a table's columns into descriptors and into the
+`.proto` for producers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAP_KEYS = frozenset({"int32", "int64", "uint32", "uint64", "bool", "string"})
+"""Scalars that protobuf takes as keys of a `map`, of those used here."""
+WIDENING = frozenset({("int32", "int64"), ("uint32", "uint64"), ("uint32", "int64")})
+"""(written, read): other scalars whose every value reads as the same value, of those used here."""
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The type of one protobuf field: a scalar or a message, once or repeated."""
+
+    scalar: str = ""
+    """Name of the protobuf scalar; empty where the type is `message`."""
+    message: Message | None = None
+    repeated: bool = False
+
+    @property
+    def is_map(self) -> bool:
+        """Whether `map<key, value>` says it: repeated entries whose key protobuf allows."""
+        entry = self.message
+        return (
+            self.repeated
+            and entry is not None
+            and entry.form == "entry"
+            and entry.fields[0].shape.scalar in MAP_KEYS
+        )
+
+    def __str__(self) -> str:
+        if self.is_map:
+            assert self.message is not None
+            key, value = self.message.fields
+            return f"map<{key.shape.scalar}, {value.shape}>"
+        return f"{'repeated ' if self.repeated else ''}{self.scalar or 'message'}"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a nested message."""
+
+    name: str
+    number: int
+    shape: Shape
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A nested message: plain fields, a single `oneof`, or an entry of a map."""
+
+    fields: tuple[Field, ...]
+    form: Literal["plain", "oneof", "entry"] = "plain"
+
+
+_WIDER = {"int32": "int64", "uint32": "uint64"}
+
+
+def widened(shape: Shape) -> Shape:
+    """The shape with whole numbers of 64 bits: the same bytes, of which a decoder cuts nothing."""
+    if shape.message is None:
+        return replace(shape, scalar=_WIDER.get(shape.scalar, shape.scalar))
+    fields = tuple(replace(one, shape=widened(one.shape)) for one in shape.message.fields)
+    return replace(shape, message=replace(shape.message, fields=fields))
+
+
+def field_names(wanted: Iterable[tuple[int, str]]) -> dict[int, str]:
+    """Field name of a message by field number, in the order of the numbers given.
+
+    The name itself where protobuf allows it, else with `_` for what it does not allow; made
+    unique by the number where two names would clash, also in the JSON and camel-case forms in
+    which protoc compares them.
+    """
+    pairs = list(wanted)
+    taken: set[str] = set()
+    fields: dict[int, str] = dict.fromkeys((number for number, _ in pairs), "")
+    # Plain names first, so that a mangled one never takes the name of a column that has it.
+    for number, original in sorted(pairs, key=lambda p: (not _IDENTIFIER.fullmatch(p[1]), p[0])):
+        name = re.sub(r"[^A-Za-z0-9_]", "_", original)
+        name = name if _IDENTIFIER.fullmatch(name) else f"f_{name}"
+        while clash_key(name) in taken or not clash_key(name):
+            name = f"{name}_n{number}"
+        taken.add(clash_key(name))
+        fields[number] = name
+    return fields
+
+
+def clash_key(name: str) -> str:
+    """What two names of one message must not share."""
+    return name.replace("_", "").lower()

@@ -1,0 +1,130 @@
+"""Types that say of themselves what they hold: Nullable(Tuple) and Variant.
+
+As relay.schema.types.nested: whole arrays, however deep. In blocks both are structs whose first
+column tells, because Arrow's own nulls would lose the defaults behind them, and ClickHouse reads no
+unions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from relay.schema.types.kind import Kind, Narrowed, literal
+from relay.schema.types.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
+from relay.schema.types.proto_shape import Field, Message, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class NullableTuple(Kind):
+    """Nullable(Tuple(...)). In blocks a struct: whether it is given (1 or 0), and the tuple.
+
+    A nullable struct would lose the defaults in its NULLs, and INSERT parses them all the same.
+    """
+
+    inner: Tuple
+
+    @staticmethod
+    def of(text: str, inner: Tuple) -> NullableTuple:
+        """`inner` with NULL; `text` is the whole type's."""
+        arrow = pa.struct([pa.field("given", pa.uint8()), pa.field("tuple", inner.arrow)])
+        return NullableTuple(
+            text, inner.shape, inner.wire, arrow, f"Tuple(UInt8, {inner.input_type})", inner
+        )
+
+    @property
+    def optional(self) -> bool:
+        """True."""
+        return True
+
+    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; a null is one wherever it stands."""
+        del keep_nulls
+        block, bad = self.inner.block(array, keep_nulls=False)
+        given = array.is_valid().cast(pa.uint8())
+        struct = struct_of(self.arrow, [given, block])
+        return Narrowed(struct, bad)
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says."""
+        inner = self.inner.sql(f"tupleElement({value}, 2)", depth)
+        whole = f"CAST({inner}, {literal(self.inner.text)})"
+        return f"if(tupleElement({value}, 1) = 1, {whole}, NULL)"
+
+    def why(self, array: Any) -> str:
+        """As the tuple says."""
+        return self.inner.why(array)
+
+
+@dataclass(frozen=True)
+class Variant(Kind):
+    """Variant(T, ...), Geometry and Dynamic: a message with a `oneof`; none set is NULL.
+
+    In blocks a struct: which of the alternatives it is (from 1; 0: NULL), and all of them.
+    """
+
+    parts: tuple[Kind, ...]
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(text: str, names: Sequence[str], kinds: Sequence[Kind]) -> Variant:
+        """A choice of `kinds` under the protobuf names `names`; `text` is the whole type's."""
+        parts = [element(kind) for kind in kinds]
+        fields = tuple(
+            Field(name, number, part.shape, part.text)
+            for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
+        )
+        pairs = list(zip(names, parts, strict=True))
+        return Variant(
+            text,
+            Shape(message=Message(fields, "oneof")),
+            wire=pa.struct([wire_field(name, part) for name, part in pairs]),
+            arrow=pa.struct(
+                [pa.field("which", pa.uint8()), *(pa.field(n, p.arrow) for n, p in pairs)]
+            ),
+            input_type=f"Tuple(UInt8, {', '.join(part.input_type for part in parts)})",
+            parts=tuple(parts),
+            names=tuple(names),
+        )
+
+    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+        """As Kind says; two alternatives at once are bad."""
+        del keep_nulls
+        columns = array.flatten()
+        which = np.zeros(len(array), np.uint8)
+        given = np.zeros(len(array), np.uint8)
+        inner = []
+        for number, (part, column) in enumerate(zip(self.parts, columns, strict=True), 1):
+            is_given = column.is_valid().to_numpy(zero_copy_only=False)
+            which[is_given] = number
+            given += is_given
+            inner.append(part.block(column, keep_nulls=False))
+        block = struct_of(self.arrow, [pa.array(which), *(one.array for one in inner)])
+        several = pa.array(given > 1) if given.max(initial=0) > 1 else None
+        return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
+
+    def sql(self, value: str, depth: int = 0) -> str:
+        """As Kind says: each alternative becomes its own type first, then the Variant's."""
+        whole = literal(self.text)
+        cases = []
+        for at, part in enumerate(self.parts, 1):
+            one = part.sql(f"tupleElement({value}, {at + 1})", depth)
+            cases.append(
+                f"tupleElement({value}, 1) = {at}, CAST(CAST({one}, {literal(part.text)}), {whole})"
+            )
+        return f"multiIf({', '.join(cases)}, CAST(NULL, {whole}))"
+
+    def why(self, array: Any) -> str:
+        """The alternative that is bad, or which were given at once."""
+        columns = array.flatten()
+        pairs = zip(self.names, columns, strict=True)
+        given = [name for name, column in pairs if column.null_count == 0]
+        if len(given) > 1:
+            return f"{' and '.join(given)} at once in {self.text}"
+        return first_bad(self.names, self.parts, array)

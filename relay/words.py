@@ -1,8 +1,0 @@
-"""Numbers of things as people write them."""
-
-from __future__ import annotations
-
-
-def several(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 error" or "1,204 errors"."""
-    return f"1 {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
