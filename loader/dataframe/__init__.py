@@ -2,3 +2,9 @@
 
 In come options; out come Arrow record batches. Read `source`, then `options` and `spark_types`.
 """
+
+from __future__ import annotations
+
+from loader.dataframe.source import RelayDataSource
+
+__all__ = ["RelayDataSource"]

@@ -128,8 +128,7 @@ def _text(path: str) -> str | None:
     if file.is_file():
         return file.read_text(encoding="utf-8")
     if path == "README.md":  # an installed package carries it as its description
-        metadata = importlib.metadata.distribution("block-relay").read_text("METADATA") or ""
-        return metadata.partition("\n\n")[2]
+        return str(importlib.metadata.metadata("block-relay").json["description"])
     return None
 
 

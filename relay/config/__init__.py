@@ -7,3 +7,23 @@ reason. `settings_file` loads a file, with `secrets`, `validation`, `checks` and
 it. `kafka_clients` turns settings into librdkafka's, and `kafka_allowed` says which of those a user
 may set. `allowed_tables` decides which tables may receive rows.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from relay.config.settings import Settings
+
+
+def load(path: Path) -> Settings:
+    """Return the settings of the one app in a TOML file, for programs that use the library.
+
+    Raises:
+        ConfigError: lists everything that is wrong in the file.
+    """
+    from relay.config import settings_file  # noqa: PLC0415 - it brings the Kafka client
+
+    return settings_file.load(path)

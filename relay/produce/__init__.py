@@ -2,8 +2,14 @@
 
 In come rows; out go row batches, each message counted until the brokers acknowledge it.
 
-Programs use `RowProducer` (`row_producer`); `relay produce` uses `send_files`. `file_rows` reads
-Parquet, CSV and JSON Lines, `arrow_columns` with its two conversions and `row_encoder` turn values
-into protobuf rows, `gathering` and `message_packing` cut them into messages, and `codecs` knows
-the tables.
+Programs use `from relay.produce import RowProducer` (`row_producer`); `relay produce` uses
+`send_files`. `file_rows` reads Parquet, CSV and JSON Lines, `arrow_columns` with its two
+conversions and `row_encoder` turn values into protobuf rows, `gathering` and `message_packing` cut
+them into messages, and `codecs` knows the tables.
 """
+
+from __future__ import annotations
+
+from relay.produce.row_producer import RowProducer
+
+__all__ = ["RowProducer"]

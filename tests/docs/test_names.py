@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, get_origin
 
@@ -116,6 +118,36 @@ def unknown_variables(text: str) -> list[str]:
     code = "\n".join(p.read_text(encoding="utf-8") for p in sources)
     named = set(re.findall(r"\b(?:RELAY|LOADER)_[A-Z_]+\b", text))
     return sorted(name for name in named if f'"{name}"' not in code)
+
+
+def broken_imports(text: str) -> list[str]:
+    """Imports of Python in fenced blocks, here-documents included, that fail or warn."""
+    found = []
+    for block in documents.fences(text, "python", "sh"):
+        for line in re.findall(r"^(?:from|import) .+$", block, re.MULTILINE):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)
+                try:
+                    exec(compile(line, "document", "exec"), {})
+                except (ImportError, DeprecationWarning) as error:
+                    found.append(f"{line}: {error}")
+    return found
+
+
+@pytest.mark.parametrize("path", documents.PATHS)
+def test_every_import_works(path: str) -> None:
+    assert broken_imports(documents.text_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from relay.produce import RowProducr", "import relay.nothing", "import relay.producer"],
+)
+def test_an_import_that_fails_or_warns_is_found(line: str) -> None:
+    """Negative control: a name, a module, one that has moved."""
+    sys.modules.pop("relay.producer", None)
+    assert len(broken_imports(f"```python\n{line}\n```")) == 1
+    assert len(broken_imports(f"```sh\npython - <<'END'\n{line}\nEND\n```")) == 1
 
 
 @pytest.mark.parametrize("path", documents.PATHS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import random
+import sys
 import threading
 import time
 from pathlib import Path
@@ -322,3 +324,13 @@ def test_relay_produce_sends_nothing_of_files_of_which_one_is_wrong(
     assert relay("produce", file, good, bad, "--table", table) == 2
     assert f"{bad}, row 2, column 'at': 'soon'" in "".join(capsys.readouterr().err.split("\n"))
     assert messages(bootstrap, topic) == []
+
+
+def test_the_name_of_before_works_and_says_where_it_went() -> None:
+    """relay.producer.RowProducer is the class, with a DeprecationWarning."""
+    sys.modules.pop("relay.producer", None)
+
+    with pytest.warns(DeprecationWarning, match=r"from relay\.produce import RowProducer"):
+        old = importlib.import_module("relay.producer")
+
+    assert old.RowProducer is RowProducer

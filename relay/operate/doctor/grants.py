@@ -199,7 +199,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
         Role("producer", "a producer of rows in any language", (write_source,), ()),
         Role(
             "feeder",
-            "relay produce, relay.produce.row_producer: these register tables as the relay does",
+            "relay produce, relay.produce.RowProducer: these register tables as the relay does",
             (write_source, *(r for r in _of_relay(settings) if r.kind == "topic")),
             tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
         ),
