@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from loader.metrics import health as of_loader
 from relay.cli.config import example
+from relay.config.settings import Settings
 from relay.errors import RelayError
+from relay.operate.doctor import grants
+from relay.program import health as of_relay
 from relay.program.metric import COUNTER, GAUGE, HISTOGRAM
 from relay.schema.types import column_type as types
 from relay.schema.types import scalar as scalars
@@ -117,6 +121,41 @@ def test_metrics_have_one_name_each_and_a_unit() -> None:
         assert one.kind in {COUNTER, GAUGE, HISTOGRAM}
         if one.kind == HISTOGRAM or one.unit == "seconds":
             assert one.name.endswith(("_seconds", "_seconds_total")) == (one.unit == "seconds")
+
+
+def test_every_check_of_health_is_explained() -> None:
+    """By its name, in the rows of its program."""
+    document = documents.text_of("relay/docs/health.md")
+    checks = (
+        *of_relay.liveness(of_relay.Facts(0.0, 0.0), of_relay.Limits(1.0, 1.0, 1.0)),
+        *of_relay.readiness(of_relay.Facts(0.0, 0.0)),
+        *of_loader.liveness(of_loader.Facts(0.0, 0.0), of_loader.Limits(1.0, 1.0, 1.0)),
+        *of_loader.readiness(of_loader.Facts(0.0, 0.0)),
+    )
+    assert [one.check for one in checks if f"| `{one.check}` |" not in document] == []
+
+
+def test_every_role_and_right_is_explained() -> None:
+    """Security names each role, its commands and each system table that a role reads."""
+    document = documents.text_of("relay/docs/security.md")
+    settings = Settings.model_validate(
+        {
+            "app": "shop",
+            "kafka": {"bootstrap": "k:9092"},
+            "source": {"topic": "rows"},
+            "clickhouse": {"url": "http://c:8123"},
+            "loader": {"checkpoint": "checkpoint"},
+        }
+    )
+    for role in grants.roles(settings):
+        assert role.name in document, role.name
+        for right in role.clickhouse:
+            if right.place.startswith("system."):
+                assert f"`{right.place}`" in document, right
+            for privilege in right.privileges.split(", "):
+                assert privilege in document, right
+        for right in role.kafka:
+            assert f"`{right.name.replace('shop.', '<app>.')}" in document or right.name == "rows"
 
 
 def test_every_reason_for_a_block_is_explained() -> None:
