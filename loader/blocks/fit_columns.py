@@ -27,7 +27,7 @@ def fitted(
     """The rows for the INSERT.
 
     A column that the block has in the same Arrow type keeps its meaning. Any other is the
-    table's of that name, in the form that README's table of types shows for blocks; it is cast
+    table's of that name, in the form that the document `messages` shows for blocks; it is cast
     where Arrow can without loss.
 
     Args:

@@ -125,7 +125,8 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
     if is_denied(error):
         return Refused(
             text,
-            "Give the loader's user the rights that README lists, or mend user and password.",
+            "Give the loader's user the rights that `relay doctor CONFIG --grants --role loader` "
+            "prints, or mend user and password.",
         )
     return Refused(text, "Mend what the server names, then start the loader again.")
 

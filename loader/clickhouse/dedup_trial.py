@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 NEXT = (
-    "Upgrade ClickHouse to a version that README lists; see what the user's profile says of "
-    "insert_deduplicate, deduplicate_insert and deduplicate_insert_select; then "
-    "`relay doctor CONFIG --try`."
+    "Upgrade ClickHouse to a version that `relay docs clickhouse-versions` lists; see what the "
+    "user's profile says of insert_deduplicate, deduplicate_insert and deduplicate_insert_select; "
+    "then `relay doctor CONFIG --try`."
 )
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "verify": Lazy(
         "relay.cli.verify.command:verify", "Prove from the journal that nothing is lost."
     ),
+    "docs": Lazy("relay.cli.docs:docs", "List the documents, or print one."),
 }
 """In the order in which a newcomer needs them."""
 

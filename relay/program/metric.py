@@ -1,4 +1,4 @@
-"""What a metric is, declared once: made from it are the counter, its help and README's row.
+"""What a metric is, declared once: made from it are the counter, its help, its row in documents.
 
 Receives declarations, gives prometheus-client's objects. Labels whose values come from
 producers are bounded here: Prometheus keeps each value it ever saw.
@@ -128,7 +128,7 @@ def families(metrics: Iterable[Metric], samples: Samples) -> Iterable[Any]:
 
 
 def rows(metrics: Iterable[Metric]) -> list[str]:
-    """README's rows: name with labels, unit, question."""
+    """The documents' rows: name with labels, unit, question."""
     return [f"| `{_signed(one)}` | {one.kind}, {one.unit} | {one.question} |" for one in metrics]
 
 

@@ -273,7 +273,7 @@ def measure_memory(
 
     The broker's process is stopped when a fifth is done, and goes on after --stall seconds; then
     every row must come through. Shown is the most that was resident at looks every half second; a
-    fifth more than the bound that README states for the settings is allowed.
+    fifth more than the bound that `sizing` states for the settings is allowed.
     """
     given = {"tables": list(tables), "stall": stall, "rows": total, "per_message": per_message}
     given["buffers"] = buffers

@@ -80,7 +80,7 @@ def run(directory: Path, sizes: Sizes, progress: Callable[[str], None]) -> list[
 
 
 def bound(settings: Settings) -> int:
-    """Bytes that a relay of these settings is said to hold resident (README, Speed)."""
+    """Bytes that a relay of these settings is said to hold resident (the document `sizing`)."""
     prefetch = int(kafka_clients.consumer(settings)["queued.max.messages.kbytes"])
     queue = int(kafka_clients.producer(settings)["queue.buffering.max.kbytes"])
     # Twice: not every piece of a buffer is full, a block is formed beside what it is formed of, and

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.chaos.proxy import Proxy
 
 START_AGAIN = frozenset({4, 7})
-"""Exit statuses after which README tells a supervisor to start the relay again: a server was
-away for too long; the coordinator ended a transaction that took longer than its timeout."""
+"""Exit statuses after which a supervisor starts the relay again, by the document `operations`: a
+server was away for too long; the coordinator ended a transaction that took longer than allowed."""
 
 
 @dataclass

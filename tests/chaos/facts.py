@@ -181,7 +181,7 @@ def whole(servers: Servers, truth: Truth) -> Facts:
 
 
 def chunk_of(value: bytes) -> Any:
-    """A chunk, as README says ("Chunks"), or what ClickHouse gives, which is one stream."""
+    """A chunk, as the document `topics` says, or what ClickHouse gives, which is one stream."""
     source, parts = pa.BufferReader(value), []
     while source.tell() < len(value):
         parts.append(pa.ipc.open_stream(source).read_all())

@@ -368,7 +368,7 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             sent = _with(world, i, replace(loader, waiting=True))
             own = _last_claim(world, loader.run.claim)
             together = own.sent == plan.TOGETHER or (not guards.sent and own.attempt == 1)
-            # A condition of the design (README): see loader.core.table_rules.
+            # A condition of the design: see loader.core.table_rules.
             repeat = guards.others and limit is not None and table.window >= 2
             allowance = table.window // 2 if repeat else 99
             token = loader.run.claim if together else "block"

@@ -1,4 +1,4 @@
-"""What the loader concludes where rows do not tell: each line of FAULTS.md A on a real server.
+"""What the loader concludes where rows do not tell: each line of the document `evidence`.
 
 A loader is killed, or ClickHouse refuses in the middle, and another one has to decide. Nothing
 here believes what the loader counts: rows are counted in tables and views by the test.
@@ -250,7 +250,7 @@ def test_rows_that_are_hidden_prove_nothing(
         ("PARTITION 7", True, "no logs"),
         ("PART", True, "logs"),
         ("PART", True, "no logs"),
-        # Without a log nothing tells of single parts that were dropped, as README says.
+        # Without a log nothing tells of single parts that were dropped (document `evidence`).
         ("PART", False, "logs"),
     ],
     indirect=["logs"],

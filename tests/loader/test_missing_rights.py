@@ -94,7 +94,7 @@ def test_the_loader_ends_with_status_5(
     said = capsys.readouterr().err
     assert ended.value.code == 5, said
     assert server.error[2] in said
-    assert "next: Give the loader's user the rights that README lists" in said
+    assert "next: Give the loader's user the rights that `relay doctor CONFIG --grants" in said
     assert "Traceback" not in said
     assert "secret" not in said
     assert "next try" not in said

@@ -351,7 +351,7 @@ WRITTEN, NEVER = plan.Record("written", "other"), plan.Record("never")
 def test_the_order_of_proof(
     facts: plan.Facts, more: dict[str, Any], effect: plan.Effect | type[plan.Effect]
 ) -> None:
-    """Every line of DESIGN.md's table for a block found prepared."""
+    """Every line of the table in the document `evidence` for a block found prepared."""
     found = decide(facts, **more)
     if isinstance(effect, type):
         assert isinstance(found, effect)

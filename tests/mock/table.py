@@ -65,7 +65,7 @@ CODES = frozenset(
         *(_FENCED, _FORGOTTEN, _OWN_RIGHTS, _RIGHTS, _SETTINGS, _OTHER),
     ]).split()
 )  # fmt: skip
-"""Those of RELIABILITY 1.1 and 1.3, a disconnect first; each is tried at each place but two."""
+"""Codes that a broker may answer with, a disconnect first; each is tried at each place but two."""
 
 TRIED: dict[Place, frozenset[str]] = dict.fromkeys(Place, CODES) | {
     Place.FIND_TRANSACTION: frozenset(

@@ -22,7 +22,7 @@ from tests.mock.rig import LEADER, Rig
 ROOT = Path(__file__).parents[2]
 LONG_ENOUGH = "60"
 WATCHDOG_STATUS = 1
-"""Of the README's table: a client call hung and the watchdog ended the process."""
+"""Of the table of exit statuses: a client call hung and the watchdog ended the process."""
 QUEUE = 5
 
 

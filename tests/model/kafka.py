@@ -3,7 +3,7 @@
 Receives the calls of members (tests.model.member), gives answers, or raises one of the
 errors below. Requests that were sent twice stay in `late` until the scheduler delivers
 them. The old transaction protocol (no KIP-890 part 2), which is what librdkafka speaks:
-one producer epoch lasts over many transactions (RELIABILITY.md, 0.1 to 0.3).
+one producer epoch lasts over many transactions (relay/docs/design.md, rule 12).
 """
 
 from __future__ import annotations

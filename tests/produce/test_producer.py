@@ -281,7 +281,7 @@ def test_a_table_that_is_not_there_is_named(settings: Settings, database: str) -
 
 
 def test_write_from_settings(settings: Settings, table: str, bootstrap: str) -> None:
-    """What the README shows: settings, a dict, done."""
+    """What the tutorial shows: settings, a dict, done."""
     with RowProducer.from_settings(settings) as producer:
         producer.write(table, {"id": 1, "at": dt.datetime(1970, 1, 1, 0, 1, tzinfo=dt.UTC)})
         found = producer.codec(table)

@@ -85,7 +85,7 @@ def test_a_codec_names_table_column_and_type() -> None:
     ],
 )
 def test_mapping(text: str, proto: str, arrow: pa.DataType) -> None:
-    """Each type has the protobuf scalar and the Arrow type that DESIGN.md's contract gives it."""
+    """Each type has the protobuf scalar and the Arrow type that the contract gives it."""
     kind = parse_type(text)
     assert (kind.clickhouse, kind.proto, kind.arrow) == (text, proto, arrow)
     assert kind.input_type.startswith("Nullable(")

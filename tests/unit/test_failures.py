@@ -20,7 +20,7 @@ from relay.kafka.errors import (
 )
 from relay.schema.registry import Registry
 
-# code, (fatal, retriable, requires abort) as measured (RELIABILITY 1.1), what to do
+# code, (fatal, retriable, requires abort) as measured, what to do
 CASES = [
     (KafkaError._FENCED, (True, False, False), Failure.FENCED),
     (KafkaError.PRODUCER_FENCED, (True, False, False), Failure.FENCED),

@@ -102,7 +102,7 @@ def _one(verdict: Verdict, name: str, check: object) -> None:
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """The table for README."""
+    """The table for relay/docs/clickhouse-versions.md."""
     lines = ["| ClickHouse | engine of | run on it | verdict |", "|---|---|---|---|"]
     for one in verdicts:
         way = "whole server" if one.release.listens else "behind an HTTP front"

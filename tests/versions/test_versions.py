@@ -23,12 +23,12 @@ from tests.versions.httpquery import assignments, identifier, parse
 from tests.versions.releases import RELEASES
 from tests.versions.users import User
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "relay/docs/clickhouse-versions.md").read_text()
 NOW = RELEASES[-1]
 
 
-def test_the_readme_has_each_version_and_the_oldest_is_the_one_supported() -> None:
-    table = README.partition("<!-- versions -->")[2].partition("\n\n")[0]
+def test_the_document_has_each_version_and_the_oldest_is_the_one_supported() -> None:
+    table = DOCUMENT.partition("<!-- versions -->")[2].partition("\n\n")[0]
     listed = re.findall(r"^\| (\d+\.\d+)[.\d]* \|.*\| green \|$", table, re.MULTILINE)
     assert listed == [release.engine for release in RELEASES]
     assert parsed(listed[0]) == OLDEST

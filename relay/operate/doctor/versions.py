@@ -1,6 +1,7 @@
 """What differs from one version of ClickHouse to the next, as far as the doctor needs it; pure.
 
-`python -m tests.versions` runs the loader's guards on each of these; README has the table.
+`python -m tests.versions` runs the loader's guards on each of these;
+relay/docs/clickhouse-versions.md has the table.
 """
 
 # pure

@@ -96,6 +96,6 @@ def _error(failed: TransactionFailed) -> RelayError:
     return ended(
         failed,
         fenced="another rewind or accept was started; let that one finish",
-        refused="grant what README lists for `relay rewind`",
+        refused="grant what `relay docs security` lists for `relay rewind`",
         unknown="run it again: it looks first how this one ended",
     )

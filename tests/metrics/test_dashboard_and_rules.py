@@ -1,4 +1,4 @@
-"""README's tables of metrics are what the programs have; dashboard and rules name only those."""
+"""Dashboard and alert rules name only metrics that the programs have."""
 
 from __future__ import annotations
 
@@ -11,46 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from loader.metrics import definitions as of_loader
-from relay.operate.metrics import definitions as of_relay
-from relay.operate.metrics.client_definitions import CLIENTS
-from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
-from relay.program.metric import COUNTER, GAUGE, HISTOGRAM, Metric, rows
+from relay.program.metric import HISTOGRAM, Metric
+from tests.docs.tables import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-TABLES: dict[str, tuple[Metric, ...]] = {
-    "relay": (*of_relay.RECORDED, *of_relay.CURRENT),
-    "clients": CLIENTS,
-    "loader": (*of_loader.RECORDED, *of_loader.CURRENT),
-    "process": of_relay.PROCESS,
-}
-EVERY = (*(one for table in TABLES.values() for one in table), *OF_VERIFIER)
+EVERY = tuple(one for table in METRICS.values() for one in table)
 
 # Made by Prometheus itself, from what it scrapes.
 OWN = {"up"}
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_the_table_is_what_the_program_has(table: str) -> None:
-    """Row by row, in order."""
-    found = README.split(f"<!-- metrics: {table} -->")[1].strip().split("\n\n")[0]
-    assert found.splitlines()[2:] == rows(TABLES[table])
-
-
-def test_there_are_as_many_as_promised_and_each_has_one_name() -> None:
-    """At least a hundred, each with unit and question."""
-    names = [one.name for one in EVERY]
-    assert len(names) == len(set(names)) > 100
-    for one in EVERY:
-        assert one.question.endswith((".", "?")), one.name
-        assert one.name.endswith("_total") == (one.kind == COUNTER), one.name
-        assert one.kind in {COUNTER, GAUGE, HISTOGRAM}
-        if one.kind == HISTOGRAM or one.unit == "seconds":
-            assert one.name.endswith(("_seconds", "_seconds_total")) == (one.unit == "seconds")
-
-
-# ---- what Prometheus and Grafana are asked ------------------------------------------------
 
 
 def samples(metrics: Iterable[Metric]) -> dict[str, set[str]]:

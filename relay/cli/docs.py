@@ -1,0 +1,233 @@
+"""`relay docs`: lists the documents and prints one.
+
+Documents are Markdown files beside the code that they describe. Those in relay/docs and
+loader/docs ship with the package; those of k8s/ and tests/ are in the repository alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+import relay
+from relay.errors import ConfigError
+from relay.program.console import console_of
+
+ROOT = Path(relay.__file__).resolve().parents[1]
+"""The repository, or the directory that the package is installed in."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Start": (
+        "README.md",
+        "relay/docs/tutorial.md",
+        "relay/docs/messages.md",
+        "relay/docs/topics.md",
+        "relay/docs/faq.md",
+        "relay/docs/glossary.md",
+        "relay/docs/limits.md",
+    ),
+    "Set up": (
+        "relay/docs/configuration.md",
+        "relay/docs/security.md",
+        "relay/docs/clusters.md",
+        "relay/docs/clickhouse-versions.md",
+        "relay/docs/sizing.md",
+        "loader/docs/spark.md",
+        "loader/docs/transforms.md",
+        "loader/docs/dataframe.md",
+        "k8s/README.md",
+    ),
+    "Operate": (
+        "relay/docs/operations.md",
+        "relay/docs/commands.md",
+        "relay/docs/doctor.md",
+        "relay/docs/health.md",
+        "relay/docs/metrics.md",
+        "relay/docs/troubleshooting.md",
+        "relay/docs/verify.md",
+        "relay/docs/dead-letters.md",
+        "loader/docs/evidence.md",
+        "loader/docs/parked.md",
+        "relay/docs/rewind.md",
+        "loader/docs/backup.md",
+        "relay/docs/upgrade.md",
+    ),
+    "Change the code": (
+        "relay/docs/contributing.md",
+        "relay/docs/design.md",
+        "tests/README.md",
+        "tests/bench/RESULTS.md",
+        "tests/chaos/RESULTS.md",
+    ),
+}
+"""Every document, by its path from ROOT, in the order in which a newcomer reads them."""
+
+_NAMES = {
+    "k8s/README.md": "kubernetes",
+    "tests/README.md": "tests",
+    "tests/bench/RESULTS.md": "speed",
+    "tests/chaos/RESULTS.md": "reliability",
+}
+"""Names of documents whose files are called otherwise."""
+
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r"!\[([^\]]+)\]\([^)\s]+\)")
+_WIDTH = 100
+"""Columns, where no terminal says how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document.
+
+    Attributes:
+        name: what `relay docs NAME` calls it.
+        path: from ROOT, with slashes.
+        group: key of GROUPS.
+        text: Markdown; None where the file is in the repository alone and this is none.
+    """
+
+    name: str
+    path: str
+    group: str
+    text: str | None
+
+    @property
+    def summary(self) -> str:
+        """Return the paragraph under the title, or where the document is."""
+        if self.text is None:
+            return f"Only in the source repository: {self.path}."
+        return " ".join(self.text.split("\n\n", 2)[1].split())
+
+
+def name_of(path: str) -> str:
+    """Return what `relay docs` calls the document at this path from ROOT."""
+    return _NAMES.get(path, Path(path).stem.lower())
+
+
+def documents() -> list[Document]:
+    """Return every document, in the order of GROUPS."""
+    return [
+        Document(name_of(path), path, group, _text(path))
+        for group, paths in GROUPS.items()
+        for path in paths
+    ]
+
+
+def _text(path: str) -> str | None:
+    """Return a document's Markdown; None where it is not installed."""
+    file = ROOT / path
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    if path == "README.md":  # an installed package carries it as its description
+        return str(importlib.metadata.metadata("block-relay").json["description"])
+    return None
+
+
+def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [one.name for one in documents() if one.name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=_complete)
+@click.option("--json", "as_json", is_flag=True, help="The list, or the document, as JSON.")
+def docs(name: str | None, *, as_json: bool) -> None:
+    """List the documents, or print the one called NAME.
+
+    In a terminal a document is laid out; elsewhere it is printed as the Markdown that it is.
+
+    \b
+    relay docs
+    relay docs tutorial
+    relay docs metrics | grep lag
+    """
+    found = documents()
+    if name is not None:
+        _print(_named(found, name), as_json=as_json)
+    elif as_json:
+        listed = [
+            {"name": one.name, "group": one.group, "path": one.path, "summary": one.summary}
+            for one in found
+        ]
+        click.echo(json.dumps(listed, indent=2))
+    else:
+        for line in _listed(found):
+            click.echo(line)
+
+
+def _named(found: list[Document], name: str) -> Document:
+    """Return the document of this name.
+
+    Raises:
+        ConfigError: there is none, or its file is in the repository alone.
+    """
+    by_name = {one.name: one for one in found}
+    document = by_name.get(name.lower().removesuffix(".md"))
+    if document is None:
+        close = difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.6)
+        meant = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ConfigError(f"there is no document {name!r}{meant}", "`relay docs` lists all of them")
+    if document.text is None:
+        raise ConfigError(
+            f"the document {document.name!r} is not part of the installed package",
+            f"read {document.path} in the source repository",
+        )
+    return document
+
+
+def _listed(found: list[Document]) -> Iterator[str]:
+    """Return the list as lines, a heading for each group."""
+    width = max(len(one.name) for one in found)
+    group = ""
+    for one in found:
+        if one.group != group:
+            yield from (*([""] if group else []), one.group)
+            group = one.group
+        yield f"  {one.name:{width}}  {one.summary}"
+
+
+def _print(document: Document, *, as_json: bool) -> None:
+    """Print a document: laid out in a terminal, else as it is."""
+    text = document.text or ""
+    if as_json:
+        click.echo(json.dumps({"name": document.name, "path": document.path, "text": text}))
+    elif sys.stdout.isatty():
+        from rich.markdown import Markdown  # noqa: PLC0415 - slow to import
+
+        console_of(_WIDTH).print(Markdown(for_terminal(text, document.path)))
+    else:
+        click.echo(text, nl=False)
+
+
+def for_terminal(text: str, path: str) -> str:
+    """Return Markdown whose links between documents name the command that prints the target.
+
+    Args:
+        text: Markdown.
+        path: of the document, from ROOT, from which its links count.
+    """
+    known = {paths: name_of(paths) for group in GROUPS.values() for paths in group}
+
+    def shown(link: re.Match[str]) -> str:
+        target = link[2].partition("#")[0]
+        if "://" in link[2]:
+            return link[0]
+        file = (ROOT / path).parent / target
+        name = known.get(_relative(file)) if target else None
+        return f"{link[1]} (`relay docs {name}`)" if name else link[1]
+
+    return _LINK.sub(shown, _PICTURE.sub(r"*Picture: \1*", text))
+
+
+def _relative(file: Path) -> str:
+    """Return a file's path from ROOT, with slashes; as it is where it lies elsewhere."""
+    resolved = file.resolve()
+    return resolved.relative_to(ROOT).as_posix() if resolved.is_relative_to(ROOT) else str(file)
