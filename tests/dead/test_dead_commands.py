@@ -98,9 +98,7 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     listed = {one["place"]: one["replayed"] for one in relay.objects("ls")}
     assert listed[nameless["place"]]["table"] == pipeline.table
     assert sum(mark is None for mark in listed.values()) == 1
-    assert "sent 1 messages" in relay.dead("replay", "--run"), (
-        "the new dead letter, not the old"
-    )
+    assert "sent 1 messages" in relay.dead("replay", "--run"), "the new dead letter, not the old"
     assert process.poll() is None
 
 
