@@ -203,7 +203,7 @@ class TruthReader:
 
     def _check_beginning(self, index: int) -> None:
         """Deleted records count as well: a partition that was read before has no first start."""
-        low = self._beginning(self._reader("read_committed"), index)
+        low, _ = self._bounds(self._reader("read_committed"), index)
         if low > 0:
             raise ContractBroken(
                 f"source partition {index}: group {names.group_id(self._settings.app)} has no "
@@ -230,9 +230,11 @@ class TruthReader:
                 return record if record.partition == index else None
         return None
 
-    def _beginning(self, reader: PartitionReader, index: int) -> int:
+    def _bounds(self, reader: PartitionReader, index: int) -> tuple[int, int]:
+        """Return where a journal partition begins and ends for this reader, as its leader says."""
         place = TopicPartition(self._journal, index)
-        return int(reader.get_watermark_offsets(place, timeout=self._deadline_seconds)[0])
+        low, high = reader.get_watermark_offsets(place, timeout=self._deadline_seconds)
+        return int(low), int(high)
 
     def _visible_from(self, index: int, offset: int, end: int) -> tuple[int, JournalRecord | None]:
         if end <= offset:
@@ -250,8 +252,8 @@ class TruthReader:
         """Records of a journal partition in [offset, end); markers and aborted ones pass.
 
         Raises:
-            KafkaException: with a code of _GONE where the first of them were deleted, or where the
-                partition ends before them for so long that it must have been made anew.
+            KafkaException: with a code of _GONE if the first of them were deleted, or if the
+                partition ended before them for so long that it must have been made anew.
         """
         reader = self._reader(isolation)
         place = TopicPartition(self._journal, index, offset)
@@ -262,6 +264,9 @@ class TruthReader:
         behind: KafkaError | None = None
         while position < end:
             if time.monotonic() > deadline:
+                if behind is None and self._bounds(reader, index)[1] <= position:
+                    # To read at the end of a partition is no error: offset 0 of an empty one.
+                    behind = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
                 if behind is not None:
                     raise KafkaException(behind)
                 raise Unavailable(
@@ -273,7 +278,7 @@ class TruthReader:
             error = None if message is None else message.error()
             if error is not None and error.code() in _GONE:
                 # A leader that is behind says so too; the client reads on only if told to.
-                if self._beginning(reader, index) > position:
+                if self._bounds(reader, index)[0] > position:
                     raise KafkaException(error)
                 behind = error
                 reader.assign([TopicPartition(self._journal, index, position)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -152,6 +154,23 @@ def test_a_journal_that_was_deleted(pipeline: Pipeline) -> None:
     client = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     for future in client.delete_records(journal).values():
         future.result(30)
+
+    process = pipeline.start("a")
+    wait_until(lambda: process.poll() is not None, "the end of the relay", pipeline.end_seconds)
+
+    assert process.returncode == 6
+    assert "where no record of this partition is" in pipeline.log(process)
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+def test_a_journal_that_was_made_anew(pipeline: Pipeline, offset: int) -> None:
+    """Status 6, also where the group names offset 0, which an empty partition could still get."""
+    ran_once(pipeline)
+    client = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    client.delete_topics([f"{pipeline.app}.journal"])[f"{pipeline.app}.journal"].result(30)
+    metadata = json.dumps({"n": 1, "journal": offset})
+    places = [TopicPartition(pipeline.source, p, 10, metadata) for p in range(PARTITIONS)]
+    place_group(pipeline, places)
 
     process = pipeline.start("a")
     wait_until(lambda: process.poll() is not None, "the end of the relay", pipeline.end_seconds)

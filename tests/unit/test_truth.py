@@ -143,3 +143,24 @@ def test_a_journal_that_ends_before_the_committed_record_has_none(
 
     assert truth._at(0, 9) is None
     assert reader.assigned > 1, "the leader had no second chance"
+
+
+class Empty(Shorter):
+    """A reader of a journal that was made anew and is asked for its first offset: no error."""
+
+    def poll(self, _: float) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(("end", "record"), [(0, None), (1, Unavailable)])
+def test_offset_0_of_an_empty_journal_is_not_waited_for(
+    truth: TruthReader, monkeypatch: pytest.MonkeyPatch, end: int, record: type[Exception] | None
+) -> None:
+    """It has no record; where the partition does hold the offset, the leader is away."""
+    monkeypatch.setattr(truth, "_reader", lambda _: Empty(end))
+
+    if record is None:
+        assert truth._at(0, 0) is None
+    else:
+        with pytest.raises(record):
+            truth._at(0, 0)
