@@ -124,8 +124,8 @@ def _listed(
 
 
 def _array(offsets: list[int]) -> npt.NDArray[np.int64]:
-    """The same; of a table alone in its topic they need not be looked at one by one."""
-    if offsets[-1] - offsets[0] == len(offsets) - 1:
+    """Return them as an array; consecutive ones need not be looked at one by one."""
+    if offsets and offsets[-1] - offsets[0] == len(offsets) - 1:
         return np.arange(offsets[0], offsets[-1] + 1)
     return np.array(offsets, np.int64)
 

@@ -57,7 +57,7 @@ class HeadReader(TruthReader):
         Raises:
             ContractBroken: there is none any more.
         """
-        beginning = self._beginning(self._reader("read_committed"), index)
+        beginning, _ = self._bounds(self._reader("read_committed"), index)
         stretch = STRETCH
         while True:
             start = max(beginning, end - stretch)

@@ -41,7 +41,9 @@ GRACE_SECONDS = 60.0
 """For SIGTERM, on a crowded machine."""
 
 
-_LAST_WORDS = re.compile(r" relay\.run left member=|^[-:.T\d]+Z INFO loader ended", re.MULTILINE)
+_LAST_WORDS = re.compile(
+    r" relay\.process\.loop left member=|^[-:.T\d]+Z INFO loader ended", re.MULTILINE
+)
 """Of a program that ends by itself."""
 
 

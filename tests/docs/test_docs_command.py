@@ -123,7 +123,7 @@ def unshipped(data: dict[str, list[str]]) -> list[str]:
     found = []
     for top in ("relay", "loader"):
         for file in sorted((ROOT / top).rglob("*")):
-            if file.is_dir() or file.suffix in {".py", ".pyc"}:
+            if file.is_dir() or file.suffix == ".py" or "__pycache__" in file.parts:
                 continue
             package = next(one for one in file.parents if (one / "__init__.py").is_file())
             within = file.relative_to(package)

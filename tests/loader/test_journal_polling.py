@@ -61,7 +61,7 @@ def polling(monkeypatch: pytest.MonkeyPatch) -> Any:
         settings: Any = object()
         kafka: Kafka = settings
         monkeypatch.setattr(journal_reader, "PartitionReader", lambda _: Consumer(*queued))
-        monkeypatch.setattr(journal_reader.kafka_settings, "reader", lambda _: {})
+        monkeypatch.setattr(journal_reader.kafka_clients, "reader", lambda _: {})
         return JournalPolling(kafka, "app.journal", one_block)
 
     return made

@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from loader.cli import status as cli_status
+from loader.cli.status import _shown
 from loader.core import plan
 from loader.core.entries import Parked
 from loader.core.plan import Entry
@@ -101,7 +101,7 @@ def test_names_and_ids_are_whole_on_any_terminal(width: int) -> None:
     )
     output = io.StringIO()
     console = Console(file=output, width=width, emoji=False)
-    print_parts(console, cli_status._shown(found, width))
+    print_parts(console, _shown(found, width))
     text = output.getvalue()
     assert "…" not in text
     for whole in (table, waiting.id, "564 (40,250 rows)"):

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from relay.blocks.chunks import Encoder, decode
+from relay.blocks.form_block import form
 from relay.kafka.record_limits import CHUNK_ROOM, ROOM, Limits, oversized, record_bytes
+from tests.schema.rows import binary, codec_of, row, row_batch
 
 LETTERS = string.ascii_letters + string.digits
 
@@ -77,3 +79,31 @@ def test_the_messages_that_no_chunk_can_carry(
     assert all(len(value) < 40_000 or count == 1 for value, count in chunks)
     if sizes:
         assert decode([value for value, _ in chunks]) == rows
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "dead"),
+    [
+        ([60_000], 0, [7]),
+        ([60_000, 70_000, 60_000], 0, [7, 8, 9]),
+        ([10, 60_000, 10], 2, [8]),
+        ([60_000, 10], 1, [7]),
+        ([10, 10], 2, []),
+    ],
+)
+def test_messages_that_no_chunk_can_carry_become_dead_letters(
+    sizes: list[int], rows: int, dead: list[int]
+) -> None:
+    """Also where no other message of the buffer is left: such a seal has no block."""
+    codec = codec_of({"text": "String"})
+    texts = batch(*sizes).column("text").to_pylist()
+    messages = binary([row_batch([row(codec, text=text)]) for text in texts])
+
+    offsets = list(range(7, 7 + len(sizes)))
+    formed = form(offsets, messages, codec, "batch", Encoder(1 << 20), most=40_000)
+
+    assert [offset for offset, _, _ in formed.dead] == dead
+    assert (formed.rows, formed.messages) == (rows, rows)
+    assert sum(count for _, count in formed.chunks) == rows
+    assert bool(formed.chunks) == bool(formed.message_rows) == bool(rows)
+    assert all("raise its max.message.bytes" in reason for _, _, reason in formed.dead)
