@@ -51,7 +51,7 @@ class Maker:
             Refused: the transform cannot be imported here, or is not deterministic.
         """
         block, run, target = attempt.block, attempt.run, attempt.target
-        if run.human in {"loaded", "discard"}:
+        if run.human in {"loaded", "discard", "dead"}:
             return plan.Made(left_out.rows(block), plan.NOTHING_MADE)
         transform = self._transforms.of(block.table)
         if target is None or (transform is None and not block.left_out):

@@ -38,8 +38,9 @@ def status(path: Path, *, as_json: bool) -> None:
 
     sealed: no loader has touched it; claimed: one is at it, or ended in the middle; loaded;
     aside: its table or a limit keeps it out, and a running loader tries it again every two
-    minutes at most; parked: it waits for a person; discarded: a person gave it up. Starts no
-    Spark, changes nothing, and may run beside a loader.
+    minutes at most; parked: it waits for a person; discarded: a person gave it up; dead: its
+    messages, which were left out of another block, are dead letters. Starts no Spark, changes
+    nothing, and may run beside a loader.
 
     \b
     loader status relay.toml
@@ -118,6 +119,7 @@ _TABLE = (
     Column("aside"),
     Column("parked"),
     Column("discarded"),
+    Column("dead", optional=1),
     Column("waits longest", right=False),
     Column("for"),
 )
@@ -131,6 +133,7 @@ def _table(row: TableRow) -> Iterator[str]:
     yield f"{row.aside_blocks:,}"
     yield _blocks(row.parked_blocks, row.parked_rows)
     yield f"{row.discarded_blocks:,}"
+    yield f"{row.dead_blocks:,}"
     yield row.oldest
     yield "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
 

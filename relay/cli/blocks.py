@@ -58,7 +58,8 @@ def list_blocks(
 
     sealed: no loader touched it; claimed: one is at it, or ended in the middle; loaded;
     aside: it waits for its table, and the loader tries it again; parked: it waits for a
-    person; discarded: a person gave it up.
+    person; discarded: a person gave it up; dead: its messages, which were left out of another
+    block, are dead letters.
 
     \b
     relay blocks ls relay.toml --since 10m
