@@ -21,6 +21,8 @@ from relay.blocks.message_rows import MessageRows
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.blocks.attempt import Attempt
@@ -68,7 +70,8 @@ class Isolator:
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         if not found:
-            return plan.Impossible(f"{reason}; the table itself takes each of its messages")
+            views = attempt.target.nature.views if attempt.target is not None else ()
+            return plan.Impossible(f"{reason}; {by_others(views)}")
         if len(found) == len(left.offsets):
             return plan.Impossible(f"{reason}; so is each of its messages alone")
         named = [*block.left_out, *left_out.messages(left, found)]
@@ -92,6 +95,22 @@ class Isolator:
                 return takes(made) if made.num_rows else None
 
             return refused(trial, listed)
+
+
+def by_others(views: Sequence[str]) -> str:
+    """Return who else refused a block than its table, and what a person does, as a clause.
+
+    Args:
+        views: materialized ones behind the table.
+    """
+    takes = "the table itself takes each of its messages"
+    if not views:
+        return f"{takes} now: if its rule was mended, --retry it"
+    refuse = "a view behind it refuses" if len(views) == 1 else "one of the views behind it refuses"
+    return (
+        f"{takes} and may have them, but {refuse} ({', '.join(views)}): mend the view, or the rule "
+        "of the table that it writes to, then --retry it, and the views get what they lack"
+    )
 
 
 def rows_of(rows: pa.RecordBatch, listed: MessageRows, messages: Indexes) -> pa.RecordBatch:
