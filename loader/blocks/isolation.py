@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loader.blocks.attempt import Attempt
     from loader.blocks.made_rows import Maker
     from loader.core.bad_messages import Indexes
+    from relay.config.settings import Loader
 
 
 class Isolator:
@@ -35,14 +36,15 @@ class Isolator:
 
     Args:
         client: of ClickHouse.
-        database: the ledger's, where tables to try on are made.
         maker: makes the rows of blocks.
-        stamp: name of the block-id column.
+        settings: the ledger's database, where tables to try on are made; name of the block-id
+            column; whether a block may be left out as a whole, as its messages become dead letters.
     """
 
-    def __init__(self, client: HttpClient, database: str, maker: Maker, stamp: str) -> None:
-        self._client, self._database = client, database
-        self._maker, self._stamp = maker, stamp
+    def __init__(self, client: HttpClient, maker: Maker, settings: Loader) -> None:
+        self._client, self._maker = client, maker
+        self._database, self._stamp = settings.database, settings.block_column
+        self._dead = settings.rejected == "dead"
 
     def isolate(self, attempt: Attempt, reason: str) -> plan.Answer:
         """Name in the attempt's block the messages that the table refuses.
@@ -72,7 +74,7 @@ class Isolator:
         if not found:
             views = attempt.target.nature.views if attempt.target is not None else ()
             return plan.Impossible(f"{reason}; {by_others(views)}")
-        if len(found) == len(left.offsets):
+        if len(found) == len(left.offsets) and not self._dead:
             return plan.Impossible(f"{reason}; so is each of its messages alone")
         named = [*block.left_out, *left_out.messages(left, found)]
         attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))

@@ -38,7 +38,7 @@ class Maker:
 
     def __init__(self, settings: Loader, fetcher: Fetcher) -> None:
         self._transforms, self._fetcher = transforms(settings), fetcher
-        self._stamp = settings.block_column
+        self._stamp, self._dead = settings.block_column, settings.rejected == "dead"
 
     def makes(self, table: str) -> bool:
         """Whether a transform makes the table's rows."""
@@ -78,8 +78,8 @@ class Maker:
             ValueError: what it says is damaged.
         """
         rows = self._fetcher.fetch(left_out.source(attempt.block), attempt.ahead)
-        attempt.divisible = left_out.is_divisible(attempt.block, self._fetcher.messages)
         listed = self._fetcher.messages
+        attempt.divisible = left_out.is_divisible(attempt.block, listed, dead=self._dead)
         return rows, message_rows.decode(listed) if listed else None
 
     def of(self, block: Block, rows: pa.RecordBatch, target: Target) -> pa.RecordBatch:

@@ -75,7 +75,7 @@ class Worker:
     """
 
     def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
-        self._isolates, self._database = isolates, settings.loader.database
+        self._isolates = isolates
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
         self._client = client.connect(settings.clickhouse, timeout)
@@ -88,9 +88,9 @@ class Worker:
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
-        using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
-        self._inserter = Inserter(*using)
-        self._isolator = Isolator(self._client, self._database, self._maker, self._stamp)
+        using = self._client, self._ledger, self._tables, self._fetcher
+        self._inserter = Inserter(*using, settings.loader)
+        self._isolator = Isolator(self._client, self._maker, settings.loader)
         self._letters = DeadLetters(settings)
         self._rejected = settings.loader.rejected
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk

@@ -72,13 +72,13 @@ def is_left_out(block: Block) -> bool:
     return block.id.endswith(LEFT_OUT)
 
 
-def is_divisible(block: Block, listed: bytes) -> bool:
+def is_divisible(block: Block, listed: bytes, *, dead: bool) -> bool:
     """Whether single messages of it can be left out.
 
-    There have to be several, and `listed`, as the block's first chunk has it, to say whose rows
-    are whose.
+    `listed`, as the block's first chunk has it, has to say whose rows are whose. There have to be
+    several, unless left out ones become dead letters, for which nobody has to do anything.
     """
-    return bool(listed) and block.messages > 1 and not is_left_out(block)
+    return bool(listed) and (dead or block.messages > 1) and not is_left_out(block)
 
 
 def source(block: Block) -> Block:

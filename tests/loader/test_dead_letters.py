@@ -336,3 +336,24 @@ def test_one_that_is_too_large_leaves_its_value_behind(
     first, _ = journal.letters()
     assert (first.whole, first.value) == (False, None)
     assert "larger than the topic of dead letters takes" in first.reason
+
+
+@pytest.mark.parametrize("each", [1, 4], ids=["all of four", "the only one"])
+def test_a_block_of_nothing_but_refused_messages(
+    journal: Journal, ledger: Ledger, client: Client, table: str, each: int
+) -> None:
+    """Of a quiet table a block often has a single one; parked, it would wait for a person."""
+    make(client, table, "CONSTRAINT none CHECK id < 0")
+    journal.sources(table, 4)
+    (block,) = journal.seal(table, batch(0, 4), each=each)
+    journal.rejected = "dead"
+    worker = Worker(journal.settings(), isolates=True)
+    try:
+        (one,) = worker.load([block])
+    finally:
+        worker.close()
+    assert (one.outcome, one.rows, one.left_out) == (plan.LOADED, 0, 4 // each), one.reason
+    finish(journal, ledger)
+    assert len(journal.letters()) == 4 // each
+    assert ledger.counts() == [(table, plan.DEAD, 1, 4), (table, plan.LOADED, 1, 0)]
+    assert copies(client, table) == (0, 0)
