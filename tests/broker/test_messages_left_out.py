@@ -43,7 +43,7 @@ def ran(path: Path, *command: str) -> tuple[int, str]:
         done = CliRunner().invoke(cli, [*command, "--config", str(path)])
         return done.exit_code, done.output
     program = loader if command[0] == "parked" else cli
-    of = 2 if command[0] == "parked" else 1
+    of = 2 if command[0] in {"parked", "blocks"} else 1
     done = CliRunner().invoke(program, [*command[:of], str(path), *command[of:]])
     return done.exit_code, done.output
 
@@ -91,6 +91,11 @@ def test_it_becomes_a_dead_letter_and_is_replayed(
     status, output = ran(path, "dead", "show", letters[0]["place"])
     assert f"block        {letters[0]['block']}" in output
     assert "1: id: 17" in output
+    status, output = ran(path, "blocks", "show", letters[0]["block"])
+    assert "state        dead" in output
+    whole = letters[0]["block"].removesuffix(LEFT_OUT)
+    assert f"made of      messages that its table refused, left out of {whole}" in output
+    assert f"dead letters of {pipeline.app}.dead, 0:" in output
     assert ran(path, "verify", "--once", "--deep")[0] == 0
 
     client.command(f"ALTER TABLE {table} DROP CONSTRAINT known")
