@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition
 from relay.records_pb2 import Commit
 from tests.chaos import rows
 from tests.chaos.rows import TABLES, Range, Rows
-from tests.chaos.servers import DATABASE, LEDGER, PARTITIONS
+from tests.chaos.servers import DATABASE, LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def visible(servers: Servers, topic: str) -> Iterator[Any]:
         max_partition_fetch_bytes=8 << 20,
         group_id=None,
     )
-    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    places = [TopicPartition(topic, p) for p in sorted(reader.partitions_for_topic(topic) or ())]
     try:
         ends = reader.end_offsets(places)
         for place in places:
@@ -161,10 +161,10 @@ def dead(servers: Servers) -> list[tuple[int, int, bytes]]:
 
 def journal(servers: Servers) -> dict[int, list[Commit]]:
     """Visible journal records, by partition."""
-    found: dict[int, list[Commit]] = {p: [] for p in range(PARTITIONS)}
+    found: dict[int, list[Commit]] = defaultdict(list)
     for record in visible(servers, servers.journal):
         found[record.partition].append(Commit.FromString(record.value))
-    return found
+    return dict(found)
 
 
 def whole(servers: Servers, truth: Truth) -> Facts:

@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from relay.dev import broker, layout, process, stack
 from tests import reach
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DATABASE = "chaos"
 LEDGER = "ledger"
 PARTITIONS = 4
+MOST_PARTITIONS = 10
+"""That the source grows to."""
 SESSION_SECONDS = 6.0
 TRANSACTION_SECONDS = 5.0
 
@@ -83,6 +85,20 @@ class Servers:
         admin.create_topics([topic])[self.source].result(60)
         wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
         self._tables()
+
+    def grow(self) -> int:
+        """Add a partition to the source, unless it has the most; how many it has then.
+
+        Raises:
+            KafkaException: no answer; the topic may have grown.
+        """
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        count = len(admin.list_topics(self.source, timeout=10).topics[self.source].partitions)
+        if count < MOST_PARTITIONS:
+            wider = NewPartitions(self.source, count + 1)
+            admin.create_partitions([wider], request_timeout=10)[self.source].result(15)
+            count += 1
+        return count
 
     def _tables(self) -> None:
         client = self.clickhouse()
