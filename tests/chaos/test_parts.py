@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from relay.blocks.chunks import Encoder
+from relay.records_pb2 import Block, Commit
 from tests import wall_clock
 from tests.broker.pipeline import wait_until
-from tests.chaos import coordinator, facts, measures, rows, schedule
+from tests.chaos import coordinator, facts, measures, retention_faults, rows, schedule
 from tests.chaos.__main__ import chaos
 from tests.chaos.controls import GUARDS
 from tests.chaos.faults import FAULTS
@@ -133,6 +134,26 @@ def test_a_clock_is_stepped_both_ways_while_a_program_works(tmp_path: Path) -> N
         wait_until((tmp_path / name).exists, name)
         assert (tmp_path / name).read_text() == f"{seconds} {seconds}"
     it.kill()
+
+
+def test_retention_passes_what_a_loader_was_done_with_and_no_more() -> None:
+    """Up to the first block that it has not settled, and never the journal's last record."""
+
+    def commit(offset: int, *blocks: str) -> tuple[int, int, Commit]:
+        made = [Block(id=b, topic="t", partition=1, next_offset=10 * offset + 9) for b in blocks]
+        return 1, offset, Commit(blocks=made)
+
+    records = [commit(3, "a"), commit(5, "b", "c"), commit(7), commit(8, "d"), commit(9, "e")]
+    journal, block_topic = ("j", 1), ("t", 1)
+
+    def bounds(done: str) -> dict[tuple[str, int], int]:
+        return dict(retention_faults.deletable(records, set(done), "j"))
+
+    assert bounds("abcde") == {journal: 9, block_topic: 99}
+    assert bounds("abce") == {journal: 8, block_topic: 59}
+    assert bounds("acde") == {journal: 5, block_topic: 39}
+    assert bounds("bcde") == {journal: 3}, "not even the first"
+    assert bounds("") == {journal: 3}
 
 
 def test_memory_that_grows_is_named() -> None:
