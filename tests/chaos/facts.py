@@ -169,8 +169,11 @@ def count_rows(servers: Servers) -> dict[int, int]:
 
         found = {}
         for index, table in enumerate(TABLES):
-            there = [] if table.expires else [count(name(table)) + servers.dropped.count(index)]
-            found[index] = min(there + [count(seen(table))] * table.viewed)
+            places = [name(table)] * (not table.expires) + [seen(table)] * table.viewed
+            there = {place: count(place) for place in places}
+            if name(table) in there:
+                there[name(table)] += servers.dropped.count(index)
+            found[index] = min(there.values())
         return found
 
 
