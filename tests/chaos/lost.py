@@ -46,10 +46,14 @@ class Dropped:
     rows: dict[int, list[Rows]] = field(default_factory=lambda: defaultdict(list))
     absences: dict[int, list[Absence]] = field(default_factory=lambda: defaultdict(list))
 
+    def away(self) -> bool:
+        """Whether a table is not there now."""
+        return any(one.until_ms is None for many in self.absences.values() for one in many)
+
     def back(self) -> None:
         """Every table is there again, as from now."""
         now_ms = time.time_ns() // 1_000_000
-        for one in (one for absences in self.absences.values() for one in absences):
+        for one in (one for many in self.absences.values() for one in many):
             one.until_ms = one.until_ms or now_ms
 
     def count(self, table: int) -> int:
