@@ -127,9 +127,9 @@ class Campaign(Crew):
         done: Callable[[], bool] = lambda: False,
     ) -> None:
         """Faults at their times, until `seconds` are over or `done`, then all of it undone."""
-        self._warm_up()
         self.settled = False
         self.source.resume()
+        self._warm_up()
         begun = time.monotonic()
         for fault in faults:
             self.later([(fault.at, fault.kind, lambda f=fault: self.fault(f, perform))])
