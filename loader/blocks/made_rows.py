@@ -44,7 +44,7 @@ class Maker:
         """Whether a transform makes the table's rows."""
         return bool(self._transforms.name(table))
 
-    def make(self, attempt: Attempt) -> plan.Made | plan.Failed | plan.Rejected | plan.Impossible:
+    def make(self, attempt: Attempt) -> plan.Made | plan.NoAnswer | plan.Rejected | plan.Impossible:
         """What a claim of this attempt says of its rows.
 
         Raises:
@@ -66,7 +66,7 @@ class Maker:
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         except Unavailable as error:
-            return plan.Failed(error.message)
+            return plan.NoAnswer(error.message)
         version = "" if transform is None else transform.version
         return plan.Made(attempt.made.num_rows, left_out.version(version, block))
 

@@ -14,7 +14,7 @@ from relay.records_pb2 import Block, Commit
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BlockSelection:
     """What is asked for.
 
     Attributes:

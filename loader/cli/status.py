@@ -15,7 +15,7 @@ from rich.table import Table
 from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from loader.operate import status as operate_status
-from loader.operate.status import Facts, PositionRow, Standing, TableRow
+from loader.operate.status import LoaderFacts, LoaderStatus, LoaderTableRow, PositionRow
 from relay import names
 from relay.kafka.topics import READ, Topics
 from relay.program.console import console_of, print_parts
@@ -59,7 +59,7 @@ def status(path: Path, *, as_json: bool) -> None:
     print_parts(console, _shown(found, console.width))
 
 
-def _facts(settings: Settings) -> Facts:
+def _facts(settings: Settings) -> LoaderFacts:
     ledger = ledger_of(settings)
     there = ledger.exists()
     counts = ledger.counts() if there else []
@@ -69,11 +69,11 @@ def _facts(settings: Settings) -> Facts:
     now_ms = time.time_ns() // 1_000_000
     topic = names.journal_topic(settings.app)
     journal = Topics(settings).describe(topic, (READ,)) is not None
-    facts = Facts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
+    facts = LoaderFacts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
     return _journal(settings, ledger, facts) if journal else facts
 
 
-def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
+def _journal(settings: Settings, ledger: Ledger, facts: LoaderFacts) -> LoaderFacts:
     """With what stands in the journal behind the ledger's position."""
     # Spark's Python, which `loader parked` mostly does without.
     from loader.journal.sealed_blocks import sealed  # noqa: PLC0415
@@ -99,7 +99,7 @@ def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
     return operate_status.checkpointed(text, journal)
 
 
-def _shown(found: Standing, width: int) -> Iterator[Table | str]:
+def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
     if not found.facts.journal:
         yield "no journal yet: no relay has run"
     if not found.facts.ledger:
@@ -129,7 +129,7 @@ _TABLE = (
 )
 
 
-def _table(row: TableRow) -> Iterator[str]:
+def _table(row: LoaderTableRow) -> Iterator[str]:
     yield row.table
     yield _blocks(row.sealed_blocks, row.sealed_rows)
     yield f"{row.claimed_blocks:,}"

@@ -15,7 +15,7 @@ from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, quoted
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core import left_out
-from loader.core.entries import Parked, Row
+from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
@@ -146,7 +146,7 @@ class Ledger:
         )
         return Claimed(float(rows[0][0]), int(rows[0][1]))
 
-    def write(self, rows: Sequence[Row], until: int = 0) -> None:
+    def write(self, rows: Sequence[NewEntry], until: int = 0) -> None:
         """Appends rows, all of them visible at once.
 
         Args:
@@ -257,14 +257,14 @@ class Ledger:
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
 
-    def waiting(self) -> list[Parked]:
+    def waiting(self) -> list[ParkedEntry]:
         """Blocks parked or set aside, and not settled since, by block id."""
         rows = self._current(
             "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
             "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
-        found = [Parked(left_out.read(row[0]), *row[1:]) for row in rows]
+        found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:

@@ -21,7 +21,7 @@ SECONDS = 5.0
 """That a look lasts: several micro-batches of small blocks."""
 
 
-class Looks:
+class TableCache:
     """Of one worker.
 
     Args:

@@ -25,7 +25,7 @@ _OFFSETS, _COMMITS = "offsets", "commits"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckpointPositions:
     """What a checkpoint says.
 
     Attributes:
@@ -120,7 +120,7 @@ class Checkpoint:
         if engine is not None and ELSEWHERE.match(where):
             self._files = Elsewhere(engine(), where)
 
-    def found(self) -> Found | None:
+    def found(self) -> CheckpointPositions | None:
         """Return what it says; None where there is none."""
         planned = _batches(self._files.names(_OFFSETS))
         if not planned:
@@ -159,11 +159,11 @@ def _batches(names: list[str]) -> list[int]:
     return sorted(int(one) for one in names if one.isdigit())
 
 
-def _parsed(text: str, *, offsets: bool = True) -> Found:
+def _parsed(text: str, *, offsets: bool = True) -> CheckpointPositions:
     """A file of Spark's offset log: version, metadata and the source's offsets, one a line."""
     try:
         said = json.loads(text.splitlines()[-1])
         found = {int(p): int(offset) for p, offset in said.items() if p != "journal"}
-        return Found(str(said["journal"]), found if offsets else {})
+        return CheckpointPositions(str(said["journal"]), found if offsets else {})
     except (IndexError, KeyError, ValueError, AttributeError):
-        return Found("")
+        return CheckpointPositions("")

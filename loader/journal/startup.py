@@ -15,7 +15,7 @@ from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.servers import several
 from loader.console import say
 from loader.core import plan
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
 from loader.journal import begin_plan
 from loader.journal.reader import JournalPolling
@@ -136,7 +136,7 @@ def begin(
 
     topic = names.journal_topic(settings.app)
     journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
-    facts = begin_plan.Facts(
+    facts = begin_plan.StartFacts(
         settings.app,
         ledger.name,
         journal,
@@ -162,7 +162,7 @@ def begin(
     return Start(settings, journal, found.positions, found.unsure)
 
 
-def _doubt_waiting(ledger: Ledger, found: begin_plan.Beginning) -> None:
+def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
     """Write down of which waiting blocks the ledger may have forgotten what came of them."""
     if not found.ends:
         return
@@ -171,7 +171,7 @@ def _doubt_waiting(ledger: Ledger, found: begin_plan.Beginning) -> None:
     lost = found.why == "lost"
     ledger.write(
         [
-            Row(block, plan.doubt(block.rows, lost=lost))
+            NewEntry(block, plan.doubt(block.rows, lost=lost))
             for name, block in waiting.items()
             if begin_plan.forgot(known.get(name, ()), found.why)
         ]

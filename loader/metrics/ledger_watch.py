@@ -1,8 +1,8 @@
 """A look at ledger and journal from time to time, in a thread of its own.
 
-Receives settings and where the loader began; gives the latest Look: blocks by state, positions,
-and the sealed blocks that wait. It is what `loader status` asks, kept small: of the journal no more
-is read than one micro-batch would.
+Receives settings and where the loader began; gives the latest LedgerLook: blocks by state,
+positions, and the sealed blocks that wait. It is what `loader status` asks, kept small: of the
+journal no more is read than one micro-batch would.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LedgerLook:
     """What was seen.
 
     Attributes:
@@ -68,7 +68,7 @@ def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, in
     return blocks, sealed_ms
 
 
-class Looking:
+class LedgerWatch:
     """Looks every EVERY_SECONDS from its making until `close`.
 
     Attributes:
@@ -81,7 +81,7 @@ class Looking:
         self._reader = JournalReader(start)
         self._ledger: Ledger | None = None
         self._over = threading.Event()
-        self.latest: Look | None = None
+        self.latest: LedgerLook | None = None
         self._thread = threading.Thread(target=self._run, name="look", daemon=True)
         self._thread.start()
 
@@ -104,10 +104,10 @@ class Looking:
         except (RelayError, KafkaException) as error:
             why = error.message if isinstance(error, RelayError) else f"journal: {error.args[0]}"
             log.warning("cannot look at ledger or journal", extra={"why": why})
-            before = self.latest or Look(self._clock())
+            before = self.latest or LedgerLook(self._clock())
             self.latest = replace(before, failed=why)
 
-    def _look(self) -> Look:
+    def _look(self) -> LedgerLook:
         if self._ledger is None:
             self._ledger = ledger_of(self._start.settings)
         known = self._ledger.positions()
@@ -119,11 +119,11 @@ class Looking:
         self._reader.rest()
         counts = self._ledger.counts()
         since = self._since(sealed_ms)
-        return Look(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
+        return LedgerLook(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
 
     def _since(self, sealed_ms: Mapping[int, int]) -> dict[int, float]:
         """What was seen the last time keeps its time: wall clocks may be set meanwhile."""
-        before = self.latest or Look(self._clock())
+        before = self.latest or LedgerLook(self._clock())
         same = {p for p, sealed in sealed_ms.items() if before.sealed_ms.get(p) == sealed}
         now = self._clock()
         return {p: before.since.get(p, now) if p in same else now for p in sealed_ms}

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from loader.metrics.observer import Observer
+    from loader.metrics.observer import LoaderObserver
 
 
-class Listener(StreamingQueryListener):
+class QueryListener(StreamingQueryListener):
     """Of one observer; the method names are Spark's.
 
     Args:
@@ -25,7 +25,7 @@ class Listener(StreamingQueryListener):
         query: its name; Spark tells every listener of all queries.
     """
 
-    def __init__(self, observer: Observer, query: str) -> None:
+    def __init__(self, observer: LoaderObserver, query: str) -> None:
         self._observer, self._query = observer, query
         self._id = ""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 
-class Observer:
+class LoaderObserver:
     """Every method: what just happened; none raises."""
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
@@ -46,4 +46,4 @@ class Observer:
         """Spark's listener: "started", "progress" (with its figures), "idle" or "terminated"."""
 
 
-NOTHING = Observer()
+NOTHING = LoaderObserver()

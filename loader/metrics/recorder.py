@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
 from loader.metrics.definitions import RECORDED
-from loader.metrics.observer import Observer
+from loader.metrics.observer import LoaderObserver
 from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _WHY = {
 }
 
 
-class Recorder(Observer):
+class LoaderRecorder(LoaderObserver):
     """Of one loader.
 
     Attributes:

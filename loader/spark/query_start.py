@@ -23,7 +23,7 @@ _BEFORE = ("Initializing", "Getting offsets")
 Begin = Callable[[], "StreamingQuery"]
 
 
-class AtOnce:
+class StartAtOnce:
     """What a query that is alone does."""
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
@@ -32,7 +32,7 @@ class AtOnce:
         return begin()
 
 
-class InTurn(AtOnce):
+class StartInTurn(StartAtOnce):
     """For all queries of one session."""
 
     def __init__(self) -> None:
@@ -64,4 +64,4 @@ def _answered(query: StreamingQuery) -> bool:
     return not query.isActive or not str(query.status["message"]).startswith(_BEFORE)
 
 
-AT_ONCE = AtOnce()
+AT_ONCE = StartAtOnce()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.core.records import JournalRecord, Mark, SealResult
+from relay.core.records import JournalRecord, SealResult, TableMark
 from relay.records_pb2 import Commit
 
 
@@ -66,7 +66,7 @@ def decode(value: bytes) -> JournalRecord:
         previous_floor=commit.previous_floor,
         floor=commit.floor,
         position=commit.position,
-        marks=tuple(Mark(mark.table, mark.offset) for mark in commit.marks),
+        marks=tuple(TableMark(mark.table, mark.offset) for mark in commit.marks),
         results=(),
         reference=commit.reference,
         count=commit.count,

@@ -15,7 +15,7 @@ from relay import log
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind
 from relay.operate.rewind import accepting
-from relay.operate.rewind.records import Author
+from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
 
@@ -87,5 +87,5 @@ def accept(
         sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
 
 
-def _author(why: str) -> Author:
-    return Author("accept", time.time_ns() // 1_000_000, why)
+def _author(why: str) -> RewindAuthor:
+    return RewindAuthor("accept", time.time_ns() // 1_000_000, why)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.cli.arguments import TABLE
 from relay.cli.dead_options import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
@@ -21,7 +21,7 @@ from relay.config.settings import Settings
 from relay.operate.dead import inspect, replay_plan
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
-from relay.operate.dead.replay_plan import Mark, Message, Tally
+from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTally
 from relay.operate.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
@@ -88,7 +88,9 @@ def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
     print_parts(console, parts(console.width))
 
 
-def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: int) -> None:
+def _print_table(
+    chosen: Iterator[DeadLetter], marks: dict[RecordPlace, ReplayMark], limit: int
+) -> None:
     counted = 0
 
     def counting() -> Iterator[DeadLetter]:
@@ -97,7 +99,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
             counted += 1
             yield letter
 
-    def age(letter: DeadLetter) -> tuple[int, Place]:
+    def age(letter: DeadLetter) -> tuple[int, RecordPlace]:
         return letter.when_ms, letter.place
 
     if limit:
@@ -127,7 +129,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
 @config_option
 def show(
     config_file: Path,
-    place: Place,
+    place: RecordPlace,
     raw: Path | None,
     most: int,
     as_table: str | None,
@@ -183,7 +185,12 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 )
 @config_option
 def replay(
-    config_file: Path, places: tuple[Place, ...], as_table: str | None, *, run: bool, **wanted: Any
+    config_file: Path,
+    places: tuple[RecordPlace, ...],
+    as_table: str | None,
+    *,
+    run: bool,
+    **wanted: Any,
 ) -> None:
     """Send the messages of dead letters to the source topic again, each exactly once.
 
@@ -199,7 +206,7 @@ def replay(
     settings = settings_of(config_file)
     step = "`relay dead show PLACE --raw FILE` gives a message's bytes: produce them again"
     within_one_cluster(settings, "dead replay", step)
-    tally = Tally()
+    tally = ReplayTally()
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(_reader(settings))
         chosen = filter(Selection(**wanted).means, reader.letters(places))
@@ -218,16 +225,16 @@ def replay(
 
 def _decide(
     chosen: Iterator[DeadLetter],
-    marks: dict[Place, Mark],
+    marks: dict[RecordPlace, ReplayMark],
     settings: Settings,
     as_table: str | None,
-    tally: Tally,
-) -> Iterator[Message]:
+    tally: ReplayTally,
+) -> Iterator[ReplayMessage]:
     """The messages to send; each answer is counted."""
     for letter in chosen:
         answer = replay_plan.decide(letter, marks, settings.source.topic, as_table)
         tally.add(answer)
-        if isinstance(answer, Message):
+        if isinstance(answer, ReplayMessage):
             yield answer
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import click
 
-from relay.blocks.dead_letter import Place
+from relay.blocks.dead_letter import RecordPlace
 from relay.cli.arguments import INSTANT, Parsed
 
-PLACE = Parsed("partition:offset", Place.parse)
+PLACE = Parsed("partition:offset", RecordPlace.parse)
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.cli.output.sample import print_sample
 from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
-from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
 from relay.operate.doctor.versions import Version, parsed
 from relay.program.console import console_of
@@ -141,7 +141,9 @@ def doctor(  # noqa: PLR0913 - one argument for each option
         raise click.UsageError("--role and --clickhouse-version go with --grants")
     every_finding: list[Finding] = []
     for name, settings in every:
-        findings = examine.examine(settings, Wanted(outage_hours * _HOUR, tables, probe, tries))
+        findings = examine.examine(
+            settings, ExaminationScope(outage_hours * _HOUR, tables, probe, tries)
+        )
         seen: list[OfTable] = []
         if sample is not None:
             seen, of_sample = examine.sample(settings, sample)

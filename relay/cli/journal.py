@@ -59,7 +59,7 @@ def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> Non
                 click.echo(f"waiting: {error.message}", err=True)
 
 
-def _show(entry: journal_lines.Entry, *, as_json: bool) -> None:
+def _show(entry: journal_lines.JournalLine, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(journal_lines.as_json(entry), ensure_ascii=False))
         return

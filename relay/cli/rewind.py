@@ -17,9 +17,9 @@ from relay.cli.arguments import INSTANT, TABLE, Parsed
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind as output_rewind
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.records import Author
-from relay.operate.rewind.removal import Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.rewind.removal import RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.rewind.servers import Servers
 from relay.operate.view.group import GroupReader
 from relay.program.command import chosen_pipeline
@@ -127,12 +127,12 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     within_one_cluster(settings, "rewind", "begin under a new `app`, which reads the source again")
     author = partial(_author, why)
     column = settings.loader.block_column
-    told = Told(frozenset(keep), despite_views, despite_replays)
+    told = RewindConsent(frozenset(keep), despite_views, despite_replays)
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         wanted = None
         if not bare:
             offsets = _offsets(servers, partition, to_offset, when_ms)
-            wanted = Wanted(offsets, table, told)
+            wanted = RewindRequest(offsets, table, told)
         if do:
             done = steps.rewind(servers, wanted, column, author)
             _say(output_rewind.done(done, as_json=as_json))
@@ -170,8 +170,8 @@ def _members(settings: Settings) -> list[str]:
     return [member.name for member in GroupReader(settings).read().members]
 
 
-def _author(why: str) -> Author:
-    return Author("rewind", time.time_ns() // 1_000_000, why)
+def _author(why: str) -> RewindAuthor:
+    return RewindAuthor("rewind", time.time_ns() // 1_000_000, why)
 
 
 def _say(lines: Any) -> None:

@@ -77,11 +77,11 @@ def status(
     relay status relay.toml --table shop.orders
     relay status relay.toml --json | jq '.tables[] | {table, lag_seconds}'
     """
-    shown = Shown(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
+    shown = ScreenStyle(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
     with contextlib.ExitStack() as opened:
         lookings = {
             name: opened.enter_context(
-                contextlib.closing(ask.Look(settings, records, lasting=watch is not None))
+                contextlib.closing(ask.StatusReader(settings, records, lasting=watch is not None))
             )
             for name, settings in pipelines_of(config_file)
         }
@@ -103,7 +103,7 @@ def status(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ScreenStyle:
     """How screens are printed.
 
     Attributes:
@@ -130,7 +130,7 @@ class Shown:
 
 
 def _asked(
-    asking: ThreadPoolExecutor, lookings: Mapping[str, ask.Look]
+    asking: ThreadPoolExecutor, lookings: Mapping[str, ask.StatusReader]
 ) -> dict[str, Future[view_status.Screen]]:
     """A screen of each pipeline, or what stood in its way."""
     futures = {name: asking.submit(looking.screen) for name, looking in lookings.items()}
@@ -138,7 +138,7 @@ def _asked(
     return futures
 
 
-def _once(shown: Shown, screens: Mapping[str, Future[view_status.Screen]]) -> None:
+def _once(shown: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]) -> None:
     """All of them; raises what stood in the way of the first that could not be shown."""
     errors = _all(shown, screens)
     for name, error in errors:
@@ -149,7 +149,7 @@ def _once(shown: Shown, screens: Mapping[str, Future[view_status.Screen]]) -> No
 
 
 def _all(
-    shown: Shown, screens: Mapping[str, Future[view_status.Screen]]
+    shown: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]
 ) -> list[tuple[str, BaseException]]:
     """One under the other; gives what stood in the way of the others, by pipeline."""
     errors = []

@@ -57,7 +57,7 @@ class Address(NamedTuple):
         return cls(parts.scheme, parts.hostname or "localhost", port)
 
 
-class InTurn(PoolManager):
+class ReplicaPool(PoolManager):
     """A pool of each replica; what is asked of any address goes to the one in use.
 
     A single address is a balancer's: a replica that does not answer is left by leaving its
@@ -216,9 +216,9 @@ def _one_server(_: int, url: str, trust: Trust) -> OneServer:
 
 
 @cache
-def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> InTurn:
+def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> ReplicaPool:
     """One for each process, as in relay.clickhouse.http_pool."""
-    return InTurn(urls, trust)
+    return ReplicaPool(urls, trust)
 
 
 def is_shared(engine: str) -> bool:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from relay.core.records import Arrival, JournalRecord, Mark, SealResult
+from relay.core.records import Arrival, JournalRecord, SealResult, TableMark
 from relay.core.state import Buffer, Partition, Seal
 
 
@@ -95,7 +95,7 @@ def journal_record(
         previous_floor=before.floor,
         floor=after.floor,
         position=after.position,
-        marks=tuple(Mark(table, offset) for table, offset in sorted(after.marks.items())),
+        marks=tuple(TableMark(table, offset) for table, offset in sorted(after.marks.items())),
         results=tuple(results),
         reference=after.reference,
         count=after.count,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relay.core.state import Buffer, Limits, Partition, RelayState, Seal, SealReason
+from relay.core.state import Buffer, Partition, RelayState, Seal, SealingLimits, SealReason
 from relay.names import BlockId
 
 Key = tuple[int, str]
@@ -110,7 +110,7 @@ def _forced(
         yield from (((index, table), SealReason.SCHEMA) for table in changed)
 
 
-def _full(buffer: Buffer, limits: Limits) -> SealReason | None:
+def _full(buffer: Buffer, limits: SealingLimits) -> SealReason | None:
     if buffer.bytes >= limits.max_bytes:
         return SealReason.BYTES
     if buffer.rows >= limits.max_rows:
@@ -119,7 +119,7 @@ def _full(buffer: Buffer, limits: Limits) -> SealReason | None:
 
 
 def _beyond_reread(
-    limits: Limits, index: int, partition: Partition, due: dict[Key, SealReason]
+    limits: SealingLimits, index: int, partition: Partition, due: dict[Key, SealReason]
 ) -> Iterator[tuple[Key, SealReason]]:
     """Oldest buffers first, until a crash would read again no more than max_reread offsets."""
     left = [(b.first_offset, t) for t, b in partition.buffers.items() if (index, t) not in due]
@@ -186,7 +186,7 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
         yield key, SealReason.AGE
 
 
-def _max_age_ms(limits: Limits, table: str) -> int:
+def _max_age_ms(limits: SealingLimits, table: str) -> int:
     return limits.table_max_age_ms.get(table, limits.max_age_ms)
 
 

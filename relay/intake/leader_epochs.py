@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from relay.core.offsets import Epochs
-    from relay.core.records import Found
+    from relay.core.records import PartitionTruth
 
 
 class LeaderEpochs:
@@ -24,7 +24,7 @@ class LeaderEpochs:
     def __init__(self) -> None:
         self._of_floors: dict[tuple[int, int], int] = {}
 
-    def remember(self, found: Iterable[Found]) -> None:
+    def remember(self, found: Iterable[PartitionTruth]) -> None:
         """Those that stand with committed floors, for whoever begins there."""
         read = {one.partition: one for one in found}
         kept = {place: e for place, e in self._of_floors.items() if place[0] not in read}

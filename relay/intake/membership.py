@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.kafka.group_queries import Described
+    from relay.kafka.group_queries import GroupDescription
 
 _REQUEST_SECONDS = 15.0
 _INSTANCE = "same group.instance.id"
@@ -59,7 +59,7 @@ def is_own_past(holder: str | None, mine: Collection[str]) -> bool:
     return holder is None or holder in mine
 
 
-def described(groups: Groups, group: str) -> Described:
+def described(groups: Groups, group: str) -> GroupDescription:
     """As Groups.describe.
 
     Raises:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
-    from relay.intake.bulk import Bulk, Failed
+    from relay.intake.bulk import Bulk, PolledError
     from relay.intake.message_batch import Batch
     from relay.intake.table_headers import TableHeaders
 
@@ -58,7 +58,7 @@ def poll_bytes(max_buffer_bytes: int) -> int:
     return max(FULL_BYTES, max_buffer_bytes // POLL_SHARE)
 
 
-class Source:
+class SourceMember:
     """The group member.
 
     Args:
@@ -220,7 +220,7 @@ class Source:
         except RelayError as error:
             self._raised = error
 
-    def _look_at(self, message: Message | Failed) -> None:
+    def _look_at(self, message: Message | PolledError) -> None:
         if (error := message.error()) is None:
             return
         if error.code() in GONE:

@@ -19,7 +19,7 @@ from relay.config import kafka_clients
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.kafka.errors import NOWHERE, TRANSPORT, classify, describe
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ class Delivery:
                 client["delivery.timeout.ms"], _LONGEST_TRANSACTION_MS
             )
         self._unknown = False  # whether the last commit went through
-        self._evidence = Evidence(client)  # of how the last transaction ended
+        self._evidence = TransactionEvidence(client)  # of how the last transaction ended
         self._client = client if transactional_id is None else self._evidence.config
         self._producer = self._connect()
 

@@ -35,7 +35,7 @@ _UNANSWERED = "EndTxn returned _"
 _NOTHING_TO_END = "No partitions registered: not sending EndTxn"
 
 
-class Evidence:
+class TransactionEvidence:
     """What is known about the end of the transaction that began last.
 
     Args:

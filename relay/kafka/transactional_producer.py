@@ -30,7 +30,7 @@ from relay.kafka.errors import (
 )
 from relay.kafka.hang_guard import armed, within
 from relay.kafka.record_limits import record_bytes
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class TransactionalProducer:
     """
 
     def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
-        self._evidence = Evidence(config)
+        self._evidence = TransactionEvidence(config)
         self._config = self._evidence.config
         self._deadline_seconds = deadline_seconds
         self._group_id = group

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.operate.metrics.observer import Observer
+    from relay.operate.metrics.observer import RelayObserver
 
 _NO_GROUP = "no group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
@@ -38,7 +38,7 @@ class OfMember:
             timeout, after which the coordinator has ended it.
     """
 
-    def __init__(self, settings: Settings, observer: Observer) -> None:
+    def __init__(self, settings: Settings, observer: RelayObserver) -> None:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._settings, self._observer = settings, observer
         self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
@@ -89,7 +89,7 @@ class OfMember:
 class OfPartitions(OfMember):
     """One for each source partition that is owned, made when it is taken over."""
 
-    def __init__(self, settings: Settings, observer: Observer) -> None:
+    def __init__(self, settings: Settings, observer: RelayObserver) -> None:
         super().__init__(settings, observer)
         self._of: dict[int, TransactionalProducer] = {}
 
@@ -138,7 +138,7 @@ class OfPartitions(OfMember):
         self.let_go(list(self._of))
 
 
-def of(settings: Settings, observer: Observer) -> OfMember:
+def of(settings: Settings, observer: RelayObserver) -> OfMember:
     """As the settings' clusters demand."""
     return OfPartitions(settings, observer) if settings.crosses else OfMember(settings, observer)
 

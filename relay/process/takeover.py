@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from relay.config.settings import Settings
-    from relay.core.records import Found, JournalEnd
-    from relay.intake.source import Source
+    from relay.core.records import JournalEnd, PartitionTruth
+    from relay.intake.source import SourceMember
     from relay.kafka.topics import Topics
     from relay.process.producers import OfMember
 
@@ -37,7 +37,7 @@ class Ownership:
     """
 
     def __init__(
-        self, settings: Settings, topics: Topics, source: Source, producers: OfMember
+        self, settings: Settings, topics: Topics, source: SourceMember, producers: OfMember
     ) -> None:
         self._settings, self._source, self._producers = settings, source, producers
         self._topics = topics
@@ -61,7 +61,9 @@ class Ownership:
         reached("after_fence")
         return ev.PredecessorsFenced({p: replace(before[p], offset=ends[p]) for p in before})
 
-    def read(self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]) -> tuple[Found, ...]:
+    def read(
+        self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]
+    ) -> tuple[PartitionTruth, ...]:
         """Where these partitions stand.
 
         Raises:

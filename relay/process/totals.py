@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Totals:
+class CommitTotals:
     """What was committed lately, for a log line a person can follow."""
 
     EVERY_SECONDS = 5.0

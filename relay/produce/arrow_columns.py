@@ -40,7 +40,7 @@ NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """What `convert` raises."""
 
 
-class Origin(NamedTuple):
+class BatchOrigin(NamedTuple):
     """Where a batch came from, for errors."""
 
     file: str
@@ -99,7 +99,7 @@ def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
         yield from (f"{field.name}.{name}" for name in twice(inner))
 
 
-def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
+def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> pa.RecordBatch:
     """The batch as columns of `codec.wire_schema`, which `encode_rows` takes.
 
     A null, and a column the batch does not have, is a field left out: null in a Nullable
@@ -123,7 +123,7 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
 
 
-def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Array:
+def _checked(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) -> Array:
     """One column converted, and within the range of its ClickHouse type."""
     try:
         converted = convert(array, type_)
@@ -152,7 +152,7 @@ def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _bad_value(row: int, name: str, origin: Origin, reason: str) -> BadValue:
+def _bad_value(row: int, name: str, origin: BatchOrigin, reason: str) -> BadValue:
     return BadValue(
         f"{origin.file}, row {origin.first_row + row}, column {name!r}: {reason}",
         "mend the value, or change the column's type in ClickHouse",

@@ -17,9 +17,9 @@ from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.produce.arrow_columns import Origin, row_columns
+from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.row_encoder import RowEncoder
-from relay.rows.codecs_of_tables import Tables
+from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
@@ -61,7 +61,7 @@ class Encoders:
         """
         encoder = self.of(table)
         encoder.check_names(batch.schema.names)
-        wire = row_columns(encoder.codec, batch, Origin(f"rows of {table}", 1))
+        wire = row_columns(encoder.codec, batch, BatchOrigin(f"rows of {table}", 1))
         return encoder.codec.encode_rows(wire)
 
 
@@ -139,9 +139,9 @@ def _registry(settings: Settings) -> Registry:
     return Registry(settings.kafka, settings.app)
 
 
-def _tables(settings: Settings, registry: Registry) -> Tables:
+def _tables(settings: Settings, registry: Registry) -> TableCodecs:
     topics = Topics(settings)
     topics.ensure_own()
     catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
     blocks = BlockTopics(settings.app, topics)
-    return Tables(catalogue, registry, blocks, column, settings.targets())
+    return TableCodecs(catalogue, registry, blocks, column, settings.targets())

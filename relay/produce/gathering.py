@@ -22,7 +22,7 @@ class Batching:
 
 
 @dataclass(slots=True)
-class _Table:
+class _GatheredTable:
     opened: float
     rows: list[bytes] = field(default_factory=list)
     bytes: int = 0
@@ -37,13 +37,13 @@ class Gathered:
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, _GatheredTable] = {}
 
     def add(self, table: str, row: bytes, now: float) -> bool:
         """One more row; whether its table has enough."""
         gathered = self._tables.get(table)
         if gathered is None:
-            gathered = self._tables[table] = _Table(now)
+            gathered = self._tables[table] = _GatheredTable(now)
         gathered.rows.append(row)
         gathered.bytes += len(row)
         limit = self._batching

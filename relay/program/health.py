@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RelayHealthLimits:
     """How long each may stand still, in seconds; relay.operate.metrics.endpoint says why."""
 
     poll_seconds: float
@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionHealth:
     """One assigned partition.
 
     Attributes:
@@ -43,7 +43,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RelayHealth:
     """A relay as it stands.
 
     Attributes:
@@ -68,7 +68,7 @@ class Facts:
     pending_since: float | None = None
     connected: bool | None = None
     clickhouse: str = ""
-    partitions: Sequence[Standing] = ()
+    partitions: Sequence[PartitionHealth] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Check:
     why: str
 
 
-def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
+def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]:
     """Would a restart help? Every check, failed or not."""
     silent = facts.now - facts.beat_at
     since = facts.transaction_since
@@ -108,7 +108,7 @@ def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
     )
 
 
-def readiness(facts: Facts) -> tuple[Check, ...]:
+def readiness(facts: RelayHealth) -> tuple[Check, ...]:
     """Does it do its work now? Every check, failed or not."""
     whole = facts.assigned and not facts.pending
     kafka = facts.connected is not False and not facts.away
@@ -127,7 +127,7 @@ def readiness(facts: Facts) -> tuple[Check, ...]:
     )
 
 
-def _assignment(facts: Facts, limits: Limits) -> Check:
+def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     """Where a broker answers, no outage explains that partitions are not taken over."""
     since = facts.pending_since
     if since is None:
@@ -139,7 +139,7 @@ def _assignment(facts: Facts, limits: Limits) -> Check:
     return Check("assignment", facts.connected is not True or seconds <= limit, why)
 
 
-def _partitions(facts: Facts, limits: Limits) -> Check:
+def _partitions(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     """Each one: what all of them together have done hides the one that stands still."""
     if facts.away:
         return Check("partitions", ok=True, why="not judged while a server is away")

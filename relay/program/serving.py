@@ -158,7 +158,7 @@ def _answer(routes: Mapping[str, Route], environ: WSGIEnvironment) -> Answer:
         return 500, TEXT, b"see the log\n"
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _HttpServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False  # a reader who hangs must not hold up the program's end
     request_queue_size = 64
@@ -177,12 +177,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         log.debug("a reader went away", extra={"client": str(client_address)})
 
 
-class _Server6(_Server):
+class _Server6(_HttpServer):
     address_family = socket.AF_INET6
 
 
-def _server(host: str) -> type[_Server]:
-    return _Server6 if ":" in host else _Server
+def _server(host: str) -> type[_HttpServer]:
+    return _Server6 if ":" in host else _HttpServer
 
 
 class _Handler(WSGIRequestHandler):

@@ -60,7 +60,7 @@ def until_available(
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-class Waiting:
+class ServerWait:
     """How a process waits: `until_available` with its `stop` and those who are told."""
 
     def __init__(self, stop: threading.Event, *away: Callable[[str], None]) -> None:

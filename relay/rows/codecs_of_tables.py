@@ -35,7 +35,7 @@ NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
-class Tables:
+class TableCodecs:
     """Codecs by table.
 
     Raises (resolve and refresh):

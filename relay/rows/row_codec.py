@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from relay.records_pb2 import Column, TableSchema
-    from relay.schema.types.proto_shape import Field
+    from relay.schema.types.proto_shape import ProtoField
 
 CLICKHOUSE_TYPE = b"clickhouse"
 """Key of the Arrow field metadata that holds the column's ClickHouse type."""
@@ -191,7 +191,7 @@ def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
     return array
 
 
-def _gone_fields(gone: list[Column]) -> list[Field]:
+def _gone_fields(gone: list[Column]) -> list[ProtoField]:
     """Fields of columns that are gone, but for types that no row can carry any more."""
     fields = []
     for column in gone:
@@ -209,7 +209,7 @@ def _column_type(table: str, column: Column) -> ColumnType:
         raise UnsupportedType(f"column {column.name} of {table}: {problem}") from problem
 
 
-def _handler(fields: list[Field]) -> Any:
+def _handler(fields: list[ProtoField]) -> Any:
     """ptars' codec of a row message with these fields."""
     descriptor = _descriptor(row_descriptor.file_descriptor(fields, for_codec=True))
     return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from relay.schema.types.proto_shape import Field, Shape
+    from relay.schema.types.proto_shape import ProtoField, Shape
 
     Integers = npt.NDArray[np.int64]
     Bytes = npt.NDArray[np.uint8]
@@ -70,7 +70,7 @@ class _Plan:
     """A message's fields, by number; messages in it are further plans."""
 
     name: str
-    fields: dict[int, Field]
+    fields: dict[int, ProtoField]
     wire: Integers = field(init=False)
     packed: npt.NDArray[np.bool_] = field(init=False)
 
@@ -99,7 +99,7 @@ def wire_type(shape: Shape) -> int:
     return LENGTH if shape.message is not None else _WIRE_TYPES.get(shape.scalar, VARINT)
 
 
-def scan(rows: pa.BinaryArray, fields: Sequence[Field], gone: Sequence[int]) -> list[Stranger]:
+def scan(rows: pa.BinaryArray, fields: Sequence[ProtoField], gone: Sequence[int]) -> list[Stranger]:
     """Everything in the rows that `fields` do not explain.
 
     Args:

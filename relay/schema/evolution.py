@@ -15,7 +15,7 @@ from relay.records_pb2 import Column, TableSchema
 from relay.schema import row_descriptor
 from relay.schema.types import proto_shape
 from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
-from relay.schema.types.proto_shape import Field, Message
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,7 +122,7 @@ def field_names(columns: Iterable[Column]) -> dict[int, str]:
     return proto_shape.field_names((column.number, column.name) for column in columns)
 
 
-def row_fields(columns: Iterable[Column]) -> list[Field]:
+def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
     """The fields of the row message that live columns make.
 
     Raises:
@@ -138,7 +138,7 @@ def row_fields(columns: Iterable[Column]) -> list[Field]:
         note = f"; {kind.meaning}" if kind.meaning else ""
         note += "; EPHEMERAL: must be given" if needs_value(column) else ""
         comment = f"{renamed}{column.type}{note}"
-        fields.append(Field(name, column.number, kind.kind.shape, comment))
+        fields.append(ProtoField(name, column.number, kind.kind.shape, comment))
     return fields
 
 
@@ -168,5 +168,5 @@ def proto_text(schema: TableSchema) -> str:
     dropped = sorted(column.number for column in schema.columns if column.dropped)
     numbers = ", ".join(map(str, dropped))
     reserved = [f"reserved {numbers};  // columns dropped or changed"] if dropped else []
-    message = Message(tuple(row_fields(columns)))
+    message = ProtoMessage(tuple(row_fields(columns)))
     return "\n".join([*head, *row_descriptor.message_lines(message, extra=reserved), ""])

@@ -240,8 +240,8 @@ def docstrings(module: ModuleType, kind: type[Enum]) -> dict[str, str]:
 
 
 def anomalies_table() -> str:
-    said = docstrings(anomaly, anomaly.Kind)
-    body = [(f"`{kind.value}`", said[kind.value]) for kind in anomaly.Kind]
+    said = docstrings(anomaly, anomaly.AnomalyKind)
+    body = [(f"`{kind.value}`", said[kind.value]) for kind in anomaly.AnomalyKind]
     return table(("anomaly", "meaning"), body)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from loader.core.plan import ASIDE, PREPARED, Entry
 from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of
-from loader.journal.begin_plan import Facts, decide, forgot
-from loader.journal.checkpoint import Checkpoint, Found
+from loader.journal.begin_plan import StartFacts, decide, forgot
+from loader.journal.checkpoint import Checkpoint, CheckpointPositions
 from relay.errors import ContractBroken, Refused
 
 BOUNDS = {0: (0, 100), 1: (0, 50)}
@@ -20,10 +20,10 @@ BOTH = {("J", 0): 40, ("J", 1): 20}
 
 def facts(
     positions: dict[tuple[str, int], int] | None = None,
-    found: Found | None = None,
+    found: CheckpointPositions | None = None,
     **changes: object,
-) -> Facts:
-    made = Facts("shop", "`relay`.ledger", "J", Noted(positions or {}), BOUNDS, found, "there")
+) -> StartFacts:
+    made = StartFacts("shop", "`relay`.ledger", "J", Noted(positions or {}), BOUNDS, found, "there")
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -41,13 +41,13 @@ def test_an_empty_journal_leaves_nothing_unsure() -> None:
 
 @pytest.mark.parametrize("behind", [{}, {0: 40, 1: 20}, {0: 39, 1: 20}, {0: 1}])
 def test_a_checkpoint_that_is_not_beyond_the_ledger_changes_nothing(behind: dict[int, int]) -> None:
-    begun = decide(facts(BOTH, Found("J", behind)))
+    begun = decide(facts(BOTH, CheckpointPositions("J", behind)))
     assert begun.positions == {0: 40, 1: 20}
     assert (begun.new, begun.ends, begun.aside, begun.warnings) == ({}, {}, False, ())
 
 
 def test_a_checkpoint_beyond_the_ledger_says_that_clickhouse_went_back() -> None:
-    begun = decide(facts(BOTH, Found("J", {0: 41, 1: 20})))
+    begun = decide(facts(BOTH, CheckpointPositions("J", {0: 41, 1: 20})))
     assert begun.positions == {0: 40, 1: 20}
     assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "back", True)
     (warning,) = begun.warnings
@@ -55,10 +55,13 @@ def test_a_checkpoint_beyond_the_ledger_says_that_clickhouse_went_back() -> None
     assert "partition 1" not in warning
 
 
-STOPS: dict[str, tuple[Facts, str]] = {
-    "no position, a checkpoint": (facts({}, Found("J", {0: 41})), r"no position.* stands at 41"),
+STOPS: dict[str, tuple[StartFacts, str]] = {
+    "no position, a checkpoint": (
+        facts({}, CheckpointPositions("J", {0: 41})),
+        r"no position.* stands at 41",
+    ),
     "one partition's position is gone": (
-        facts({("J", 0): 40}, Found("J", {0: 40, 1: 20})),
+        facts({("J", 0): 40}, CheckpointPositions("J", {0: 40, 1: 20})),
         r"partition 1 .* stands at 20",
     ),
     "nobody loaded the beginning": (
@@ -66,15 +69,18 @@ STOPS: dict[str, tuple[Facts, str]] = {
         r"partition 0 begins at offset 7, and nobody",
     ),
     "nor since the checkpoint": (
-        facts({}, Found("J", {0: 5}), bounds={0: (7, 100)}),
+        facts({}, CheckpointPositions("J", {0: 5}), bounds={0: (7, 100)}),
         r"begins at offset 7, and nobody",
     ),
     "another journal's positions": (facts({("old", 0): 9}), r"belong to journal old, .*made anew"),
     "another journal's checkpoint": (
-        facts(BOTH, Found("old")),
+        facts(BOTH, CheckpointPositions("old")),
         r"checkpoint belongs to journal old",
     ),
-    "a checkpoint that nobody can read": (facts(BOTH, Found("")), r"\(not readable\)"),
+    "a checkpoint that nobody can read": (
+        facts(BOTH, CheckpointPositions("")),
+        r"\(not readable\)",
+    ),
 }
 
 
@@ -105,7 +111,9 @@ def test_what_retention_deleted_meanwhile_is_given_up_only_as_a_person_says() ->
 
 def test_a_checkpoint_that_began_with_what_was_left_is_no_loss() -> None:
     """Earlier versions did so, and had no position before the first record."""
-    begun = decide(facts({}, Found("J", {0: 7, 1: 0}), bounds={0: (7, 100), 1: (0, 0)}))
+    begun = decide(
+        facts({}, CheckpointPositions("J", {0: 7, 1: 0}), bounds={0: (7, 100), 1: (0, 0)})
+    )
     assert begun.positions == {0: 7, 1: 0}
 
 
@@ -116,7 +124,10 @@ def test_without_a_checkpoint_nobody_knows_whether_the_ledger_was_set_back() -> 
     assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "unsure", False)
     assert begun.unsure == {0: Unsure(100), 1: Unsure(50)}
     old = Noted(BOTH, {}, frozenset({"old"}))
-    assert decide(facts(found=Found("old", {0: 9}), noted=old)).ends == {0: 100, 1: 50}
+    assert decide(facts(found=CheckpointPositions("old", {0: 9}), noted=old)).ends == {
+        0: 100,
+        1: 50,
+    }
 
 
 def test_what_is_noted_already_is_not_noted_again() -> None:
@@ -139,14 +150,14 @@ def test_blocks_that_wait_may_have_been_settled_since(
 
 def test_a_deleted_journal_that_a_person_knows_stops_nothing() -> None:
     known = Noted({}, {}, frozenset({"old"}))
-    begun = decide(facts({}, Found("old", {0: 9}), noted=known))
+    begun = decide(facts({}, CheckpointPositions("old", {0: 9}), noted=known))
     assert (begun.positions, begun.aside) == ({0: 0, 1: 0}, True)
 
 
 def test_what_was_unsure_stays_so() -> None:
     """The later end more than the earlier; a person's word for as far as it was said of."""
     before = Noted(BOTH, {("J", 0): Unsure(70, lost=70), ("old", 1): Unsure(9, lost=9)})
-    begun = decide(facts(found=Found("J", {0: 41}), noted=before))
+    begun = decide(facts(found=CheckpointPositions("J", {0: 41}), noted=before))
     assert begun.unsure == {0: Unsure(100, back=100, lost=70), 1: Unsure(50, back=50)}
 
 
@@ -185,16 +196,16 @@ def written(directory: Path, planned: dict[int, dict[str, object]], done: list[i
     ("planned", "done", "found"),
     [
         ([], [], None),
-        ([0], [], Found("J", {})),
-        ([0], [0], Found("J", {0: 1})),
-        ([0, 1], [0], Found("J", {0: 1})),  # repeats batch 1
-        ([0, 1], [0, 1], Found("J", {0: 11})),
-        ([7, 8, 9], [8], Found("J", {0: 81})),
-        ([9, 10], [9, 10], Found("J", {0: 101})),  # numbers, not texts
+        ([0], [], CheckpointPositions("J", {})),
+        ([0], [0], CheckpointPositions("J", {0: 1})),
+        ([0, 1], [0], CheckpointPositions("J", {0: 1})),  # repeats batch 1
+        ([0, 1], [0, 1], CheckpointPositions("J", {0: 11})),
+        ([7, 8, 9], [8], CheckpointPositions("J", {0: 81})),
+        ([9, 10], [9, 10], CheckpointPositions("J", {0: 101})),  # numbers, not texts
     ],
 )
 def test_a_checkpoint_says_where_spark_would_go_on(
-    tmp_path: Path, planned: list[int], done: list[int], found: Found | None
+    tmp_path: Path, planned: list[int], done: list[int], found: CheckpointPositions | None
 ) -> None:
     offsets: dict[int, dict[str, object]] = {n: {"journal": "J", "0": 10 * n + 1} for n in planned}
     assert written(tmp_path, offsets, done).found() == found
@@ -204,7 +215,7 @@ def test_a_checkpoint_says_where_spark_would_go_on(
 def test_a_checkpoint_that_is_not_understood_is_nobodys(tmp_path: Path, text: str) -> None:
     made = written(tmp_path, {0: {}}, [0])
     (tmp_path / "offsets" / "0").write_text(text, "utf-8")
-    assert made.found() == Found("")
+    assert made.found() == CheckpointPositions("")
 
 
 def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
@@ -221,7 +232,7 @@ def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
         patched.setattr("loader.journal.checkpoint.Here.move", fails)
         with pytest.raises(Refused, match="cannot move the checkpoint"):
             made.set_aside()
-    assert made.found() == Found("J", {0: 5})
+    assert made.found() == CheckpointPositions("J", {0: 5})
     aside = Path(made.set_aside())
     assert made.found() is None
     assert sorted(one.name for one in aside.iterdir()) == ["commits", "metadata", "offsets"]

@@ -470,7 +470,7 @@ def test_a_success_without_the_number_of_rows_is_no_proof(
 
 def zero_is_success(patch: pytest.MonkeyPatch) -> None:
     """0 written rows are taken for the block's."""
-    patch.setattr(plan, "_wrote", lambda run, _: plan._on(run, plan.Mark(run.attempt)))
+    patch.setattr(plan, "_wrote", lambda run, _: plan._on(run, plan.Settle(run.attempt)))
 
 
 def loss_is_not_known(patch: pytest.MonkeyPatch) -> None:

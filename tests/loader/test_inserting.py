@@ -11,7 +11,7 @@ import pytest
 from loader.blocks import insert_groups
 from loader.blocks import worker as blocks_worker
 from loader.blocks.attempt import Attempt
-from loader.blocks.insert_groups import Ready, joins, open_for_more
+from loader.blocks.insert_groups import ReadyBlock, joins, open_for_more
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Target
@@ -59,14 +59,14 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def ready(table: str = "db.t", **other: Any) -> Ready:
+def ready(table: str = "db.t", **other: Any) -> ReadyBlock:
     """An attempt at a block of ten rows, the first, whose claim leaves room for others."""
     target = Target(STAMPED, 0, MERGE_TREE, 0)
     block = Block(id=f"app:{table}:0:0:{other.get('first', 0)}", table=table)
     run = plan.Run("claim", 10, stamped=True, at="insert", attempt=1)
     alone, asked = other.get("alone", False), other.get("asked", False)
     one = Attempt(block, run, plan.Insert(None), target, (), alone=alone, asked=asked)
-    return Ready(one, target, other.get("batch", batch(0, 10)), other.get("limit"))
+    return ReadyBlock(one, target, other.get("batch", batch(0, 10)), other.get("limit"))
 
 
 def test_small_blocks_of_a_table_go_together() -> None:
@@ -94,7 +94,7 @@ def test_small_blocks_of_a_table_go_together() -> None:
         "too large",
     ],
 )
-def test_others_go_alone(other: Ready) -> None:
+def test_others_go_alone(other: ReadyBlock) -> None:
     """Whichever of the two comes first."""
     assert not joins([ready()], other, "_block")
     assert not joins([other], ready(), "_block")
@@ -111,7 +111,7 @@ def test_others_go_alone(other: Ready) -> None:
     ids=["small", "claimed alone", "attempted meanwhile", "large"],
 )
 def test_only_what_may_be_joined_is_held_while_the_next_is_fetched(
-    one: Ready, *, waits: bool
+    one: ReadyBlock, *, waits: bool
 ) -> None:
     assert open_for_more(one, "_block") is waits
 
@@ -274,7 +274,7 @@ def test_a_statement_that_still_runs_is_waited_for(
     real = blocks_worker.Tables.facts
     seen: list[bool] = []
 
-    def asked(self: Any, block: Block, *rest: Any) -> plan.Facts:
+    def asked(self: Any, block: Block, *rest: Any) -> plan.InsertFacts:
         found = real(self, block, *rest)
         seen.append(bool(found.running))
         return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader.blocks.worker import Worker
-from loader.clickhouse.table_cache import SECONDS, Looks
+from loader.clickhouse.table_cache import SECONDS, TableCache
 from loader.clickhouse.tables import Target
 from loader.core.table_rules import Nature, Window
 from relay.records_pb2 import Block
@@ -37,8 +37,8 @@ class Asked:
         return {table: self.there[table] for table in tables if table in self.there}
 
 
-def looks(asked: Any, times: list[float]) -> Looks:
-    return Looks(asked, "_block", lambda: times[0])
+def looks(asked: Any, times: list[float]) -> TableCache:
+    return TableCache(asked, "_block", lambda: times[0])
 
 
 def blocks(*tables: str) -> list[Block]:

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from loader.cli.status import _shown
 from loader.core import plan
-from loader.core.entries import Parked
+from loader.core.entries import ParkedEntry
 from loader.core.plan import Entry
 from loader.operate import status
-from loader.operate.status import Facts, PositionRow
+from loader.operate.status import LoaderFacts, PositionRow
 from relay.program.console import print_parts
 from relay.records_pb2 import Block
 
@@ -27,7 +27,7 @@ def block(number: int, table: str = "d.t") -> Block:
 
 
 def test_nothing_has_run_yet() -> None:
-    found = status.assemble(Facts(NOW_MS))
+    found = status.assemble(LoaderFacts(NOW_MS))
     assert (found.tables, found.positions) == ((), ())
     assert status.as_json(found)["ledger"] is False
 
@@ -35,7 +35,7 @@ def test_nothing_has_run_yet() -> None:
 def test_a_loader_that_never_started() -> None:
     """All blocks are sealed; the oldest waits longest."""
     blocks = [block(5), block(30), block(7, "d.u")]
-    found = status.assemble(Facts(NOW_MS, journal=True, sealed=blocks, ends={0: 9}))
+    found = status.assemble(LoaderFacts(NOW_MS, journal=True, sealed=blocks, ends={0: 9}))
     first, second = found.tables
     assert (first.sealed_blocks, first.sealed_rows, first.claimed_blocks) == (2, 20, 0)
     assert (first.oldest, first.oldest_seconds) == (blocks[1].id, 30.0)
@@ -49,9 +49,9 @@ def test_every_state_is_counted_once() -> None:
     states = (plan.LOADED, plan.PREPARED, plan.PARKED, plan.DISCARDED)
     entries = {b.id: (Entry(s, 1, "c"),) for b, s in zip(blocks, states, strict=False)}
     counts = [("d.t", state, 1 + 8 * (state == plan.LOADED), 10) for state in states]
-    parked = [Parked(blocks[2], "there is no table", 1, claimed=False)]
+    parked = [ParkedEntry(blocks[2], "there is no table", 1, claimed=False)]
     found = status.assemble(
-        Facts(
+        LoaderFacts(
             NOW_MS,
             journal=True,
             ledger=True,
@@ -97,7 +97,7 @@ def test_names_and_ids_are_whole_on_any_terminal(width: int) -> None:
     waiting = block(1_002_030, table)
     counts = [(table, plan.LOADED, 564, 40_250), ("d.t", plan.LOADED, 1, 1)]
     found = status.assemble(
-        Facts(NOW_MS, journal=True, ledger=True, sealed=[waiting], counts=counts, ends={0: 9})
+        LoaderFacts(NOW_MS, journal=True, ledger=True, sealed=[waiting], counts=counts, ends={0: 9})
     )
     output = io.StringIO()
     console = Console(file=output, width=width, emoji=False)

@@ -12,7 +12,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.journal import startup
 from loader.metrics.definitions import CURRENT
-from loader.metrics.ledger_watch import Look, Looking
+from loader.metrics.ledger_watch import LedgerLook, LedgerWatch
 from relay.operate.metrics.definitions import PROCESS
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
@@ -76,10 +76,10 @@ def test_a_loader_serves_metrics_and_health_and_logs_json(
     assert looked(journal).blocks == {0: 1}
 
 
-def looked(journal: Journal) -> Look:
+def looked(journal: Journal) -> LedgerLook:
     """The first look of another one."""
     settings = journal.settings()
-    looking = Looking(startup.start(settings, startup.ledger_of(settings)))
+    looking = LedgerWatch(startup.start(settings, startup.ledger_of(settings)))
     try:
         wait_until(lambda: looking.latest is not None, "a look")
     finally:

@@ -7,14 +7,14 @@ import pytest
 from relay.errors import ConfigError, ContractBroken
 from relay.operate.rewind import accepting
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.records import Author
-from relay.operate.rewind.removal import Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.rewind.removal import RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.verify.audit import Audit
 from tests.rewind.world import Crash, World
 from tests.verify import histories
 
-AUTHOR = Author("accept", 1, "it was so")
+AUTHOR = RewindAuthor("accept", 1, "it was so")
 
 
 def made(seed: int = 0) -> World:
@@ -133,7 +133,9 @@ def test_after_a_topic_made_anew_no_rewind_goes_before_it() -> None:
     world.relay(10)
     world.load()
 
-    done = steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
+    done = steps.rewind(
+        world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR
+    )
 
     assert done.partitions == {0: min(o for o, _ in world.messages)}
     assert all(world.rows[name] for name in old)
@@ -143,7 +145,7 @@ def test_an_unfinished_rewind_comes_first() -> None:
     world = made()
     world.crash_at = 5
     with pytest.raises(Crash):
-        steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
+        steps.rewind(world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR)
     assert world.journal[-1][1].HasField("rewind")
 
     with pytest.raises(ConfigError, match="a rewind was begun"):

@@ -9,7 +9,7 @@ import pytest
 
 from relay.errors import ConfigError
 from relay.rows.row_codec import RowCodec
-from relay.schema.compatibility import Finding, findings
+from relay.schema.compatibility import CompatibilityFinding, findings
 from relay.schema.evolution import ColumnDef, evolve, live_columns, needs_value, proto_text
 from relay.schema.protoc import row_message
 
@@ -42,7 +42,7 @@ def checked(directory: Path, fields: str) -> list[tuple[bool, str, str]]:
     return [(one.problem, one.kind, one.field) for one in found]
 
 
-def compare(file: Path) -> list[Finding]:
+def compare(file: Path) -> list[CompatibilityFinding]:
     current = schema()
     read: Any = RowCodec(current).message_class.DESCRIPTOR
     needed = {c.number: c.name for c in live_columns(current) if needs_value(c)}

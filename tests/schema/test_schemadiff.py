@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay.records_pb2 import TableSchema
-from relay.schema.difference import Change, changes
+from relay.schema.difference import ColumnChange, changes
 from relay.schema.evolution import ColumnDef, evolve
 
 
@@ -26,11 +26,11 @@ def test_every_kind_of_change_is_named() -> None:
     )
 
     assert changes(first, second) == [
-        Change("re-created", "", "u1", "u2", 0),
-        Change("dropped", "b", "Date", "", 2),
-        Change("default", "c", "String", "String DEFAULT", 3),
-        Change("type", "a", "Int8", "Float64", 4),
-        Change("added", "d", "", "UUID", 5),
+        ColumnChange("re-created", "", "u1", "u2", 0),
+        ColumnChange("dropped", "b", "Date", "", 2),
+        ColumnChange("default", "c", "String", "String DEFAULT", 3),
+        ColumnChange("type", "a", "Int8", "Float64", 4),
+        ColumnChange("added", "d", "", "UUID", 5),
     ]
 
 
@@ -38,11 +38,11 @@ def test_nothing_changed_is_nothing() -> None:
     """And all of a table's first version is added."""
     first = evolved(None, "u", ColumnDef("a", "Int8"))
     assert changes(first, first) == []
-    assert changes(TableSchema(uuid="u"), first) == [Change("added", "a", "", "Int8", 1)]
+    assert changes(TableSchema(uuid="u"), first) == [ColumnChange("added", "a", "", "Int8", 1)]
 
 
 def test_a_type_that_reads_alike_keeps_its_number() -> None:
     """The change is named all the same."""
     first = evolved(None, "u", ColumnDef("a", "Int8"))
     second = evolved(first, "u", ColumnDef("a", "Nullable(Int16)"))
-    assert changes(first, second) == [Change("type", "a", "Int8", "Nullable(Int16)", 1)]
+    assert changes(first, second) == [ColumnChange("type", "a", "Int8", "Nullable(Int16)", 1)]

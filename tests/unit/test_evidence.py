@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 
 ANSWERED = "[thrd:main]: EndTxn returned NO_ERROR in state CommittingTransaction (may_retry=true)"
 UP = "Disconnected: connection closed by peer (after 4ms in state UP) (_TRANSPORT)"
@@ -30,17 +30,17 @@ HARMLESS = {
 }
 
 
-def evidence(**config: Any) -> tuple[Evidence, list[str]]:
+def evidence(**config: Any) -> tuple[TransactionEvidence, list[str]]:
     """And the lines that it passed on."""
     shown: list[str] = []
     logger = logging.Logger("test")  # noqa: LOG001 - apart from all others
     handler = logging.Handler()
     handler.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign]
     logger.addHandler(handler)
-    return Evidence({"logger": logger, **config}), shown
+    return TransactionEvidence({"logger": logger, **config}), shown
 
 
-def hear(heard: Evidence, facility: str, text: str, level: int = logging.DEBUG) -> None:
+def hear(heard: TransactionEvidence, facility: str, text: str, level: int = logging.DEBUG) -> None:
     heard.log(level, "%s [%s] %s", facility, "client", text)
 
 

@@ -21,7 +21,7 @@ import click
 from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, NotExactlyOnce
 from relay.operate.verify.audit import Audit
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.program.command import run_main
 from tests.chaos import kept
 from tests.chaos.kept import Committed, Kept, Record
@@ -110,7 +110,7 @@ def named(of: Kept, at: int) -> bool:
 
 
 def _is_gap(anomaly: Anomaly, partition: int) -> bool:
-    return anomaly.kind is Kind.GAP and anomaly.partition == partition
+    return anomaly.kind is AnomalyKind.GAP and anomaly.partition == partition
 
 
 def _entry(entry: tuple[int, int, int]) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.records_pb2 import Accept, Commit
 from tests.verify.histories import APP, SOURCE, History, clean
 
@@ -49,16 +49,18 @@ def test_an_offset_between_the_heads_before_and_after_is_right(at: int) -> None:
 @pytest.mark.parametrize(
     ("moved", "kind"),
     [
-        (entry(18), Kind.BACKWARD),
-        (entry(19, shift=1), Kind.TORN),
-        (entry(19, shift=-1), Kind.TORN),
-        ((HISTORY[19][1].floor, None), Kind.TORN),
-        ((HISTORY[19][1].floor, "by hand"), Kind.TORN),
-        ((HISTORY[19][1].floor, metadata(HISTORY[19][1].n, 3)), Kind.TORN),
-        (None, Kind.BACKWARD),
+        (entry(18), AnomalyKind.BACKWARD),
+        (entry(19, shift=1), AnomalyKind.TORN),
+        (entry(19, shift=-1), AnomalyKind.TORN),
+        ((HISTORY[19][1].floor, None), AnomalyKind.TORN),
+        ((HISTORY[19][1].floor, "by hand"), AnomalyKind.TORN),
+        ((HISTORY[19][1].floor, metadata(HISTORY[19][1].n, 3)), AnomalyKind.TORN),
+        (None, AnomalyKind.BACKWARD),
     ],
 )
-def test_a_moved_offset_is_found_once(moved: tuple[int, str | None] | None, kind: Kind) -> None:
+def test_a_moved_offset_is_found_once(
+    moved: tuple[int, str | None] | None, kind: AnomalyKind
+) -> None:
     audit = audited(20)
     found = audit.committed({0: moved}, 0.0)
     assert [anomaly.kind for anomaly in found] == [kind]
@@ -106,11 +108,11 @@ def test_every_offset_but_those_of_the_round_is_found(
     elif commit.n + n > history[-1][1].n:
         assert found == [], "perhaps the journal is not read yet"
         found = audit.committed({0: moved}, GRACE_SECONDS + 1)
-        assert [anomaly.kind for anomaly in found] == [Kind.GAP]
+        assert [anomaly.kind for anomaly in found] == [AnomalyKind.GAP]
     elif commit.n + n < history[-51][1].n:
-        assert [anomaly.kind for anomaly in found] == [Kind.BACKWARD]
+        assert [anomaly.kind for anomaly in found] == [AnomalyKind.BACKWARD]
     else:
-        assert [anomaly.kind for anomaly in found] == [Kind.TORN]
+        assert [anomaly.kind for anomaly in found] == [AnomalyKind.TORN]
 
 
 @pytest.mark.parametrize("at", [19, 22, 24, 27])
@@ -126,7 +128,7 @@ def test_only_the_record_that_is_named_is_kept(at: int) -> None:
     audit.begin_round({0: entry(at, shift=1)})
     found = audit.committed({0: entry(at, shift=1)}, 1.0)
     assert [anomaly.kind for anomaly in found] == {
-        19: [Kind.BACKWARD], 22: [Kind.BACKWARD], 24: [Kind.TORN], 27: [],
+        19: [AnomalyKind.BACKWARD], 22: [AnomalyKind.BACKWARD], 24: [AnomalyKind.TORN], 27: [],
     }[at]  # fmt: skip
 
 
@@ -136,7 +138,7 @@ def test_an_offset_ahead_of_the_journal_waits_for_it_and_no_longer() -> None:
     assert audit.waits()
     assert audit.committed({0: entry(21)}, GRACE_SECONDS) == []
     found = audit.committed({0: entry(21)}, GRACE_SECONDS + 1)
-    assert [anomaly.kind for anomaly in found] == [Kind.GAP]
+    assert [anomaly.kind for anomaly in found] == [AnomalyKind.GAP]
 
     audit = audited(20)
     audit.committed({0: entry(21)}, 0.0)
@@ -159,11 +161,11 @@ def test_an_open_transaction_is_stuck_once_it_is_older_than_it_may_be() -> None:
     assert audit.ends({place: 5}, {place: 9}, 0.0) == []
     assert audit.ends({place: 6}, {place: 9}, 9.0) == []
     assert audit.ends({place: 6}, {place: 12}, 19.0) == []
-    assert [a.kind for a in audit.ends({place: 6}, {place: 12}, 19.5)] == [Kind.STUCK]
+    assert [a.kind for a in audit.ends({place: 6}, {place: 12}, 19.5)] == [AnomalyKind.STUCK]
     assert audit.ends({place: 6}, {place: 12}, 60.0) == [], "said once"
     assert audit.ends({place: 12}, {place: 12}, 61.0) == []
     audit.ends({place: 12}, {place: 15}, 62.0)
-    assert [a.kind for a in audit.ends({place: 12}, {place: 15}, 73.0)] == [Kind.STUCK]
+    assert [a.kind for a in audit.ends({place: 12}, {place: 15}, 73.0)] == [AnomalyKind.STUCK]
 
 
 @pytest.mark.parametrize("told", [None, entry(3), entry(19), (7, "a tool's"), (7, None)])
@@ -188,9 +190,9 @@ def test_a_group_that_is_only_told_must_not_lead() -> None:
     assert audit.committed({0: entry(24)}, 0.0) == []
     assert audit.waits()
     (ahead,) = audit.committed({0: entry(24)}, GRACE_SECONDS + 1)
-    assert ahead.kind is Kind.GAP
+    assert ahead.kind is AnomalyKind.GAP
     (torn,) = audit.committed({0: entry(19, shift=1)}, 0.0)
-    assert torn.kind is Kind.TORN
+    assert torn.kind is AnomalyKind.TORN
 
 
 # ---- what passes

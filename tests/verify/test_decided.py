@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from relay.operate.rewind import accepting
-from relay.operate.rewind.records import Author
+from relay.operate.rewind.records import RewindAuthor
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge import ledger_history
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.by_person import Superseded, replaced
 from relay.records_pb2 import Block, Commit
 from tests.rewind.world import World
@@ -114,20 +114,20 @@ def _counted(commit: Commit) -> None:
 @pytest.mark.parametrize(
     ("forge", "kind"),
     [
-        (_middle_of_a_block, Kind.OVERLAP),
-        (_no_mark, Kind.OVERLAP),
-        (_another_mark, Kind.OVERLAP),
-        (_floor_too_low, Kind.BACKWARD),
-        (_floor_too_high, Kind.GAP),
-        (_same_epoch, Kind.BACKWARD),
-        (_foreign_topic, Kind.FOREIGN),
-        (_no_rewind, Kind.BACKWARD),
-        (_beyond_what_is_done, Kind.GAP),
-        (_with_a_block, Kind.TORN),
-        (_counted, Kind.TORN),
+        (_middle_of_a_block, AnomalyKind.OVERLAP),
+        (_no_mark, AnomalyKind.OVERLAP),
+        (_another_mark, AnomalyKind.OVERLAP),
+        (_floor_too_low, AnomalyKind.BACKWARD),
+        (_floor_too_high, AnomalyKind.GAP),
+        (_same_epoch, AnomalyKind.BACKWARD),
+        (_foreign_topic, AnomalyKind.FOREIGN),
+        (_no_rewind, AnomalyKind.BACKWARD),
+        (_beyond_what_is_done, AnomalyKind.GAP),
+        (_with_a_block, AnomalyKind.TORN),
+        (_counted, AnomalyKind.TORN),
     ],
 )
-def test_a_forged_rewind_is_named(forge: Callable[[Commit], None], kind: Kind) -> None:
+def test_a_forged_rewind_is_named(forge: Callable[[Commit], None], kind: AnomalyKind) -> None:
     journal = rewound().journal
     at = next(c.n for _, c in journal if c.HasField("rewind"))
 
@@ -142,7 +142,7 @@ def test_blocks_before_the_rewind_has_ended_are_named() -> None:
     without = [(o, Commit.FromString(c.SerializeToString())) for o, c in journal]
     without[end][1].rewound = False
 
-    assert [one.kind for one in judged(without)][:1] == [Kind.TORN]
+    assert [one.kind for one in judged(without)][:1] == [AnomalyKind.TORN]
 
 
 def test_the_end_of_no_rewind_is_named() -> None:
@@ -176,7 +176,7 @@ def accepted(kind: str) -> World:
         world.messages, world._end = [], 0
     else:
         world.named = (1, None)
-    author = Author("accept", 1, "so it was")
+    author = RewindAuthor("accept", 1, "so it was")
     accepting.accept(world, {}, None, lambda: author)
     world.relay(20)
     return world
@@ -244,8 +244,8 @@ def test_superseded_blocks_have_no_rows_and_are_settled() -> None:
 
     first = next(iter(blocks))
     still = {**world.rows, first: 1}
-    assert [f.kind for f in replaced(blocks, superseded, still, ledger)] == [Kind.OVERLAP]
+    assert [f.kind for f in replaced(blocks, superseded, still, ledger)] == [AnomalyKind.OVERLAP]
     forgotten = {name: one for name, one in ledger.items() if name != first}
     found = list(replaced(blocks, superseded, world.rows, forgotten))
-    assert [f.kind for f in found] == [Kind.OVERLAP]
+    assert [f.kind for f in found] == [AnomalyKind.OVERLAP]
     assert "may still be loaded" in found[0].text

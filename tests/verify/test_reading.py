@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from relay.errors import Unavailable
-from relay.kafka.group_queries import Committed
+from relay.kafka.group_queries import GroupOffset
 from relay.operate.verify.read import journal
 from relay.operate.verify.read.journal import Reader
 
@@ -18,18 +18,18 @@ from relay.operate.verify.read.journal import Reader
 class Asked:
     """Gives one answer after the other, the last one for ever."""
 
-    def __init__(self, *answers: Sequence[Committed]) -> None:
+    def __init__(self, *answers: Sequence[GroupOffset]) -> None:
         self._answers = list(answers)
 
-    def committed(self, *_: object) -> Sequence[Committed]:
+    def committed(self, *_: object) -> Sequence[GroupOffset]:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-def place(partition: int, offset: int, error: int = 0) -> Committed:
-    return Committed(partition, offset, "m", error, "said" if error else "")
+def place(partition: int, offset: int, error: int = 0) -> GroupOffset:
+    return GroupOffset(partition, offset, "m", error, "said" if error else "")
 
 
-def reader(*answers: Sequence[Committed]) -> Any:
+def reader(*answers: Sequence[GroupOffset]) -> Any:
     made = Reader.__new__(Reader)
     source = SimpleNamespace(topic="rows")
     made._settings = SimpleNamespace(app="shop", source=source)  # type: ignore[assignment]

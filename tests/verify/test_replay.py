@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.program.command import run_main
 from tests.chaos import kept
 from tests.chaos.kept import Kept
@@ -56,7 +56,7 @@ def test_a_clean_journal_raises_nothing_and_every_record_of_it_is_missed(journal
 def test_an_offset_that_names_another_record_is_told(journal: Kept) -> None:
     floor, n, offset = journal.pauses[0][0]
     moved = replace(journal, pauses=[{0: (floor + 1, n, offset)}])
-    assert [one.kind for one in replay.audited(moved).anomalies] == [Kind.TORN]
+    assert [one.kind for one in replay.audited(moved).anomalies] == [AnomalyKind.TORN]
 
 
 def test_the_command_is_green_for_what_is_clean_and_red_for_what_is_not(

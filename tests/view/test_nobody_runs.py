@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from relay.config.settings_file import load as load_config
 from relay.operate.view import troubles
-from relay.operate.view.ask import Look
+from relay.operate.view.ask import StatusReader
 from relay.operate.view.oldest_unread import NOTHING_MS, OldestUnread
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch, wait_until
@@ -59,7 +59,7 @@ def test_nobody_runs(
     pipeline.send([1])
     pipeline.send([2], 1)
     pipeline.exactly_once()
-    with contextlib.closing(Look(load_config(config))) as looking:
+    with contextlib.closing(StatusReader(load_config(config))) as looking:
         screen = looking.screen()
         assert troubles.NO_RELAY not in by_kind(screen)
         process.send_signal(signal.SIGTERM)

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.operate.dead import inspect
-from relay.operate.dead.replay_plan import Mark, Tally
-from relay.operate.dead.selection import Group
+from relay.operate.dead.replay_plan import ReplayMark, ReplayTally
+from relay.operate.dead.selection import LetterGroup
 from relay.program.text_table import Column, laid_out
 
 _REASON_CHARACTERS = 200
@@ -41,7 +41,7 @@ _GROUP = (
 
 
 def listed(
-    letters: Sequence[DeadLetter], marks: Mapping[Place, Mark], width: int
+    letters: Sequence[DeadLetter], marks: Mapping[RecordPlace, ReplayMark], width: int
 ) -> Iterator[Table | str]:
     """One line each, or more where reasons are long."""
     rows = []
@@ -60,7 +60,7 @@ def listed(
     yield from laid_out(_LETTER, rows, width)
 
 
-def grouped(groups: Sequence[Group], width: int) -> Iterator[Table | str]:
+def grouped(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
     """One line per table and kind of reason."""
     rows = [
         (
@@ -77,7 +77,7 @@ def grouped(groups: Sequence[Group], width: int) -> Iterator[Table | str]:
     yield from laid_out(_GROUP, rows, width)
 
 
-def group_as_json(group: Group) -> dict[str, Any]:
+def group_as_json(group: LetterGroup) -> dict[str, Any]:
     """For programs."""
     return {
         "table": group.table,
@@ -91,7 +91,7 @@ def group_as_json(group: Group) -> dict[str, Any]:
     }
 
 
-def as_json(letter: DeadLetter, mark: Mark | None) -> dict[str, Any]:
+def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
     """One dead letter without its value."""
     return {
         "place": str(letter.place),
@@ -113,7 +113,9 @@ def as_json(letter: DeadLetter, mark: Mark | None) -> dict[str, Any]:
     }
 
 
-def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows) -> dict[str, Any]:
+def whole_as_json(
+    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows
+) -> dict[str, Any]:
     """One dead letter with everything; bytes in base64."""
     origin = letter.origin
     return {
@@ -128,7 +130,9 @@ def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows) -> 
     }
 
 
-def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) -> Iterator[str]:
+def whole(
+    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, most: int
+) -> Iterator[str]:
     """One dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
     yield f"reason       {letter.reason}"
@@ -155,7 +159,7 @@ def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) 
             yield f"     ! {row.problem}"
 
 
-def tally(found: Tally, source_topic: str, *, done: bool) -> Iterator[str]:
+def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]:
     """What a replay did, or would do."""
     verb = "sent" if done else "would send"
     yield f"{verb} {found.sent:,} messages ({found.bytes:,} bytes) to {source_topic}"
@@ -167,7 +171,7 @@ def tally(found: Tally, source_topic: str, *, done: bool) -> Iterator[str]:
         yield "nothing was sent yet: add --run"
 
 
-def _replayed(mark: Mark | None) -> str:
+def _replayed(mark: ReplayMark | None) -> str:
     if mark is None:
         return "no"
     return f"{_time(mark.at_ms)} UTC as {mark.replayed}, table {mark.table}"

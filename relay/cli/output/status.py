@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from relay.operate.view.journal_state import WINDOW_SECONDS
-from relay.operate.view.status import PartitionRow, Screen, TableRow, at_rest
+from relay.operate.view.status import PartitionRow, Screen, StatusTableRow, at_rest
 from relay.program.plural import several
 from relay.program.text_table import Column, laid_out
 
@@ -113,7 +113,7 @@ def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]
         )
 
 
-def _table(row: TableRow) -> Iterator[str]:
+def _table(row: StatusTableRow) -> Iterator[str]:
     yield row.table or "(none)"
     yield _NOT_KNOWN if row.lag_seconds is None else seconds(row.lag_seconds)
     yield _blocks(row.waiting_blocks, row.waiting_rows)

@@ -18,7 +18,7 @@ from relay.program.plural import several
 if TYPE_CHECKING:
     from relay.operate.verify.audit import Audit
     from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.merged import Told
+    from relay.operate.verify.merged import DatedAnomaly
 
 
 _FEW = 10
@@ -74,7 +74,7 @@ def say_json(anomaly: Anomaly) -> None:
     click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
 
 
-def tell(told: Told, *, as_json: bool) -> None:
+def tell(told: DatedAnomaly, *, as_json: bool) -> None:
     """One of several pipelines'."""
     if as_json:
         found = {"anomaly": told.anomaly.as_json(), "pipeline": told.pipeline}

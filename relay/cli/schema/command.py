@@ -20,7 +20,7 @@ from relay.program.command import WholeGroup
 from relay.program.console import console_of
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
-from relay.schema.compatibility import Finding, findings
+from relay.schema.compatibility import CompatibilityFinding, findings
 from relay.schema.difference import changes
 from relay.schema.evolution import live_columns, needs_value, proto_text
 from relay.schema.protoc import row_message
@@ -245,7 +245,7 @@ def check(
     context.exit(1 if problems else 0)
 
 
-def _findings(written: Descriptor, current: TableSchema) -> list[Finding]:
+def _findings(written: Descriptor, current: TableSchema) -> list[CompatibilityFinding]:
     live = live_columns(current)
     carried = {column.number for column in live}
     gone = {c.number: f"{c.name} {c.type}" for c in current.columns if c.number not in carried}
@@ -254,6 +254,6 @@ def _findings(written: Descriptor, current: TableSchema) -> list[Finding]:
     return findings(written, read, gone, needed)
 
 
-def _as_json(finding: Finding) -> dict[str, Any]:
+def _as_json(finding: CompatibilityFinding) -> dict[str, Any]:
     fields = ("kind", "field", "number", "what")
     return {name: getattr(finding, name) for name in fields}

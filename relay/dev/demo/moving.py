@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from relay.dev.demo import data
 from relay.dev.demo.compare import Difference, compare, row_hashes
-from relay.dev.demo.show import Bars, Seen
+from relay.dev.demo.show import Bars, RowCounts
 from relay.errors import NotExactlyOnce
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class Demo:
     relays: list[Program]
     loader: Program
     bars: Bars
-    killed_at: Seen | None = field(default=None, init=False)
+    killed_at: RowCounts | None = field(default=None, init=False)
 
-    def look(self) -> Seen:
+    def look(self) -> RowCounts:
         """Counts of this moment; raises if a program ended by itself."""
         for program in (*self.relays, self.loader):
             program.check()
         self.journal.catch_up()
-        seen = Seen(
+        seen = RowCounts(
             sum(self.feed.delivered().values()),
             self.journal.rows.total(),
             sum(self.warehouse.counts().values()),
@@ -65,7 +65,7 @@ class Demo:
             NotExactlyOnce: a program ended by itself, or nothing moved for two minutes.
         """
         total = sum(self.feed.total.values())
-        last, moved_at = Seen(0, 0, 0), time.monotonic()
+        last, moved_at = RowCounts(0, 0, 0), time.monotonic()
         self.feed.start()
         gate_at = 0
         while True:
@@ -93,7 +93,7 @@ class Demo:
                 return
             time.sleep(LOOK_SECONDS)  # the pace of looking; the conditions are above
 
-    def _all_there(self, seen: Seen, total: int) -> bool:
+    def _all_there(self, seen: RowCounts, total: int) -> bool:
         return (
             self.killed_at is not None
             and seen.sent == total
@@ -103,7 +103,7 @@ class Demo:
             and self.warehouse.decided_blocks() >= self.journal.blocks.total()
         )
 
-    def _kill_and_restart(self, seen: Seen) -> None:
+    def _kill_and_restart(self, seen: RowCounts) -> None:
         self.killed_at = seen
         relay = self.relays[0]
         processes = relay.kill() + self.loader.kill()

@@ -36,7 +36,7 @@ LIMIT 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RowCounts:
     """Rows at three places, at one moment."""
 
     sent: int
@@ -65,7 +65,7 @@ class Bars:
             for name in ("sent", "in blocks", "in ClickHouse")
         }
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: RowCounts) -> None:
         """Move the bars."""
         counts = (seen.sent, seen.in_blocks, seen.in_clickhouse)
         for task, count in zip(self._tasks.values(), counts, strict=True):

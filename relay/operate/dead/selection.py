@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 
 _AGE = re.compile(r"(\d+)([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -34,7 +34,7 @@ class Selection:
         partition: of the source, which is that of the dead letter.
     """
 
-    places: frozenset[Place] = frozenset()
+    places: frozenset[RecordPlace] = frozenset()
     table: str | None = None
     reason: re.Pattern[str] | None = None
     since_ms: int | None = None
@@ -74,7 +74,7 @@ def instant_ms(text: str, now_ms: int) -> int:
 
 
 @dataclass(slots=True)
-class Group:
+class LetterGroup:
     """Dead letters of one table and one kind of reason."""
 
     table: str
@@ -84,7 +84,7 @@ class Group:
     bytes: int = 0
     first_ms: int = 0
     last_ms: int = 0
-    example: Place = field(default=Place(0, 0))
+    example: RecordPlace = field(default=RecordPlace(0, 0))
     """The last of them."""
 
 
@@ -96,16 +96,16 @@ def kind_of(reason: str) -> str:
     return f"{_NUMBER.sub('#', reason[: value.start()])}: …{value[1]}"
 
 
-def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[Group]:
+def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
     """Groups by table and kind of reason, the largest first.
 
     Args:
         letters: each with whether it was replayed.
     """
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[tuple[str, str], LetterGroup] = {}
     for letter, replayed in letters:
         key = (letter.table, kind_of(letter.reason))
-        group = groups.setdefault(key, Group(*key, first_ms=letter.when_ms))
+        group = groups.setdefault(key, LetterGroup(*key, first_ms=letter.when_ms))
         group.count += 1
         group.replayed += replayed
         group.bytes += letter.size

@@ -31,15 +31,15 @@ class Severity(StrEnum):
     """Worth knowing, or it could not be asked."""
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """What all findings of one code have in common."""
 
     severity: Severity
     why: str
 
 
-KINDS: Mapping[str, Kind] = {
-    code: Kind(severity, why)
+KINDS: Mapping[str, FindingKind] = {
+    code: FindingKind(severity, why)
     for severity, whys in (
         (Severity.ERROR, reasons.ERRORS),
         (Severity.WARNING, reasons.WARNINGS),

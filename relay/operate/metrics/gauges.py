@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NONE: tuple[str, ...] = ()
 
 
-class Current(Collector):
+class RelayGauges(Collector):
     """Of one relay.
 
     Args:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relay.errors import RelayError
 
 
-class Observer:
+class RelayObserver:
     """Every method: what just happened; none raises."""
 
     def settings(self, client: str) -> dict[str, Any]:
@@ -49,4 +49,4 @@ class Observer:
         """The relay ends by itself."""
 
 
-NOTHING = Observer()
+NOTHING = RelayObserver()

@@ -16,7 +16,7 @@ from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
 from relay.errors import Fenced
 from relay.operate.metrics.definitions import RECORDED
-from relay.operate.metrics.observer import Observer
+from relay.operate.metrics.observer import RelayObserver
 from relay.operate.metrics.open_transaction import Holding
 from relay.program.metric import Bounded, Labelled, made
 
@@ -36,7 +36,7 @@ OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *_FAILED.values())
 """Of a transaction."""
 
 
-class Recorder(Observer):
+class RelayRecorder(RelayObserver):
     """Of one relay.
 
     Args:

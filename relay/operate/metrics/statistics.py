@@ -111,7 +111,7 @@ class Statistics:
                 values.append(((client, *labels), float(value) * shown.scale))
         return found
 
-    def _values(self, given: _Given) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+    def _values(self, given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
         yield from _plain(listed.CLIENT, given)
         for broker in _brokers(given):
             node = str(broker["nodeid"])
@@ -143,8 +143,8 @@ class Statistics:
 
 
 def _plain(
-    shown: tuple[listed.Shown, ...], given: _Given, *labels: str
-) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+    shown: tuple[listed.ClientMetric, ...], given: _Given, *labels: str
+) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
     """What this version of librdkafka has."""
     return ((one, labels, given[one.key]) for one in shown if one.key in given)
 
@@ -159,7 +159,7 @@ def _up(broker: _Given) -> bool:
     return bool(broker.get("state") == "UP")
 
 
-def _batches(given: _Given) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+def _batches(given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
     """Over all topics: librdkafka keeps them by topic, of which there is one per table."""
     for shown in listed.BATCHES:
         topics = given.get("topics", {}).values()

@@ -1,6 +1,6 @@
 """When what happened last: the facts that relay.program.health judges, and gauges are made of.
 
-Receives what an observer hears, gives Facts. Written by the relay's thread, read by those of
+Receives what an observer hears, gives RelayHealth. Written by the relay's thread, read by those of
 the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from relay.core import events as ev
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
-from relay.program.health import Facts, Standing
+from relay.program.health import PartitionHealth, RelayHealth
 from relay.program.monotonic import steady_ms
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ class Vitals:
         since = self._open_since
         return 0.0 if since is None else self.clock() - since
 
-    def facts(self) -> Facts:
+    def facts(self) -> RelayHealth:
         """As it stands."""
         state, readable = self.state, self._statistics.readable()
         partitions = {} if state is None else state.partitions
-        return Facts(
+        return RelayHealth(
             now=self.clock(),
             beat_at=self.beat_at,
             transaction_since=self._open_since,
@@ -124,7 +124,9 @@ class Vitals:
             ],
         )
 
-    def _standing(self, index: int, partition: Partition, readable: Readable | None) -> Standing:
+    def _standing(
+        self, index: int, partition: Partition, readable: Readable | None
+    ) -> PartitionHealth:
         since = None if readable is None else readable.waiting_since
         turns = None if self.state is None else self.state.turns
         if turns is not None and index in turns.waiting:
@@ -134,7 +136,7 @@ class Vitals:
         overdue = [
             self._overdue(table, one.opened_at_ms) for table, one in partition.buffers.items()
         ]
-        return Standing(index, since, max(overdue, default=0.0))
+        return PartitionHealth(index, since, max(overdue, default=0.0))
 
     def _overdue(self, table: str, opened_at_ms: int) -> float:
         assert self.state is not None

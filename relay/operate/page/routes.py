@@ -23,7 +23,7 @@ from relay.operate.view.block_story import Story, story_as_json
 
 if TYPE_CHECKING:
     from relay.operate.verify.audit import Audit
-    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.progress import AuditProgress
     from relay.program.serving import Answer, Route
 
 _JSON = "application/json; charset=utf-8"
@@ -69,7 +69,7 @@ class Page:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: AuditProgress,
         audit: Audit,
         trail: Trail,
         samples: Samples,

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from relay.errors import ConfigError
 from relay.operate.rewind import records
 from relay.operate.rewind.accept import Note, note
-from relay.operate.rewind.plan import Place, Refusal, as_error
+from relay.operate.rewind.plan import PartitionPositions, RewindRefusal, as_error
 from relay.operate.rewind.ports import Hands
-from relay.operate.rewind.records import Author
+from relay.operate.rewind.records import RewindAuthor
 
 
 def accept(
     hands: Hands,
     begins: Mapping[int, int],
     only: int | None,
-    author: Callable[[], Author] | None,
+    author: Callable[[], RewindAuthor] | None,
 ) -> list[Note]:
     """Take note of all that relays stop at.
 
@@ -58,13 +58,13 @@ def accept(
 
 def _notes(
     hands: Hands, begins: Mapping[int, int], only: int | None
-) -> tuple[Mapping[int, Place], list[Note]]:
+) -> tuple[Mapping[int, PartitionPositions], list[Note]]:
     places = hands.look({})
     if only is not None and only not in places:
         raise ConfigError(f"there is no source partition {only}", "choose another --partition")
     asked = sorted(places) if only is None else [only]
     found = [note(places[p], begins.get(p)) for p in asked]
-    refused = [one for one in found if isinstance(one, Refusal)]
+    refused = [one for one in found if isinstance(one, RewindRefusal)]
     if refused:
         raise as_error(refused)
     return places, [one for one in found if isinstance(one, Note)]

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from relay.operate.rewind.plan import Place
-from relay.operate.rewind.removal import Target
+from relay.operate.rewind.plan import PartitionPositions
+from relay.operate.rewind.removal import RerunTable
 from relay.records_pb2 import Block, Commit
 
 
 class Hands(Protocol):
     """What a rewind does to servers; every method may fail, and then all is begun anew."""
 
-    def look(self, beyond: Mapping[int, int]) -> Mapping[int, Place]:
+    def look(self, beyond: Mapping[int, int]) -> Mapping[int, PartitionPositions]:
         """All source partitions; seals are kept beyond these offsets, of others none."""
 
     def fenced(self, partitions: Collection[int]) -> AbstractContextManager[None]:
@@ -26,7 +26,7 @@ class Hands(Protocol):
     def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
         """Settle blocks in the ledger, remove their rows; rows removed by this call."""
 
-    def targets(self, tables: Collection[str]) -> Mapping[str, Target]:
+    def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """The tables as they are."""
 
     def replays(self) -> Collection[tuple[int, int]]:

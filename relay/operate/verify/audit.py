@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from relay.operate.verify.judge import committed as offsets
 from relay.operate.verify.judge.acknowledged import kinds, said
-from relay.operate.verify.judge.anomaly import Anomaly, Kind, Passing
-from relay.operate.verify.judge.beginning import Beginning, First, first_of
-from relay.operate.verify.judge.by_person import Sealed, by_person
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
+from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
+from relay.operate.verify.judge.by_person import SealedStarts, by_person
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.committed import NOTHING, Record
-from relay.operate.verify.judge.head import Head
-from relay.operate.verify.judge.record import Place
+from relay.operate.verify.judge.committed import NOTHING, NamedRecord
+from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.record import JournalPlace
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Totals:
+class AuditTotals:
     """What was looked at."""
 
     records: int = 0
@@ -44,7 +44,7 @@ class Totals:
     rows_by_table: Counter[str] = field(default_factory=Counter)
     by_person: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Rewinds and what was accepted, by kind and partition."""
-    settled: Counter[Kind] = field(default_factory=Counter)
+    settled: Counter[AnomalyKind] = field(default_factory=Counter)
     """Anomalies of which `relay verify --once` would say nothing any more."""
 
     def add(self, commit: Commit) -> None:
@@ -76,27 +76,27 @@ class Audit:
     ) -> None:
         self._app, self._source_topic, self._may_lag = app, source_topic, may_lag
         self._stuck_seconds = stuck_seconds
-        self._places: dict[int, Place] = {}
-        self._heads: dict[int, Head] = {}
-        self._before: dict[int, Record] = {}
-        self._highest: dict[int, Record] = {}
-        self._recent: dict[int, dict[int, Record]] = {}
+        self._places: dict[int, JournalPlace] = {}
+        self._heads: dict[int, ChainHead] = {}
+        self._before: dict[int, NamedRecord] = {}
+        self._highest: dict[int, NamedRecord] = {}
+        self._recent: dict[int, dict[int, NamedRecord]] = {}
         self._named: dict[int, int] | None = None
-        self._ahead: dict[int, tuple[Record, float]] = {}
+        self._ahead: dict[int, tuple[NamedRecord, float]] = {}
         self._said: dict[int, str] = {}
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
         self._passing = Passing()
-        self.totals = Totals()
+        self.totals = AuditTotals()
         self.firsts: dict[int, First] = {}
         """The oldest record of each partition, of those read."""
-        self.history: list[Beginning] = []
+        self.history: list[JournalBeginning] = []
         """Where what was audited begins; empty where nobody looked."""
         self.anomalies: list[Anomaly] = []
         self.acknowledged: list[str] = []
         """What a person recorded: rewinds and accepts."""
         self.not_judged: list[str] = []
         """What a deep audit cannot know, and why: no anomaly, and no proof either."""
-        self._sealed: dict[int, Sealed] = {}
+        self._sealed: dict[int, SealedStarts] = {}
 
     def begin_round(
         self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
@@ -118,7 +118,7 @@ class Audit:
         """The next visible record of a journal partition."""
         place = self._places.get(partition)
         if place is None:
-            place = self._places[partition] = Place(self._app, self._source_topic, partition)
+            place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
             self.firsts[partition] = first_of(offset, commit)
         head, found = check(place, self._heads.get(partition), offset, commit)
         self._heads[partition] = head
@@ -126,7 +126,7 @@ class Audit:
             found += self._decided(place, offset, commit)
         if commit.HasField("accept"):
             self._settle(partition)
-        entry = Record(commit.n, commit.floor, offset)
+        entry = NamedRecord(commit.n, commit.floor, offset)
         if self._named is None or self._named.get(partition) == commit.n:
             self._recent.setdefault(partition, {})[commit.n] = entry
         if commit.n >= self._highest.get(partition, NOTHING).n:
@@ -135,12 +135,12 @@ class Audit:
         self.anomalies += found
         return found
 
-    def _decided(self, place: Place, offset: int, commit: Commit) -> list[Anomaly]:
+    def _decided(self, place: JournalPlace, offset: int, commit: Commit) -> list[Anomaly]:
         """What a person recorded, against the places of what was sealed."""
         partition = place.partition
         sealed = self._sealed.get(partition)
         if sealed is None:
-            sealed = self._sealed[partition] = Sealed()
+            sealed = self._sealed[partition] = SealedStarts()
         found = [
             Anomaly(one.kind, partition, commit.n, offset, one.text) for one in sealed.add(commit)
         ]
@@ -197,7 +197,7 @@ class Audit:
         self._said[partition] = text
         return found
 
-    def _overdue(self, partition: int, named: Record, last: int, now: float) -> Anomaly | None:
+    def _overdue(self, partition: int, named: NamedRecord, last: int, now: float) -> Anomaly | None:
         if named.n <= last:
             self._ahead.pop(partition, None)
             return None
@@ -228,7 +228,7 @@ class Audit:
                     f"{place[0]}: an open transaction holds the last stable offset at {offset} "
                     f"for {now - since:.0f} s, the log ends at {end}"
                 )
-                found.append(Anomaly(Kind.STUCK, place[1], 0, offset, text))
+                found.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
                 self._passing.add(place, found[-1])
         self.anomalies += found
         return found

@@ -13,11 +13,11 @@ from relay.operate.verify.judge.anomaly import Anomaly
 from relay.records_pb2 import Commit
 
 
-class Told(NamedTuple):
+class DatedAnomaly(NamedTuple):
     """One of them.
 
     Attributes:
-        committed_ms: Unix time of the commit at which it shows, as Clock knows it.
+        committed_ms: Unix time of the commit at which it shows, as CommitTimes knows it.
         pipeline: its name.
     """
 
@@ -31,21 +31,21 @@ class Merged:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[Told] = []
+        self._waiting: list[DatedAnomaly] = []
 
-    def add(self, told: Told) -> None:
+    def add(self, told: DatedAnomaly) -> None:
         """One more."""
         with self._lock:
             self._waiting.append(told)
 
-    def take(self) -> list[Told]:
+    def take(self) -> list[DatedAnomaly]:
         """All that wait, the earliest commit first; of equal ones in the order of pipelines."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return sorted(taken, key=lambda told: told[:2])
 
 
-class Clock:
+class CommitTimes:
     """When commits were made.
 
     Args:

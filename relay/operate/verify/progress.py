@@ -10,7 +10,7 @@ import threading
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.records_pb2 import Commit
 
 SHOWN = 200
@@ -28,7 +28,7 @@ class Last(NamedTuple):
     at_ms: int
 
 
-class Told(NamedTuple):
+class ReportedAnomaly(NamedTuple):
     """An anomaly, and the Unix time when it was told."""
 
     anomaly: Anomaly
@@ -39,7 +39,7 @@ class Told(NamedTuple):
         return {**self.anomaly.as_json(), "at_ms": self.at_ms}
 
 
-class Standing:
+class AuditProgress:
     """What is known now.
 
     Attributes:
@@ -52,8 +52,8 @@ class Standing:
     def __init__(self, now: float) -> None:
         self._lock = threading.Lock()
         self._last: dict[int, Last] = {}
-        self._kinds: Counter[Kind] = Counter()
-        self._told: deque[Told] = deque(maxlen=SHOWN)
+        self._kinds: Counter[AnomalyKind] = Counter()
+        self._told: deque[ReportedAnomaly] = deque(maxlen=SHOWN)
         self._heard = now
         self.rounds = self.waited = 0
         self.problem = ""
@@ -69,7 +69,7 @@ class Standing:
         """One more was found."""
         with self._lock:
             self._kinds[anomaly.kind] += 1
-            self._told.append(Told(anomaly, at_ms))
+            self._told.append(ReportedAnomaly(anomaly, at_ms))
 
     def turned(self, now: float, at: float, problem: str = "") -> None:
         """A round ended: `now` is monotonic, `at` Unix time, both in seconds."""
@@ -87,12 +87,12 @@ class Standing:
         with self._lock:
             return dict(self._last)
 
-    def kinds(self) -> dict[Kind, int]:
+    def kinds(self) -> dict[AnomalyKind, int]:
         """Anomalies of every kind there is."""
         with self._lock:
-            return {kind: self._kinds[kind] for kind in Kind}
+            return {kind: self._kinds[kind] for kind in AnomalyKind}
 
-    def told(self) -> list[Told]:
+    def told(self) -> list[ReportedAnomaly]:
         """The latest SHOWN anomalies, oldest first."""
         with self._lock:
             return list(self._told)

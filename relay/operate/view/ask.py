@@ -20,9 +20,9 @@ from relay.operate.verify.read.topic import TopicReader, header
 from relay.operate.view import block_story
 from relay.operate.view import start as view_start
 from relay.operate.view.block_story import Chunks, Landed, Story
-from relay.operate.view.facts import Facts, LedgerFacts
+from relay.operate.view.facts import LedgerFacts, StatusFacts
 from relay.operate.view.group import GroupReader
-from relay.operate.view.journal_state import Listed, Seen
+from relay.operate.view.journal_state import JournalState, Listed
 from relay.operate.view.landed import LandedBlocks
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
@@ -34,7 +34,7 @@ RECORDS = 10_000
 """Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""
 
 
-class Look:
+class StatusReader:
     """The screen, again and again; what was read is not read again.
 
     Args:
@@ -60,7 +60,7 @@ class Look:
 
     def _begin(self) -> None:
         self._reader: Reader | None = None
-        self._seen = Seen()
+        self._seen = JournalState()
         self._audit = audit_of(self._settings)
         self._needed: dict[int, int] | None = None
 
@@ -72,7 +72,7 @@ class Look:
         if journal is not None:
             self._journal_id = journal.topic_id
             ends = self._read()
-        facts = Facts(
+        facts = StatusFacts(
             app=self._settings.app,
             source=self._settings.source.topic,
             now_ms=time.time_ns() // 1_000_000,

@@ -60,7 +60,7 @@ def rows_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LedgerChange:
     """A row of the ledger."""
 
     at_ms: int
@@ -72,7 +72,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """A part of the table that holds, or took, rows of the block."""
 
     name: str
@@ -92,11 +92,11 @@ class Landed:
             `log_problem` says why it cannot be read.
     """
 
-    ledger: tuple[Change, ...] | None = None
+    ledger: tuple[LedgerChange, ...] | None = None
     rows: int | None = None
     rows_problem: str = ""
-    parts: tuple[Part, ...] | None = None
-    written: tuple[Part, ...] | None = None
+    parts: tuple[TablePart, ...] | None = None
+    written: tuple[TablePart, ...] | None = None
     log_problem: str = ""
 
 
@@ -133,7 +133,7 @@ class Story:
         return "" if self.landed is None else state_of(current(self.landed.ledger or ()))
 
 
-def current(changes: Iterable[Change]) -> str:
+def current(changes: Iterable[LedgerChange]) -> str:
     """The ledger's state of a block after these changes, as the loader counts them."""
     found = list(changes)
     states = {change.state for change in found}
@@ -141,7 +141,7 @@ def current(changes: Iterable[Change]) -> str:
         if final in states:
             return final
 
-    def rank(change: Change) -> tuple[int, bool, str]:
+    def rank(change: LedgerChange) -> tuple[int, bool, str]:
         return change.attempt, change.state != "prepared", change.claim
 
     return max(found, key=rank).state if found else ""

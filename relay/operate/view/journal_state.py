@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class PartitionState:
     """The last record of a source partition.
 
     Attributes:
@@ -60,11 +60,11 @@ class Lately:
     rows_by_table: Mapping[str, int]
 
 
-class Seen:
+class JournalState:
     """All records read so far."""
 
     def __init__(self) -> None:
-        self.heads: dict[int, Head] = {}
+        self.heads: dict[int, PartitionState] = {}
         self.open: dict[str, Listed] = {}
         """By block id: blocks of which nobody has said yet that they are loaded."""
         self.dead: Counter[tuple[str, str]] = Counter()
@@ -81,7 +81,7 @@ class Seen:
         at = commit.written_at_ms
         before = self.heads.get(partition)
         same = before is not None and before.floor == commit.floor
-        self.heads[partition] = Head(
+        self.heads[partition] = PartitionState(
             commit.n,
             commit.epoch,
             commit.floor,

@@ -12,8 +12,8 @@ from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.operate.verify.read.landed_rows import STATE, LandedRows
-from relay.operate.view.block_story import Change, Landed, Part
-from relay.operate.view.facts import LedgerFacts, Parked
+from relay.operate.view.block_story import Landed, LedgerChange, TablePart
+from relay.operate.view.facts import LedgerFacts, ParkedBlock
 
 _NOW = (
     f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant
@@ -120,7 +120,8 @@ class LandedBlocks(LandedRows):
             states=states,
             counts=tuple((table, now, n, rows) for table, now, n, rows in counts),
             parked=tuple(
-                Parked(block, table, rows, why, since) for block, table, rows, why, since in parked
+                ParkedBlock(block, table, rows, why, since)
+                for block, table, rows, why, since in parked
             ),
         )
 
@@ -131,14 +132,14 @@ class LandedBlocks(LandedRows):
         ledger = None
         if self.has_ledger():
             rows = self._ask(_CHANGES, self._ledger(table=table, block=block))
-            ledger = tuple(Change(*row) for row in rows)
+            ledger = tuple(LedgerChange(*row) for row in rows)
         count, parts, problem = self._rows(table, place)
         written, log_problem = self._written(place)
         return Landed(ledger, count, problem, parts, written, log_problem)
 
     def _rows(
         self, table: str, place: dict[str, str]
-    ) -> tuple[int | None, tuple[Part, ...] | None, str]:
+    ) -> tuple[int | None, tuple[TablePart, ...] | None, str]:
         column = self._settings.loader.block_column
         there, stamped, hidden = self._ask(_COLUMN, {**place, "column": column})[0]
         if not there:
@@ -148,14 +149,14 @@ class LandedBlocks(LandedRows):
         if hidden:  # by a column of the table's own: which part a row is in cannot be asked
             rows = int(self._ask(_ROWS, {**place, "column": column})[0][0])
             return rows, None, f"{table} has a column _part of its own"
-        parts = tuple(Part(*row) for row in self._ask(_PARTS, {**place, "column": column}))
+        parts = tuple(TablePart(*row) for row in self._ask(_PARTS, {**place, "column": column}))
         return sum(part.rows for part in parts), parts, ""
 
-    def _written(self, place: dict[str, str]) -> tuple[tuple[Part, ...] | None, str]:
+    def _written(self, place: dict[str, str]) -> tuple[tuple[TablePart, ...] | None, str]:
         logs = ["part_log", "query_log"]
         try:
             if self._ask(_LOGS, {"logs": logs})[0][0] < len(logs):
                 return None, "the server keeps no system.part_log and system.query_log"
-            return tuple(Part(*row) for row in self._ask(_WRITTEN, place)), ""
+            return tuple(TablePart(*row) for row in self._ask(_WRITTEN, place)), ""
         except Refused as refused:
             return None, refused.message

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from relay.operate.view.facts import Group
+    from relay.operate.view.facts import ConsumerGroup
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
 LOADER_MS = 60_000
@@ -34,7 +34,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnsettledBlocks:
     """Blocks that are sealed and not settled.
 
     Attributes:
@@ -49,7 +49,11 @@ class Waiting:
 
 
 def troubles(
-    now_ms: int, group: Group, owners: Mapping[int, str], unread: int | None, waiting: Waiting
+    now_ms: int,
+    group: ConsumerGroup,
+    owners: Mapping[int, str],
+    unread: int | None,
+    waiting: UnsettledBlocks,
 ) -> Iterator[Trouble]:
     """What there is of them now.
 

@@ -34,7 +34,7 @@ class Narrowed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class TypeKind:
     """A type. Nullable and LowCardinality around it are in `text`, as ClickHouse prints it."""
 
     text: str
@@ -81,7 +81,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Scalar(Kind):
+class Scalar(TypeKind):
     """A type without parts."""
 
     meaning: str = ""
@@ -100,7 +100,7 @@ class Scalar(Kind):
     """What is done to the wire array before it becomes the block's."""
 
     def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; a bad value becomes null, so that its row can be left out."""
+        """As TypeKind says; a bad value becomes null, so that its row can be left out."""
         bad = None if self.check is None else self.check(array)
         if bad is not None:
             array = pc.if_else(bad, pa.scalar(None, array.type), array)
@@ -114,7 +114,7 @@ class Scalar(Kind):
         return Narrowed(array, bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """As TypeKind says."""
         del depth
         return value if self.convert is None else self.convert(value)
 
@@ -129,13 +129,13 @@ class Scalar(Kind):
 
 
 @dataclass(frozen=True)
-class Nullable(Kind):
+class Nullable(TypeKind):
     """A type, or NULL: a field left out is NULL wherever it stands."""
 
-    inner: Kind
+    inner: TypeKind
 
     @staticmethod
-    def of(text: str, inner: Kind) -> Nullable:
+    def of(text: str, inner: TypeKind) -> Nullable:
         """`inner` with NULL; `text` is the whole type's."""
         wrapped = f"Nullable({inner.input_type})"
         return Nullable(text, inner.shape, inner.wire, inner.arrow, wrapped, inner)
@@ -146,12 +146,12 @@ class Nullable(Kind):
         return True
 
     def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; nulls are always kept."""
+        """As TypeKind says; nulls are always kept."""
         del keep_nulls
         return self.inner.block(array, keep_nulls=True)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """As TypeKind says."""
         if self.inner.trivial:
             return value
         # Most conversions know no Nullable.

@@ -27,7 +27,7 @@ class Shape:
 
     scalar: str = ""
     """Name of the protobuf scalar; empty where the type is `message`."""
-    message: Message | None = None
+    message: ProtoMessage | None = None
     repeated: bool = False
 
     @property
@@ -50,7 +50,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Field:
+class ProtoField:
     """One field of a nested message."""
 
     name: str
@@ -60,10 +60,10 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Message:
+class ProtoMessage:
     """A nested message: plain fields, a single `oneof`, or an entry of a map."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[ProtoField, ...]
     form: Literal["plain", "oneof", "entry"] = "plain"
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.schema.types.kind import Kind, Narrowed, literal
+from relay.schema.types.kind import Narrowed, TypeKind, literal
 from relay.schema.types.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
-from relay.schema.types.proto_shape import Field, Message, Shape
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
-class NullableTuple(Kind):
+class NullableTuple(TypeKind):
     """Nullable(Tuple(...)). In blocks a struct: whether it is given (1 or 0), and the tuple.
 
     A nullable struct would lose the defaults in its NULLs, and INSERT parses them all the same.
@@ -44,7 +44,7 @@ class NullableTuple(Kind):
         return True
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; a null is one wherever it stands."""
+        """As TypeKind says; a null is one wherever it stands."""
         del keep_nulls
         block, bad = self.inner.block(array, keep_nulls=False)
         given = array.is_valid().cast(pa.uint8())
@@ -52,7 +52,7 @@ class NullableTuple(Kind):
         return Narrowed(struct, bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """As TypeKind says."""
         inner = self.inner.sql(f"tupleElement({value}, 2)", depth)
         whole = f"CAST({inner}, {literal(self.inner.text)})"
         return f"if(tupleElement({value}, 1) = 1, {whole}, NULL)"
@@ -63,27 +63,27 @@ class NullableTuple(Kind):
 
 
 @dataclass(frozen=True)
-class Variant(Kind):
+class Variant(TypeKind):
     """Variant(T, ...), Geometry and Dynamic: a message with a `oneof`; none set is NULL.
 
     In blocks a struct: which of the alternatives it is (from 1; 0: NULL), and all of them.
     """
 
-    parts: tuple[Kind, ...]
+    parts: tuple[TypeKind, ...]
     names: tuple[str, ...]
 
     @staticmethod
-    def of(text: str, names: Sequence[str], kinds: Sequence[Kind]) -> Variant:
+    def of(text: str, names: Sequence[str], kinds: Sequence[TypeKind]) -> Variant:
         """A choice of `kinds` under the protobuf names `names`; `text` is the whole type's."""
         parts = [element(kind) for kind in kinds]
         fields = tuple(
-            Field(name, number, part.shape, part.text)
+            ProtoField(name, number, part.shape, part.text)
             for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
         )
         pairs = list(zip(names, parts, strict=True))
         return Variant(
             text,
-            Shape(message=Message(fields, "oneof")),
+            Shape(message=ProtoMessage(fields, "oneof")),
             wire=pa.struct([wire_field(name, part) for name, part in pairs]),
             arrow=pa.struct(
                 [pa.field("which", pa.uint8()), *(pa.field(n, p.arrow) for n, p in pairs)]
@@ -94,7 +94,7 @@ class Variant(Kind):
         )
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; two alternatives at once are bad."""
+        """As TypeKind says; two alternatives at once are bad."""
         del keep_nulls
         columns = array.flatten()
         which = np.zeros(len(array), np.uint8)
@@ -110,7 +110,7 @@ class Variant(Kind):
         return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says: each alternative becomes its own type first, then the Variant's."""
+        """As TypeKind says: each alternative becomes its own type first, then the Variant's."""
         whole = literal(self.text)
         cases = []
         for at, part in enumerate(self.parts, 1):

@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 0.1
 _API = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
 
 
-class Listener:
+class RequestVersions:
     """In the place of a client's logger: hears which requests each broker takes."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Asker:
     """
 
     def __init__(self, kafka: Brokers) -> None:
-        listener = Listener()
+        listener = RequestVersions()
         self.apis = listener.apis
         self.unasked: list[Unasked] = []
         self.quiet: dict[str, Any] = {"logger": listener, "debug": "feature", "log_level": 7}

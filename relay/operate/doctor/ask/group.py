@@ -28,7 +28,7 @@ from relay.core.offsets import CommittedOffset
 from relay.kafka.partition_ends import told
 from relay.kafka.topics import MAX_MESSAGE_BYTES
 from relay.operate.doctor.ask.client import SECONDS, Asker
-from relay.operate.doctor.facts import Head, Topic, Trial
+from relay.operate.doctor.facts import GroupFloor, Topic, Trial
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -38,7 +38,7 @@ NO_MEMBER = "#doctor"
 NO_TABLE = "doctor.trial"
 
 
-class Standing:
+class GroupQuestions:
     """Questions about the group and as the relay, through one client for each cluster.
 
     Raises (every method):
@@ -109,7 +109,7 @@ class Standing:
             return None
         return Trial()
 
-    def heads(self, topics: Mapping[str, Topic]) -> dict[int, Head]:
+    def heads(self, topics: Mapping[str, Topic]) -> dict[int, GroupFloor]:
         """Source partitions that have a committed floor."""
         group, source = names.group_id(self._settings.app), self._settings.source.topic
         record = names.journal_topic(self._settings.app)
@@ -152,9 +152,9 @@ class Standing:
 
 def _head(
     place: TopicPartition, source: str, record: str, starts: Mapping[tuple[str, int], int]
-) -> Head:
+) -> GroupFloor:
     named = CommittedOffset.parse(place.offset, place.metadata)
-    return Head(
+    return GroupFloor(
         floor=place.offset,
         metadata=place.metadata or "",
         journal_offset=None if named is None else named.journal_offset,

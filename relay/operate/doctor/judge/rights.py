@@ -17,7 +17,7 @@ from relay.operate.doctor.judge.brokers import DENIED
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Kafka
+    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
     from relay.operate.doctor.findings import Finding
 
 
@@ -37,7 +37,7 @@ def needed(settings: Settings, topic: str) -> dict[str, str]:
     return {}
 
 
-def judge_kafka(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+def judge_kafka(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     """Every finding about rights in Kafka."""
     kafka, app = settings.kafka, settings.app
     for name, topic in facts.topics.items():
@@ -76,7 +76,7 @@ def _on_topic(settings: Settings, topic: str, operation: str) -> str:
     return grant(settings.kafka, operation, "topic", f"{settings.app}.", prefixed=True)
 
 
-def judge_clickhouse(facts: ClickHouse) -> Iterator[Finding]:
+def judge_clickhouse(facts: ClickHouseFacts) -> Iterator[Finding]:
     """Every finding about rights in ClickHouse."""
     on_tables = [
         (right, quoted(name))

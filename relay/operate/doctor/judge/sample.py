@@ -22,7 +22,7 @@ OTHERS = "further kinds"
 
 
 @dataclass(slots=True)
-class Problem:
+class SampleProblem:
     """Messages of one table with one kind of problem.
 
     Attributes:
@@ -42,7 +42,7 @@ class OfTable:
 
     table: str
     good: int = 0
-    problems: dict[str, Problem] = field(default_factory=dict)
+    problems: dict[str, SampleProblem] = field(default_factory=dict)
 
     @property
     def bad(self) -> int:
@@ -57,7 +57,7 @@ class OfTable:
         kind = kind_of(reason)
         if kind not in self.problems and len(self.problems) >= MOST:
             kind, reason = OTHERS, OTHERS
-        self.problems.setdefault(kind, Problem(reason, partition, offset)).count += 1
+        self.problems.setdefault(kind, SampleProblem(reason, partition, offset)).count += 1
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -72,7 +72,7 @@ class OfTable:
         ]
         return {"table": self.table, "good": self.good, "bad": self.bad, "problems": problems}
 
-    def largest(self) -> list[Problem]:
+    def largest(self) -> list[SampleProblem]:
         """The problems, the most frequent first."""
         return sorted(self.problems.values(), key=lambda one: -one.count)
 

@@ -15,7 +15,7 @@ from relay.operate.doctor.fixes import set_topic, span
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Kafka, Topic
+    from relay.operate.doctor.facts import KafkaFacts, Topic
     from relay.operate.doctor.findings import Finding
 
 SAFE_COPIES = 3
@@ -27,7 +27,7 @@ LETTER_ROOM = 20_000
 FOR_EVER = -1
 
 
-def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
+def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
     """Every finding about the topics."""
     source = facts.topics.get(settings.source.topic)
     if source is None:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 
-class Kind(Enum):
+class AnomalyKind(Enum):
     """What an anomaly means for the rows."""
 
     BACKWARD = "backward"
@@ -42,7 +42,7 @@ class Anomaly:
         table: whose rows it is about; empty: not of one table alone.
     """
 
-    kind: Kind
+    kind: AnomalyKind
     partition: int
     n: int
     offset: int

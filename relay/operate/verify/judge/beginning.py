@@ -29,7 +29,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class JournalBeginning:
     """Of one source partition.
 
     Attributes:
@@ -87,7 +87,7 @@ def beginnings(
     source: Mapping[int, int],
     floors: Mapping[int, int],
     settled: Mapping[int, int] | None,
-) -> list[Beginning]:
+) -> list[JournalBeginning]:
     """Of every partition of the journal.
 
     Args:
@@ -99,7 +99,7 @@ def beginnings(
         settled: of the ledger; None: it was not asked.
     """
     return [
-        Beginning(
+        JournalBeginning(
             p,
             firsts.get(p),
             start,
@@ -112,7 +112,7 @@ def beginnings(
     ]
 
 
-def said(every: Sequence[Beginning]) -> Iterator[str]:
+def said(every: Sequence[JournalBeginning]) -> Iterator[str]:
     """For people: one line where nothing is missing, else one for each partition cut short."""
     whole = [one for one in every if one.whole]
     if whole:
@@ -130,7 +130,7 @@ def said(every: Sequence[Beginning]) -> Iterator[str]:
             )
 
 
-def _cut(one: Beginning) -> str:
+def _cut(one: JournalBeginning) -> str:
     if one.first is None:
         return (
             f"partition {one.partition} has none: the journal's log begins at offset "
@@ -144,7 +144,7 @@ def _cut(one: Beginning) -> str:
     )
 
 
-def gaps(every: Sequence[Beginning]) -> Iterator[str]:
+def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
     """What was deleted before it was read, or settled, with both numbers."""
     for one in every:
         if one.unread:
@@ -162,6 +162,6 @@ def gaps(every: Sequence[Beginning]) -> Iterator[str]:
             )
 
 
-def as_json(one: Beginning) -> dict[str, Any]:
+def as_json(one: JournalBeginning) -> dict[str, Any]:
     """For programs; what is not known is null."""
     return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled, "unread": one.unread}

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from relay.names import sealed
 from relay.operate.verify.judge.acknowledged import ACCEPTED
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
-    from relay.operate.verify.judge.head import Head
+    from relay.operate.verify.judge.head import ChainHead
 
 KINDS = frozenset(ACCEPTED)
 _MOST = 1_000_000
@@ -42,89 +42,95 @@ def renames(commit: Commit) -> bool:
     return bool({"topic", "truncated"} & set(commit.accept.kinds))
 
 
-def in_order(head: Head, commit: Commit) -> Iterator[Finding]:
+def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """A rewind is begun and ended, with nothing in between."""
     if by_person(commit) and head.rewinding:
-        yield Finding(Kind.TORN, "a person's record comes before the rewind has ended")
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN, "a person's record comes before the rewind has ended"
+        )
     elif not by_person(commit) and commit.rewound != head.rewinding:
         what = "ends no rewind" if commit.rewound else "comes before the rewind has ended"
-        yield Finding(Kind.TORN, f"the record {what}")
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"the record {what}")
     if commit.rewound and (commit.blocks or commit.dead or commit.floor != head.floor):
-        yield Finding(Kind.TORN, "the end of a rewind tells of messages")
+        yield UnplacedAnomaly(AnomalyKind.TORN, "the end of a rewind tells of messages")
 
 
-def judge(head: Head, commit: Commit, marks: Mapping[str, int]) -> Iterator[Finding]:
+def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     """A person's record after another record."""
     if commit.HasField("rewind") and commit.HasField("accept"):
-        yield Finding(Kind.TORN, "a rewind and an accept in one record")
+        yield UnplacedAnomaly(AnomalyKind.TORN, "a rewind and an accept in one record")
     if commit.blocks or commit.dead:
-        yield Finding(Kind.TORN, "a person's record tells of messages")
+        yield UnplacedAnomaly(AnomalyKind.TORN, "a person's record tells of messages")
     if commit.epoch != head.epoch + 1:
-        kind = Kind.BACKWARD if commit.epoch <= head.epoch else Kind.TORN
-        yield Finding(kind, f"epoch {commit.epoch} of a person's record after {head.epoch}")
+        kind = AnomalyKind.BACKWARD if commit.epoch <= head.epoch else AnomalyKind.TORN
+        yield UnplacedAnomaly(kind, f"epoch {commit.epoch} of a person's record after {head.epoch}")
     if commit.position != commit.floor:
-        yield Finding(Kind.TORN, f"position {commit.position}, floor {commit.floor}")
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"position {commit.position}, floor {commit.floor}")
     if counts_anew(commit) and (commit.reference, commit.count) != (commit.floor, 0):
         text = f"reference {commit.reference}, count {commit.count}, floor {commit.floor}"
-        yield Finding(Kind.TORN, f"a person's record counts anew: {text}")
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"a person's record counts anew: {text}")
     if commit.HasField("rewind"):
         yield from _rewind(head, commit, marks)
     else:
         yield from _accept(head, commit, marks)
 
 
-def _rewind(head: Head, commit: Commit, marks: Mapping[str, int]) -> Iterator[Finding]:
+def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     starts = {start.table: start.offset for start in commit.rewind.starts}
     if commit.source_topic_id != head.topic_id:
-        yield Finding(Kind.FOREIGN, f"topic id {commit.source_topic_id}, before {head.topic_id}")
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN, f"topic id {commit.source_topic_id}, before {head.topic_id}"
+        )
     expected = min([head.floor, *starts.values()])
     if not starts or commit.floor != expected:
-        kind = Kind.GAP if commit.floor > expected else Kind.BACKWARD
-        yield Finding(kind, f"rewound to {commit.floor}, its tables start at {expected}")
+        kind = AnomalyKind.GAP if commit.floor > expected else AnomalyKind.BACKWARD
+        yield UnplacedAnomaly(kind, f"rewound to {commit.floor}, its tables start at {expected}")
     for table, start in starts.items():
         done = max(head.marks.get(table, 0), head.floor)
         if start > done:
-            yield Finding(Kind.GAP, f"{table} rewound to {start}, done up to {done}")
+            yield UnplacedAnomaly(AnomalyKind.GAP, f"{table} rewound to {start}, done up to {done}")
     for table in sorted({*marks, *starts, *head.marks}):
         done = max(head.marks.get(table, 0), head.floor)
         right = starts.get(table, done)
         found = marks.get(table, 0)
         if found != (right if right > commit.floor else 0):
-            kind = Kind.GAP if found > right else Kind.OVERLAP
-            yield Finding(kind, f"mark of {table} is {found or 'none'}, expected {right}")
+            kind = AnomalyKind.GAP if found > right else AnomalyKind.OVERLAP
+            yield UnplacedAnomaly(kind, f"mark of {table} is {found or 'none'}, expected {right}")
 
 
-def _accept(head: Head, commit: Commit, marks: Mapping[str, int]) -> Iterator[Finding]:
+def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     kinds = set(commit.accept.kinds)
     if not kinds or kinds - KINDS:
-        yield Finding(Kind.TORN, f"accepted: {sorted(kinds) or 'nothing'}")
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"accepted: {sorted(kinds) or 'nothing'}")
     if (commit.source_topic_id != head.topic_id) != ("topic" in kinds):
-        yield Finding(
-            Kind.FOREIGN,
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN,
             f"source topic id {commit.source_topic_id}, before {head.topic_id}; accepted: "
             f"{', '.join(sorted(kinds))}",
         )
     moved = (commit.floor > head.floor) - (commit.floor < head.floor)
     allowed = {1} if "retention" in kinds else {-1} if "truncated" in kinds else {0}
     if "topic" not in kinds and moved not in allowed:
-        kind = Kind.GAP if moved > 0 else Kind.BACKWARD
-        yield Finding(
+        kind = AnomalyKind.GAP if moved > 0 else AnomalyKind.BACKWARD
+        yield UnplacedAnomaly(
             kind,
             f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}",
         )
     kept = {} if renames(commit) else head.marks
     if marks != {table: mark for table, mark in kept.items() if mark > commit.floor}:
-        yield Finding(Kind.OVERLAP, f"marks {dict(marks)}, before {dict(head.marks)}")
+        yield UnplacedAnomaly(
+            AnomalyKind.OVERLAP, f"marks {dict(marks)}, before {dict(head.marks)}"
+        )
 
 
-class Sealed:
+class SealedStarts:
     """Where a source partition's blocks and dead letters began, as far as they still count."""
 
     def __init__(self) -> None:
         self._firsts: dict[str, array[int]] = {}
         self._latest: dict[str, int] = {}
 
-    def add(self, commit: Commit) -> Iterator[Finding]:
+    def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """The next record; of a rewind, what is wrong with the places that it names."""
         if commit.HasField("accept") and renames(commit):
             self._firsts, self._latest = {}, {}
@@ -143,21 +149,21 @@ class Sealed:
             del firsts[: _MOST // 2]
         self._latest[table] = max(following, self._latest.get(table, 0))
 
-    def _rewound(self, commit: Commit) -> Iterator[Finding]:
+    def _rewound(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         starts = {start.table: start.offset for start in commit.rewind.starts}
         marked = {mark.table for mark in commit.marks}
         for table, latest in self._latest.items():
             if latest > commit.floor and table not in starts and table not in marked:
-                yield Finding(
-                    Kind.OVERLAP,
+                yield UnplacedAnomaly(
+                    AnomalyKind.OVERLAP,
                     f"{table} has blocks up to {latest} and is read again from {commit.floor}",
                 )
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
             at = bisect_left(firsts, start)
             if firsts and firsts[0] <= start and (at == len(firsts) or firsts[at] != start):
-                yield Finding(
-                    Kind.OVERLAP, f"{table} rewound to {start}, where no block of it begins"
+                yield UnplacedAnomaly(
+                    AnomalyKind.OVERLAP, f"{table} rewound to {start}, where no block of it begins"
                 )
             del firsts[at:]
             self._latest[table] = min(start, self._latest.get(table, start))
@@ -209,7 +215,7 @@ def replaced(
     counted: Mapping[str, int] | None,
     ledger: Mapping[str, History],
     made: Mapping[str, int] | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[UnplacedAnomaly]:
     """Superseded blocks of one table and partition against ledger and rows.
 
     Args:
@@ -226,14 +232,14 @@ def replaced(
         whole = (made or {}).get(name, block.rows)
         allowed = whole if sealed(name) in superseded.kept else 0
         if rows > allowed:
-            yield Finding(
-                Kind.OVERLAP,
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
                 f"block {name} was superseded by a rewind: {rows} rows of it are there",
             )
         state = ledger.get(name, NOTHING).state
         if state not in {"loaded", "discarded"}:
-            yield Finding(
-                Kind.OVERLAP,
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
                 f"block {name} was superseded by a rewind and may still be loaded: it is "
                 f"{state or 'not touched'}",
             )

@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 
 
-class Record(NamedTuple):
+class NamedRecord(NamedTuple):
     """What an offset names: a journal record."""
 
     n: int
@@ -23,24 +23,24 @@ class Record(NamedTuple):
     offset: int
 
 
-NOTHING = Record(0, -1, -1)
+NOTHING = NamedRecord(0, -1, -1)
 """Of a partition that was never committed."""
 
 
-def named(floor: int, metadata: str | None) -> Record | None:
+def named(floor: int, metadata: str | None) -> NamedRecord | None:
     """The record that a committed offset names; None where no relay wrote the metadata."""
     try:
         fields = json.loads(metadata or "")
-        return Record(int(fields["n"]), floor, int(fields["journal"]))
+        return NamedRecord(int(fields["n"]), floor, int(fields["journal"]))
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def disagreement(
     partition: int,
-    before: Record,
-    records: Mapping[int, Record],
-    committed: Record | None,
+    before: NamedRecord,
+    records: Mapping[int, NamedRecord],
+    committed: NamedRecord | None,
     *,
     may_lag: bool = False,
 ) -> Anomaly | None:
@@ -58,23 +58,23 @@ def disagreement(
         return None
     if committed is None:
         text = "the committed offset's metadata is no relay's: a tool moved the group's offsets"
-        return Anomaly(Kind.TORN, partition, last, -1, text)
+        return Anomaly(AnomalyKind.TORN, partition, last, -1, text)
     if committed.n > last:  # newer than all that was read: wait for the journal
         return None
     if committed.n < before.n:
         text = f"the committed offset names n={committed.n}, the journal was at n={before.n}"
-        return Anomaly(Kind.BACKWARD, partition, committed.n, committed.offset, text)
+        return Anomaly(AnomalyKind.BACKWARD, partition, committed.n, committed.offset, text)
     record = records.get(committed.n, NOTHING)
     if record != committed:
         text = (
             f"the committed offset names floor {committed.floor} at journal offset "
             f"{committed.offset}, the journal has floor {record.floor} at {record.offset}"
         )
-        return Anomaly(Kind.TORN, partition, committed.n, record.offset, text)
+        return Anomaly(AnomalyKind.TORN, partition, committed.n, record.offset, text)
     return None
 
 
-def ahead(partition: int, last: int, committed: Record) -> Anomaly:
+def ahead(partition: int, last: int, committed: NamedRecord) -> Anomaly:
     """The anomaly once the journal did not follow a committed offset within its grace."""
     text = f"the committed offset names n={committed.n}, the journal ends at n={last}"
-    return Anomaly(Kind.GAP, partition, committed.n, committed.offset, text)
+    return Anomaly(AnomalyKind.GAP, partition, committed.n, committed.offset, text)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from relay.operate.verify.judge.acknowledged import utc
-from relay.operate.verify.judge.anomaly import Kind
-from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.records_pb2 import Block
 
@@ -47,13 +47,13 @@ class History:
 NOTHING = History("")
 
 
-def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterator[Finding]:
+def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterator[UnplacedAnomaly]:
     """Blocks of one table that the ledger had as loaded before they were formed."""
     for block in blocks:
         loaded = ledger.get(block.id, NOTHING).loaded_ms
         if loaded and loaded < block.sealed_at_ms - SKEW_MS:
-            yield Finding(
-                Kind.FOREIGN,
+            yield UnplacedAnomaly(
+                AnomalyKind.FOREIGN,
                 f"block {block.id}: the ledger has it as loaded at {utc(loaded)}, before it was "
                 f"sealed at {utc(block.sealed_at_ms)}: the entry is of an earlier block of the "
                 "same name, or was not written by a loader",

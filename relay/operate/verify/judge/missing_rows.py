@@ -13,7 +13,7 @@ from relay.operate.verify.judge.acknowledged import utc
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
-from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
 
 
@@ -45,7 +45,7 @@ class Missing:
         self.hidden_by = tuple(facts.hides(block_column))
         self.judges_extra = facts.keeps_repeats
         self._blocks = self._rows = 0
-        self._tally = Tally(table)
+        self._tally = UnjudgedTally(table)
 
     def explained(self, block: Block, rows: int, whole: int) -> bool:
         """Whether so few rows of a loaded block prove nothing; counts it if so."""

@@ -119,7 +119,7 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Group:
+class StatementGroup:
     """Statements that share blocks, and these blocks."""
 
     blocks: set[str]
@@ -139,11 +139,11 @@ class Group:
         return len({one.blocks for one in self.statements}) <= 1
 
 
-def groups(statements: Iterable[Statement]) -> Iterator[Group]:
+def groups(statements: Iterable[Statement]) -> Iterator[StatementGroup]:
     """Return the statements in groups: two that name the same block are in the same group."""
-    of: dict[str, Group] = {}
+    of: dict[str, StatementGroup] = {}
     for one in statements:
-        joined = Group(set(one.blocks), [one])
+        joined = StatementGroup(set(one.blocks), [one])
         for other in {id(of[name]): of[name] for name in one.blocks if name in of}.values():
             joined.blocks |= other.blocks
             joined.statements = other.statements + joined.statements

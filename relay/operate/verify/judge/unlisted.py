@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay.names import BlockId
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
-from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Commit
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class JournalReach:
     """What the journal can know.
 
     Attributes:
@@ -55,7 +55,7 @@ class Known:
         return not least <= block.epoch <= greatest
 
 
-def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> Known:
+def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> JournalReach:
     """Return what the journal can know.
 
     Args:
@@ -70,12 +70,15 @@ def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> Known:
             if one.n > 1:
                 offset = max([one.previous_floor, *(mark.offset for mark in one.marks)])
                 begins[partition] = (one.epoch, offset)
-    return Known(began_ms, begins, epochs)
+    return JournalReach(began_ms, begins, epochs)
 
 
 def unlisted(
-    rows: Mapping[str, int], ledger: Mapping[str, History], known: Known, tally: Tally
-) -> Iterator[Finding]:
+    rows: Mapping[str, int],
+    ledger: Mapping[str, History],
+    known: JournalReach,
+    tally: UnjudgedTally,
+) -> Iterator[UnplacedAnomaly]:
     """Judge rows by block id, none of which is in the journal as it was read.
 
     Args:
@@ -93,8 +96,10 @@ def unlisted(
         if known.elsewhere(name):
             tally.add("it is of another journal, its rows are not judged", name, count)
             continue
-        yield Finding(
-            Kind.FOREIGN, f"{count} rows carry {name!r}, no block of the journal", _partition(name)
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN,
+            f"{count} rows carry {name!r}, no block of the journal",
+            _partition(name),
         )
 
 

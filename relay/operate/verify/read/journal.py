@@ -26,7 +26,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
-from relay.kafka.group_queries import Committed, Groups
+from relay.kafka.group_queries import GroupOffset, Groups
 from relay.kafka.partition_ends import told
 from relay.kafka.partition_reader import PartitionReader
 from relay.operate.verify.read.question import asked, away
@@ -193,9 +193,9 @@ class Reader:
             if place.partition not in errors
         }
 
-    def _offsets_of_group(self) -> list[Committed]:
+    def _offsets_of_group(self) -> list[GroupOffset]:
         group, topic = names.group_id(self._settings.app), self._settings.source.topic
-        found: list[Committed] = asked(lambda: self._groups.committed(group, topic, self._at))
+        found: list[GroupOffset] = asked(lambda: self._groups.committed(group, topic, self._at))
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
