@@ -13,6 +13,8 @@ import click
 import grimp
 import pytest
 
+from relay.program.command import HELP
+
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST_FUNCTION = 70
 LONGEST_MODULE = 400
@@ -142,7 +144,7 @@ def dotted(module: str) -> str:
 
 def unhelpful(command: click.Command, path: str) -> Iterator[str]:
     """Commands and options, from this one down, that explain nothing."""
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **HELP)
     if not (command.help or "").strip():
         yield path
     for option in command.params:

@@ -32,14 +32,20 @@ WIDTH = 140  # columns, where there is no terminal to ask
 
 @click.command()
 @config_argument
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(path: Path, *, as_json: bool) -> None:
-    """Show each table's blocks by state, what waits longest, and how far the journal is settled.
+    """Show each table's blocks by state, the oldest waiting block, and progress in the journal.
 
-    sealed: no loader has touched it; claimed: one is at it, or ended in the middle; loaded;
-    aside: its table or a limit keeps it out, and a running loader tries it again every two
-    minutes at most; parked: it waits for a person; discarded: a person gave it up. Starts no
-    Spark, changes nothing, and may run beside a loader.
+    \b
+    sealed     no loader has begun to load it
+    claimed    a loader is loading it, or stopped in the middle
+    loaded     its rows are in the table
+    aside      the table or a limit refuses it for now; the loader retries it at least every
+               two minutes
+    parked     a person has to decide (`loader parked`)
+    discarded  a person gave it up
+
+    The command starts no Spark, changes nothing, and may run beside a loader.
 
     \b
     loader status relay.toml

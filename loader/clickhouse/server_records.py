@@ -37,12 +37,14 @@ _COMPLETE = (
 """Whether a log has everything since the claim: the server writes it in memory first, so a
 server that was started since may have lost the last entries of the one before."""
 _PARTS = (
-    "SELECT countIf(rows > 0 AND error = 0), countIf(rows = 0 AND error = 0) "  # noqa: S608 - constants
+    "SELECT countIf(rows > 0 AND error = 0), countIf((rows = 0 OR table_uuid NOT IN "  # noqa: S608 - constants
+    "(SELECT uuid FROM system.tables WHERE database = {database:String} AND name = {name:String})) "
+    "AND error = 0) "
     "FROM system.part_log WHERE event_type = 'NewPart' AND database = {database:String} "
     f"AND table = {{name:String}} AND event_date >= toDate({_SINCE}) AND event_time >= {_SINCE} - 1"
 )
-"""Parts that INSERTs made; and empty ones, which cover what DROP or DETACH PARTITION, TRUNCATE
-and the like take away."""
+"""Parts that INSERTs made; and those that are gone, with their tokens. Empty ones cover what DROP
+or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own."""
 _STATEMENTS = (
     "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
     "toUnixTimestamp64Micro(event_time_microseconds) FROM system.query_log "
@@ -272,7 +274,7 @@ def why_fewer(
     """
     reasons = list(known)
     if parts is not None and parts.dropped:
-        reasons.append("partitions were dropped, detached or replaced since")
+        reasons.append("the table or partitions of it were dropped, detached or replaced since")
     deletes = evidence.deletes(table, since_ms)
     if deletes:
         reasons.append("rows were deleted since")

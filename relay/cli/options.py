@@ -25,7 +25,7 @@ def config_option(command: F) -> F:
         type=click.Path(dir_okay=False, path_type=Path),
         default=Path("relay.toml"),
         show_default=True,
-        help="The app's configuration file.",
+        help="Configuration file of the app.",
     )
     return option(pipeline_option(command))
 

@@ -36,13 +36,13 @@ EXIT_STATUSES = """\
 \b
 Exit status:
   0   done
-  1   a check of the result says no
+  1   a check of the result failed
   2   a setting, argument or file is wrong
   3   Java, a package or a jar is missing
   4   a server did not answer
   5   a server refused: rights, missing topic or table
-  6   recorded and found state disagree; a human decides
-  7   another process runs under this identity
+  6   recorded and found state disagree; a person has to decide
+  7   another process runs under this name
   8   warnings and no error (`relay doctor`)
   70  a bug (RELAY_TRACEBACK=1 shows where)
   130 interrupted
@@ -56,7 +56,7 @@ log_format_option = click.option(
     default="text",
     show_default=True,
     envvar=log.FORMAT,
-    help=f"json: one object per line, for machines. Also by {log.FORMAT}.",
+    help=f"Format of log lines; json prints one object per line. {log.FORMAT} sets it, too.",
 )
 """Of the programs that run for long."""
 
@@ -72,7 +72,7 @@ pipeline_option = click.option(
     metavar="NAME",
     expose_value=False,
     callback=_choose_pipeline,
-    help="Of the [pipelines] in the configuration, this one alone.",
+    help="Use only this one of the [pipelines] in the configuration.",
 )
 """Of all commands that read a configuration; `chosen_pipeline` has the value."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.chaos import ends, facts, journal_file, judges
 from tests.chaos.campaign import SETTLE_SECONDS
 from tests.chaos.options import Report
-from tests.chaos.table_faults import left_out_loaded
+from tests.chaos.table_faults import all_as_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def pause(campaign: Campaign) -> bool:
     limit = SETTLE_SECONDS * campaign.options.patience
     good = campaign.until(lambda: _passed(campaign, last), limit, "relays passed the source's end")
     good = good and campaign.until(
-        lambda: left_out_loaded(campaign) and _all_loaded(campaign),
+        lambda: all_as_before(campaign) and _all_loaded(campaign),
         2 * limit,
         "all rows are in ClickHouse",
     )
