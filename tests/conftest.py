@@ -18,7 +18,6 @@ from relay.dev.stack import Stack
 from tests import reach
 from tests.jvms import live_shortly
 
-
 STARTING = frozenset(
     {
         *("stack", "running_rig", "behind_proxy", "logged_port", "engine", "server"),
