@@ -1,8 +1,8 @@
 """A block's record batch as chunks: Arrow IPC streams, compressed inside, and back.
 
 A chunk is one stream with its rows, or up to three, one behind the other: heads, rows, and plain
-columns, as relay.blocks.column_layout and relay.blocks.plain_columns make them. (A reader that
-knows only of one stream finds a single row or columns without a type, and refuses them.)
+columns, as relay.blocks.column_layout and relay.blocks.uncompressed_columns make them. (A reader
+that knows only of one stream finds a single row or columns without a type, and refuses them.)
 
 Receives one record batch, gives the values of a few Kafka records, each near a
 given size, with their rows and checksum. Never talks to Kafka.
@@ -17,7 +17,7 @@ import google_crc32c
 import pyarrow as pa
 
 from relay.blocks.column_layout import Apart, together
-from relay.blocks.plain_columns import aside, back, is_aside
+from relay.blocks.uncompressed_columns import aside, back, is_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay.config import kafka_allowed
+from relay.config import kafka_allowlist
 
 FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "RELAY_CLICKHOUSE_PASSWORD": ("clickhouse", "password"),
@@ -41,7 +41,7 @@ def is_secret(path: KeyPath) -> bool:
     """Whether the value at this key must never be shown."""
     clients = [(*cluster, "client") for cluster in CLUSTERS]
     return path in FROM_ENVIRONMENT.values() or (
-        path[:-1] in clients and path[-1] in kafka_allowed.SECRETS
+        path[:-1] in clients and path[-1] in kafka_allowlist.SECRETS
     )
 
 
@@ -123,7 +123,7 @@ def _places(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
         yield ("clickhouse", "password"), clickhouse
     for cluster in CLUSTERS:
         client = holder(data, (*cluster, "client", ""))
-        for key in [key for key in client or {} if key in kafka_allowed.SECRETS]:
+        for key in [key for key in client or {} if key in kafka_allowlist.SECRETS]:
             assert client is not None
             yield (*cluster, "client", key), client
 

@@ -17,7 +17,7 @@ from time import monotonic, sleep
 
 import psutil
 
-from relay.dev.uninterrupted import undisturbed
+from relay.dev.signal_delay import undisturbed
 from relay.errors import Unavailable
 
 _SAME_START_SECONDS = 2.0

@@ -33,7 +33,7 @@ from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
 from relay.process.log_context import Concerning
-from relay.process.sealed import Sent
+from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
 from relay.process.totals import CommitTotals
 

@@ -21,7 +21,7 @@ from relay.rows.arrow_buffers import size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
-from relay.rows.unexplained import find_outdated, find_strangers
+from relay.rows.unknown_fields import find_outdated, find_strangers
 
 if TYPE_CHECKING:
     from relay.rows.bisect import Ranges

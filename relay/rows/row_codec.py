@@ -130,7 +130,8 @@ class RowCodec:
     def wire_columns(self, batch: pa.RecordBatch) -> list[pa.Array[Any]]:
         """The live columns of what `decode_all` gave, in the types of `wire_schema`.
 
-        Of a number too wide for its field the lower half is left: relay.rows.unexplained finds it.
+        Of a number too wide for its field the lower half is left: relay.rows.unknown_fields finds
+        it.
         """
         return [
             column if column.type == kind.wire else column.cast(kind.wire, safe=False)

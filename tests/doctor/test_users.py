@@ -34,7 +34,7 @@ from relay.operate.doctor.grants import ClickHouseRight
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import parsed
 from relay.operate.verify.read.landed_rows import LandedRows
-from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch

@@ -16,9 +16,9 @@ from relay.operate.verify.judge import beginning
 from relay.program.plural import several
 
 if TYPE_CHECKING:
+    from relay.operate.verify.anomaly_order import DatedAnomaly
     from relay.operate.verify.audit import Audit
     from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.merged import DatedAnomaly
 
 
 _FEW = 10

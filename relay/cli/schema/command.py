@@ -13,7 +13,7 @@ from rich.table import Table
 from relay import names
 from relay.cli.options import config_option, settings_of
 from relay.cli.schema.proto_files import write_all
-from relay.cli.schema.registered import described_schema, read_registry, version_of
+from relay.cli.schema.registry_view import described_schema, read_registry, version_of
 from relay.errors import ConfigError
 from relay.produce.codecs import table_codecs
 from relay.program.command import WholeGroup

@@ -15,8 +15,8 @@ from relay.cli.verify.follow import Outlets
 from relay.cli.verify.follow import follow as follow_one
 from relay.cli.verify.once import once
 from relay.errors import RelayError
+from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.audit import Audit, audit_of
-from relay.operate.verify.merged import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.verify.webhook import Webhook

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
-from relay.operate.page.recent import STEP_SECONDS, Trail
+from relay.operate.page.recent_activity import STEP_SECONDS, Trail
 from relay.operate.page.samples import Samples
 from relay.operate.view.block_story import Story, story_as_json
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from relay.operate.page.recent import WINDOW_SECONDS
+from relay.operate.page.recent_activity import WINDOW_SECONDS
 
 EVERY_SECONDS = 2.0
 

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from relay.operate.verify.judge import committed as offsets
-from relay.operate.verify.judge.acknowledged import kinds, said
+from relay.operate.verify.judge import committed_offset as offsets
+from relay.operate.verify.judge.acknowledgements import kinds, said
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
 from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
-from relay.operate.verify.judge.by_person import SealedStarts, by_person
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.committed import NOTHING, NamedRecord
+from relay.operate.verify.judge.committed_offset import NOTHING, NamedRecord
 from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.operator_records import SealedStarts, by_person
 from relay.operate.verify.judge.record import JournalPlace
 from relay.records_pb2 import Commit
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.operate.verify.judge.by_person import Superseded, by_person
 from relay.operate.verify.judge.contents import BlockTopic, SealedStretch, source_counts
-from relay.operate.verify.judge.unlisted import known
+from relay.operate.verify.judge.operator_records import Superseded, by_person
+from relay.operate.verify.judge.unlisted_blocks import known
 from relay.operate.verify.landing import Landing, anomalies
 from relay.operate.verify.read.topic import TopicReader, header, table_of
 

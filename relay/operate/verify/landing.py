@@ -13,12 +13,12 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.names import sealed
 from relay.operate.verify.judge.anomaly import Anomaly
-from relay.operate.verify.judge.by_person import replaced
 from relay.operate.verify.judge.contents import given_up, landed, left_out
 from relay.operate.verify.judge.ledger_history import claims, impossible
 from relay.operate.verify.judge.missing_rows import Missing
+from relay.operate.verify.judge.operator_records import replaced
 from relay.operate.verify.judge.tally import UnjudgedTally
-from relay.operate.verify.judge.unlisted import JournalReach, unlisted
+from relay.operate.verify.judge.unlisted_blocks import JournalReach, unlisted
 from relay.operate.verify.judge.writes import TableWrites, Writes
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.verify.read.server_logs import ServerLogs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from relay.config.settings import Settings
-    from relay.operate.verify.judge.by_person import Superseded
+    from relay.operate.verify.judge.operator_records import Superseded
     from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block
 

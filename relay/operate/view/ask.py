@@ -20,10 +20,10 @@ from relay.operate.verify.read.topic import TopicReader, header
 from relay.operate.view import block_story
 from relay.operate.view import start as view_start
 from relay.operate.view.block_story import Chunks, Landed, Story
+from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.operate.view.facts import LedgerFacts, StatusFacts
 from relay.operate.view.group import GroupReader
 from relay.operate.view.journal_state import JournalState, Listed
-from relay.operate.view.landed import LandedBlocks
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
 

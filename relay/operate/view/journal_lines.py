@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.json_format import MessageToDict
 
-from relay.operate.verify.judge.acknowledged import parts
+from relay.operate.verify.judge.acknowledgements import parts
 from relay.records_pb2 import Commit
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from relay.operate.view.facts import StatusFacts
 from relay.operate.view.journal_state import JournalState, Lately, Listed, PartitionState
-from relay.operate.view.troubles import Trouble, UnsettledBlocks, troubles
+from relay.operate.view.missing_programs import Trouble, UnsettledBlocks, troubles
 from relay.records_pb2 import Block
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.program.plural import several
 
 if TYPE_CHECKING:

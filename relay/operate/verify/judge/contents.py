@@ -112,7 +112,7 @@ def landed(
 ) -> Iterator[UnplacedAnomaly]:
     """Blocks of one table against the ledger, and the rows that carry their ids.
 
-    Rows that carry other ids are relay.operate.verify.judge.unlisted's.
+    Rows that carry other ids are relay.operate.verify.judge.unlisted_blocks's.
 
     Args:
         blocks: the journal's.

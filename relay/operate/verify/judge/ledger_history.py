@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS

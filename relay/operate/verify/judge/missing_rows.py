@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.table_facts import Removal, TableFacts

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.record import UnplacedAnomaly

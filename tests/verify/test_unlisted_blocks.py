@@ -7,7 +7,7 @@ import pytest
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import History
 from relay.operate.verify.judge.tally import UnjudgedTally
-from relay.operate.verify.judge.unlisted import known, unlisted
+from relay.operate.verify.judge.unlisted_blocks import known, unlisted
 from relay.records_pb2 import Commit, Mark
 
 BEGAN = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relay.operate.view.facts import ConsumerGroup, GroupMember
-from relay.operate.view.troubles import LOADER_MS, UnsettledBlocks, troubles
+from relay.operate.view.missing_programs import LOADER_MS, UnsettledBlocks, troubles
 
 NOW = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 MINUTE = 60_000

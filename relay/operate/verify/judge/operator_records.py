@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.names import sealed
-from relay.operate.verify.judge.acknowledged import ACCEPTED
+from relay.operate.verify.judge.acknowledgements import ACCEPTED
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.record import UnplacedAnomaly

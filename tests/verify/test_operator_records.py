@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.operate.rewind import accepting
+from relay.operate.rewind import accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge import ledger_history
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.by_person import Superseded, replaced
+from relay.operate.verify.judge.operator_records import Superseded, replaced
 from relay.records_pb2 import Block, Commit
 from tests.rewind.world import World
 from tests.verify import histories
@@ -177,7 +177,7 @@ def accepted(kind: str) -> World:
     else:
         world.named = (1, None)
     author = RewindAuthor("accept", 1, "so it was")
-    accepting.accept(world, {}, None, lambda: author)
+    accept_steps.accept(world, {}, None, lambda: author)
     world.relay(20)
     return world
 

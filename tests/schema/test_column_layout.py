@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay.blocks import chunks
 from relay.blocks.column_layout import Apart, together
-from relay.blocks.plain_columns import aside, back
+from relay.blocks.uncompressed_columns import aside, back
 
 WHOLE = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32()]
 WHOLE += [pa.int64(), pa.uint64()]

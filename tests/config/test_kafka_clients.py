@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from relay.config import kafka_allowed, kafka_clients, settings_file
+from relay.config import kafka_allowlist, kafka_clients, settings_file
 from relay.config.settings import Settings
 from relay.config.validation import dotted
 
@@ -56,7 +56,7 @@ def test_a_setting_of_the_other_kind_would_draw_a_warning() -> None:
     assert any("is a consumer property" in line for line in seen)
 
 
-@pytest.mark.parametrize("key", sorted({**kafka_allowed.OWNED, **kafka_allowed.DENIED}))
+@pytest.mark.parametrize("key", sorted({**kafka_allowlist.OWNED, **kafka_allowlist.DENIED}))
 def test_what_correctness_owns_or_runs_code_is_refused_by_name(key: str) -> None:
     _, problems = settings_file.check(tomllib.loads(f'{GOOD}\n[kafka.client]\n"{key}" = "1"\n'))
     assert [problem.key for problem in problems] == [dotted(("kafka", "client", key))]
@@ -87,7 +87,7 @@ def test_every_key_that_protects_exactly_once_is_owned(client: str) -> None:
     kafka = settings().kafka.model_copy(update={"client": dict.fromkeys(protecting, "mine")})
     forced = make(settings().model_copy(update={"kafka": kafka}))
     assert {k: v for k, v in forced.items() if k in plain} == plain
-    assert protecting <= kafka_allowed.OWNED.keys()
+    assert protecting <= kafka_allowlist.OWNED.keys()
 
 
 def test_what_is_free_passes_through_and_wins_over_defaults() -> None:
@@ -123,5 +123,5 @@ def test_timeouts_stay_in_their_order_at_both_ends_of_their_ranges(
 @pytest.mark.parametrize("value", ["a; touch x", "$(id)", "`id`", 'a"b', "a b", "a\nb"])
 def test_kerberos_names_cannot_smuggle_a_command_into_kinit(value: str) -> None:
     for key in ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name"):
-        assert "shell" in (kafka_allowed.refusal(key, value) or "")
-        assert kafka_allowed.refusal(key, "relay/host.example@REALM") is None
+        assert "shell" in (kafka_allowlist.refusal(key, value) or "")
+        assert kafka_allowlist.refusal(key, "relay/host.example@REALM") is None

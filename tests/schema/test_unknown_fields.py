@@ -7,11 +7,11 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.rows import unexplained, wire_scan
+from relay.rows import unknown_fields, wire_scan
 from relay.rows.decode import Decoded, decode
 from relay.rows.proto_rows import in_one_piece
 from relay.rows.row_codec import RowCodec
-from relay.rows.unexplained import find_strangers
+from relay.rows.unknown_fields import find_strangers
 from relay.rows.wire_scan import scan
 from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
@@ -174,7 +174,7 @@ def test_a_number_is_never_cut_though_its_length_stays(name: str) -> None:
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_other_encodings_of_the_known_are_fine(name: str) -> None:
-    """Packed or not, doubled, merged and padded fields are protobuf: nothing is unexplained."""
+    """Packed or not, doubled, merged and padded fields are protobuf: nothing is unknown_fields."""
     found = decoded([GOOD, GOOD + HARMLESS[name]])
     assert (found.bad, found.unknown, found.messages) == ([], {}, 2)
 
@@ -302,7 +302,7 @@ def test_sums_are_protobufs_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         values |= {16: -edge, 17: edge, 19: "ü" * (edge % 20_000), 20: b"x" * (127 + at % 2)}
         rows.append(fill(codec.message_class(), values | {21: at % 2 == 0}).SerializeToString())
     array = in_one_piece(binary(list(rows)))
-    monkeypatch.setattr(unexplained, "scan", None)
+    monkeypatch.setattr(unknown_fields, "scan", None)
     assert find_strangers(array, codec.decode_all(array), codec) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from relay.blocks.form_block import Formed
 from relay.core.records import SealedBlock, SealResult
 from relay.core.state import Seal, SealReason
-from relay.process.sealed import Sent
+from relay.process.seal_results import Sent
 from tests.core.build import buffer
 
 SEAL = Seal(0, "d.x", "shop:d.x:0:1:5", SealReason.AGE, buffer(5))
