@@ -31,6 +31,9 @@ from tests import reach
 from tests.broker.pipeline import wait_until
 
 
+pytestmark = pytest.mark.servers
+
+
 def _quietly(_line: str) -> None:
     pass
 
