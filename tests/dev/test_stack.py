@@ -30,7 +30,6 @@ from relay.schema import catalogue
 from tests import reach
 from tests.broker.pipeline import wait_until
 
-
 pytestmark = pytest.mark.servers
 
 
