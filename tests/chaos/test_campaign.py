@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.campaign import Campaign
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(1500)]
 """A minute on an idle machine; a crowded one only takes longer."""
 
 KINDS = (
