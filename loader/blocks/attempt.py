@@ -91,12 +91,12 @@ class Attempt:
     figures: AttemptFigures = field(default_factory=AttemptFigures)
 
     def answer(self, answer: plan.Answer) -> None:
-        """On to the next effect."""
+        """Take an answer, and go on to the next effect."""
         self.run, self.effect = plan.step(self.run, answer)
 
 
 def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
-    """Runs `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
+    """Run `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
     before = [attempt.effect for attempt in attempts]
     try:
         work()
@@ -118,7 +118,7 @@ def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
 
 
 def outcome(attempt: Attempt) -> Outcome:
-    """Of an attempt that is over."""
+    """Return the outcome of an attempt that is over."""
     done = attempt.effect
     assert isinstance(done, plan.Done)
     asked = attempt.asked and not attempt.inserted

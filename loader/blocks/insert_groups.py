@@ -72,7 +72,7 @@ class Inserter:
         self._fetcher, self._stamp = fetcher, stamp
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
-        """Answers each of the attempts, all under one claim, in their order.
+        """Answer each of the attempts, all under one claim, in their order.
 
         Raises:
             Refused: the user may not insert into a table, or not read a block topic.
@@ -185,7 +185,7 @@ def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
 
 
 def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
-    """Their rows; of several blocks with a column more, the id of each row's block."""
+    """Return their rows; of several blocks with a column more, the id of each row's block."""
     if len(group) == 1:
         return group[0].batch
     rows: pa.RecordBatch = pa.concat_batches([one.batch for one in group])  # type: ignore[attr-defined]
@@ -198,7 +198,7 @@ def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
 
 
 def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
-    """Whether `one` may go into the INSERT of these."""
+    """Return whether `one` may go into the INSERT of these."""
     first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
@@ -212,7 +212,7 @@ def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
 
 
 def open_for_more(one: ReadyBlock, stamp: str) -> bool:
-    """Whether any other block may go into the INSERT of this one."""
+    """Return whether any other block may go into the INSERT of this one."""
     return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
 
 

@@ -85,7 +85,7 @@ class Worker:
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
-        """Ends consumer and client."""
+        """End consumer and client."""
         self._fetcher.close()
         self._running.close()
         self._client.close()
@@ -98,7 +98,7 @@ class Worker:
         why: str = "",
         until: int = 0,
     ) -> list[Outcome]:
-        """One attempt at each block.
+        """Return one attempt at each block.
 
         Args:
             blocks: sealed ones of the app.

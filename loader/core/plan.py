@@ -114,7 +114,7 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
+    """Return the row that settles the block: a final one, or the latest if parked or aside."""
     if not entries:
         return None
     for final in (LOADED, DISCARDED):
@@ -125,7 +125,7 @@ def settled(entries: Sequence[Entry]) -> Entry | None:
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
-    """Whether the claim is the current one: the condition of INSERT and Settle.
+    """Return whether the claim is the current one: the condition of INSERT and Settle.
 
     loader.clickhouse.ledger has the same in SQL (`HOLDS`); a test compares the two.
     """

@@ -50,15 +50,15 @@ class LoaderGauges(Collector):
         self._table = Bounded()
 
     def collect(self) -> Iterable[Any]:
-        """For prometheus-client."""
+        """Collect for prometheus-client."""
         return families(CURRENT, self._samples())
 
     def describe(self) -> Iterable[Any]:
-        """Nothing: names are checked by test, and a look now would be at nothing."""
+        """Return nothing: a test checks names, and a look now would be at nothing."""
         return ()
 
     def facts(self) -> LoaderHealth:
-        """As it stands."""
+        """Return the loader's health now."""
         recorder, look = self._recorder, self._latest()
         return LoaderHealth(
             now=recorder.clock(),

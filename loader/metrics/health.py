@@ -53,7 +53,7 @@ class LoaderHealth:
 
 
 def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.heard_at
     between = 0.0 if facts.batch_open else silent
     inside = silent if facts.batch_open else 0.0
@@ -76,7 +76,7 @@ def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ..
 
 
 def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+    """Do it do its work now? Every check, failed or not."""
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
         Check("servers", not facts.away, facts.away or "answer"),

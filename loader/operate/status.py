@@ -98,7 +98,7 @@ class LoaderStatus:
 
 
 def assemble(facts: LoaderFacts) -> LoaderStatus:
-    """The loader as it stands."""
+    """Return the loader as it stands."""
     return LoaderStatus(facts, tuple(_tables(facts)), tuple(_positions(facts)))
 
 
@@ -143,7 +143,7 @@ def _positions(facts: LoaderFacts) -> Iterable[PositionRow]:
 
 
 def checkpointed(text: str, journal: str) -> dict[int, int] | None:
-    """Offsets by partition from a file of Spark's offset log; None where it is another journal's.
+    """Return offsets by partition from a file of Spark's offset log; None: another journal's.
 
     Args:
         text: version, metadata and the source's offsets, one a line.
@@ -158,7 +158,7 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
 
 
 def as_json(standing: LoaderStatus) -> dict[str, Any]:
-    """For programs; what is not known is null."""
+    """Return it as JSON has it; what is not known is null."""
     facts = standing.facts
     return {
         "at_ms": facts.now_ms,
@@ -172,7 +172,7 @@ def as_json(standing: LoaderStatus) -> dict[str, Any]:
 
 
 def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
-    """A block that is parked or set aside, for programs; times are Unix milliseconds."""
+    """Return a block that is parked or set aside, for programs; times are Unix milliseconds."""
     return {
         "id": one.block.id,
         "table": one.block.table,
@@ -187,6 +187,6 @@ def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
 
 
 def tried(one: ParkedEntry) -> str:
-    """How often a block was set aside, and when last, for people."""
+    """Return how often a block was set aside, and when last, for people."""
     last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"

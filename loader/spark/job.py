@@ -79,11 +79,11 @@ class Job:
         self.error: Exception | None = None
 
     def stop(self) -> None:
-        """Asks the run to end; may be called from a signal handler."""
+        """Ask the run to end; may be called from a signal handler."""
         self._stopping.set()
 
     def run(self, spark: SparkSession, start: source.Start, checkpoint: str, *, once: bool) -> None:
-        """Loads until stopped; with `once`, until what is sealed now is settled.
+        """Load until stopped; with `once`, until what is sealed now is settled.
 
         Raises:
             RelayError: as the batch or the journal source raised it, or Spark's exception.

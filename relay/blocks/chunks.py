@@ -54,7 +54,7 @@ class Encoder:
         self._ratio = _FIRST_RATIO
 
     def encode(self, batch: pa.RecordBatch, most: int | None = None) -> list[tuple[bytes, int]]:
-        """A batch as (Arrow IPC streams, rows) pairs.
+        """Return a batch as (Arrow IPC streams, rows) pairs.
 
         It is cut by rows; how many fit is guessed, first by the block before, then by the chunk
         before, and mended by halving. A row that is larger by itself is a chunk by itself: it came
@@ -133,7 +133,7 @@ def _write(
 
 
 def decode(chunks: Sequence[bytes]) -> pa.RecordBatch:
-    """The chunks of a block, in order, as one record batch; field metadata is kept.
+    """Return the chunks of a block, in order, as one record batch; field metadata is kept.
 
     Raises:
         ValueError: no chunks, not whole Arrow IPC streams, or of different schemas.
@@ -174,7 +174,7 @@ def _read(chunk: bytes) -> list[pa.RecordBatch]:
 
 
 def crc32c(chunks: Iterable[bytes]) -> int:
-    """CRC-32C (Castagnoli, as in Kafka's own records) over the chunk values in order."""
+    """Return the CRC-32C (Castagnoli, as in Kafka's own records) over the chunk values in order."""
     checksum = 0
     for chunk in chunks:
         checksum = google_crc32c.extend(checksum, chunk)

@@ -66,13 +66,13 @@ class Apart:
         self.rows = _batch(rows) if self._heads else batch
 
     def heads(self, first: int, count: int) -> pa.RecordBatch | None:
-        """Of a stretch of the rows; None where every column is as it was."""
+        """Return the heads of a stretch of the rows; None where every column is as it was."""
         heads = [(field, head(first, count)) for field, head in self._heads]
         return _batch(heads) if heads else None
 
 
 def together(heads: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The stretch of the batch that these are of.
+    """Return the stretch of the batch that these are of.
 
     Raises:
         ValueError: these two do not belong together.

@@ -56,7 +56,7 @@ class RecordPlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> RecordPlace:
-        """The reverse of `str`.
+        """Return the reverse of `str`.
 
         Raises:
             ValueError: not PARTITION:OFFSET.
@@ -100,7 +100,7 @@ class DeadLetter:
 def headers_of(
     source_topic: str, source: RecordPlace, table: str, reason: str, origin: Origin
 ) -> list[tuple[str, str | bytes | None]]:
-    """The headers of a dead letter."""
+    """Return the headers of a dead letter."""
     headers = _always(source_topic, source, table, reason)
     if origin.key is not None:
         headers.append((_KEY, origin.key))
@@ -115,7 +115,7 @@ def headers_of(
 def headers_without(
     source_topic: str, source: RecordPlace, table: str, reason: str, size: int
 ) -> list[tuple[str, str | bytes | None]]:
-    """The headers of one that is too large for its topic: value, key and headers stay behind."""
+    """Return the headers of a letter too large for its topic; the rest stays behind."""
     said = (
         f"{reason[:REASON]}; its dead letter is larger than the topic of dead letters takes: the "
         f"message, a value of {size:,} bytes, is in the source topic alone, while that keeps it"
@@ -136,7 +136,7 @@ def _always(
 
 
 def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
-    """The dead letter of a record.
+    """Return the dead letter of a record.
 
     Raises:
         ValueError: no relay wrote it; says which header is missing or wrong.

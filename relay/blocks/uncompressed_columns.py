@@ -29,7 +29,7 @@ _MARK: dict[bytes | str, bytes | str] = {b"part": b"plain"}
 
 
 def aside(rows: pa.RecordBatch, codec: pa.Codec) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The batch without columns that `codec` would not shrink, and these; None: there are none."""
+    """Return the batch without columns that `codec` would not shrink, and these; None: none."""
     found = [at for at, column in enumerate(rows.columns) if _is_plain(column, codec)]
     if not found:
         return rows, None
@@ -42,12 +42,12 @@ def aside(rows: pa.RecordBatch, codec: pa.Codec) -> tuple[pa.RecordBatch, pa.Rec
 
 
 def is_aside(schema: pa.Schema) -> bool:
-    """Whether a stream with this schema holds what was set aside."""
+    """Return whether a stream with this schema holds what was set aside."""
     return schema.metadata == _MARK
 
 
 def back(rows: pa.RecordBatch, plain: pa.RecordBatch) -> pa.RecordBatch:
-    """What `aside` was given.
+    """Return what `aside` was given.
 
     Raises:
         ValueError: these two do not belong together.

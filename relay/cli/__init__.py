@@ -73,5 +73,5 @@ def cli() -> None:
 
 
 def main() -> int:
-    """Entry point of the console script `relay`; returns the exit status."""
+    """Run the console script `relay`; return its exit status."""
     return run_main(cli, "relay")

@@ -14,7 +14,7 @@ PLACE = Parsed("partition:offset", RecordPlace.parse)
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which dead letters are meant."""
+    """Return the options that say which dead letters are meant."""
     for option in (
         click.option(
             "--partition",

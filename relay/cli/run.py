@@ -84,7 +84,7 @@ def commands(
     listen: str | None,
     common: Sequence[str],
 ) -> dict[str, list[str]]:
-    """The arguments of each process, by a name for the log.
+    """Return the arguments of each process, by a name for the log.
 
     Args:
         config_file: of the pipelines.

@@ -49,7 +49,7 @@ _SILENT.propagate = False
 
 
 def find(data: dict[str, Any]) -> Iterator[Found]:
-    """Every problem that the values show by themselves."""
+    """Yield every problem that the values show by themselves."""
     for path, problem in (
         (("kafka", "bootstrap"), _bootstrap),
         (("source", "kafka", "bootstrap"), lambda given: _bootstrap(given) if given else None),
@@ -192,7 +192,7 @@ _NOT_TRIED = {"bootstrap.servers", "logger"}
 
 
 def try_clients(settings: Settings) -> Iterator[Found]:
-    """What librdkafka says to the settings all together; connects to nothing."""
+    """Yield what librdkafka says to the settings all together; connects to nothing."""
     source = CLUSTERS[settings.crosses]
     told = set()
     for cluster, kind, client in (

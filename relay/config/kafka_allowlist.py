@@ -69,7 +69,7 @@ _SHELL_SAFE = re.compile(r"[A-Za-z0-9_@%.,:/+=-]*")
 
 
 def refusal(key: str, value: object) -> str | None:
-    """Why `kafka.client` must not hold this setting; None if it may."""
+    """Return why `kafka.client` must not hold this setting; None if it may."""
     if key in OWNED:
         return f"not for kafka.client: {OWNED[key]}"
     if key in DENIED:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Between a child's start and the line that keeps it, Ctrl-C would leave it to nobody.
+    """Hold Ctrl-C back between a child's start and the line that keeps it.
 
     The signals are not blocked, for a child would inherit that. Python's handlers run in the
     main thread only, so elsewhere there is nothing to do.

@@ -37,7 +37,7 @@ class Fetching:
         self._paused: frozenset[int] = frozenset()
 
     def assigned(self, partitions: Collection[int]) -> None:
-        """Just before the consumer is assigned these: all of them are to be fetched.
+        """Prepare to fetch all of these, just before the consumer is assigned them.
 
         librdkafka (2.16) keeps an application's pause when a partition is taken away, and where
         it comes back so nobody would ever hear of it again.
@@ -61,7 +61,7 @@ class Fetching:
             self._consumer.resume([TopicPartition(self._topic, index) for index in partitions])
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Where these ended when they were last fetched; asks no broker.
+        """Return where these ended when they were last fetched; asks no broker.
 
         Without those never fetched. An end counts transaction markers and open transactions too.
         """
@@ -94,6 +94,6 @@ class Fetching:
                 return
 
     def place(self, partition: int, offset: int) -> TopicPartition:
-        """To fetch from, with the leader epoch that was committed there."""
+        """Return where to fetch from, with the leader epoch that was committed there."""
         epoch = self._epochs.at(partition, offset)
         return TopicPartition(self._topic, partition, offset, leader_epoch=epoch)

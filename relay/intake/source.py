@@ -54,7 +54,7 @@ POLL_SECONDS = 0.05
 
 
 def poll_bytes(max_buffer_bytes: int) -> int:
-    """Most bytes of one poll of a relay with so much memory."""
+    """Return the most bytes of one poll of a relay with so much memory."""
     return max(FULL_BYTES, max_buffer_bytes // POLL_SHARE)
 
 
@@ -173,7 +173,7 @@ class SourceMember:
         return count
 
     def look_for_brokers(self) -> None:
-        """Some server is away: see that the client finds its brokers; nobody polls it meanwhile.
+        """See that the client finds its brokers while a server is away and nobody polls.
 
         Called inside poll as well, so it may only offer: the binding allows no call that serves
         callbacks (list_topics, consume) inside a callback of the same client. It would end the
@@ -183,7 +183,7 @@ class SourceMember:
         self._bootstrap.offer(self.consumer)
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
-        """To commit with these floors."""
+        """Return the leader epochs to commit with these floors."""
         places = [TopicPartition(self._topic, partition) for partition in floors]
         polled = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
         return self.epochs.to_commit(floors, polled)

@@ -80,7 +80,7 @@ class BlockTopics:
         return self._limits.most(topic)
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """Whether a transaction failed of one table or record, which is left out from now on.
+        """Return whether a transaction failed of one table or record; it is left out from now on.
 
         Args:
             failed: how.

@@ -90,12 +90,12 @@ class Groups:
         self._connection: Connection[Any, Any] | None = None
 
     def describe(self, group: str) -> GroupDescription:
-        """The group's state and members."""
+        """Return the group's state and members."""
         found: GroupDescription = self._ask(_describe, group)
         return found
 
     def committed(self, group: str, topic: str, partitions: Collection[int]) -> list[GroupOffset]:
-        """The group's stable offsets, with an error for a partition with a transaction open."""
+        """Return the group's stable offsets; an error for a partition with a transaction open."""
         if not partitions:  # the client refuses to ask for none
             return []
         found: list[GroupOffset] = self._ask(_committed, group, topic, tuple(partitions))

@@ -100,7 +100,7 @@ class Performer:
         self.producers.close()
 
     def polled(self, poll: Poll) -> None:
-        """The poll whose arrivals the core is about to hear of."""
+        """Note the poll whose arrivals the core is about to get."""
         self._poll = poll
         self.producers.serve()
 

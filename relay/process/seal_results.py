@@ -46,7 +46,7 @@ class Sent:
 
     @classmethod
     def of(cls, seal: Seal, formed: Formed, offsets: Sequence[int]) -> Sent:
-        """Of what was just handed to the client.
+        """Return it of what was just handed to the client.
 
         Args:
             seal: of the buffer.
@@ -68,7 +68,7 @@ class Sent:
         )
 
     def result(self, topic: str) -> SealResult:
-        """Once all is acknowledged.
+        """Return the result, once all is acknowledged.
 
         Args:
             topic: the table's block topic.

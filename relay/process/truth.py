@@ -57,7 +57,7 @@ class TruthReader:
     def read(
         self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
     ) -> tuple[PartitionTruth, ...]:
-        """PartitionTruth for each partition.
+        """Return the truth of each partition.
 
         Args:
             partitions: of the source.

@@ -63,7 +63,7 @@ class RowFile:
 
     @classmethod
     def of(cls, path: Path, format_: str | None = None, **options: Any) -> RowFile:
-        """By the path's suffix (`.gz` and the like before it are seen through) if not named.
+        """Choose by the path's suffix (`.gz` and the like before it are seen through) if not named.
 
         Raises:
             ConfigError: no file, or a suffix that says nothing.
@@ -79,7 +79,7 @@ class RowFile:
         return cls(path, found, **options)
 
     def rows(self, encoder: RowEncoder) -> Iterator[Piece]:
-        """All rows, in order.
+        """Yield all rows, in order.
 
         Raises:
             ConfigError: the file is damaged, has a column the table has not, or lacks one.
@@ -92,7 +92,7 @@ class RowFile:
             raise ConfigError(f"{self.path}: {reason}", f"is it {self.format}? mend it") from error
 
     def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Raises ConfigError for columns unknown, missing or there twice."""
+        """Raise ConfigError for columns unknown, missing or there twice."""
         check_names(encoder.codec.schema, names, str(self.path), allow_missing=self.allow_missing)
 
 

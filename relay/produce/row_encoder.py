@@ -76,13 +76,13 @@ class RowEncoder:
         }
 
     def check_names(self, columns: Collection[str]) -> None:
-        """Raises ConfigError if there is a column that the table does not have."""
+        """Raise ConfigError if there is a column that the table does not have."""
         unknown = [name for name in columns if name not in self._fields]
         if unknown:
             raise unknown_columns(self.codec, unknown)
 
     def encode(self, row: Mapping[str, object]) -> bytes:
-        """The row's bytes; a column left out or None is a field left out.
+        """Return the row's bytes; a column left out or None is a field left out.
 
         Raises:
             ConfigError: a column the table does not have.
@@ -109,7 +109,7 @@ class RowEncoder:
 
 
 def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
-    """The error for columns that the table does not have."""
+    """Return the error for columns that the table does not have."""
     return ConfigError(
         f"{codec.schema.table} has no column {', '.join(map(repr, unknown))} "
         f"(it has {', '.join(codec.column_names)})",

@@ -36,7 +36,7 @@ class Cut:
 
     @classmethod
     def parse(cls, text: str) -> Cut:
-        """`200`, or `1..200`.
+        """Parse `200`, or `1..200`.
 
         Raises:
             ConfigError: neither.
@@ -101,7 +101,7 @@ def produce(
 
 
 def total_bytes(sources: Sequence[RowFile]) -> int:
-    """Size of the files together."""
+    """Return size of the files together."""
     return sum(source.path.stat().st_size for source in sources)
 
 

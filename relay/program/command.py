@@ -78,7 +78,7 @@ pipeline_option = click.option(
 
 
 def chosen_pipeline() -> str | None:
-    """What --pipeline says, in the command that runs; None: nothing."""
+    """Return what --pipeline says, in the command that runs; None: nothing."""
     chosen: str | None = click.get_current_context().meta.get(_PIPELINE)
     return chosen
 
@@ -173,7 +173,7 @@ class WholeGroup(click.Group):
     """A group whose help cuts no summary."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first sentence of each command."""
+        """Write the first sentence of each command."""
         del ctx
         rows = [
             (name, command.get_short_help_str(limit=1_000))
@@ -197,11 +197,11 @@ class LazyGroup(click.Group):
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order given, which is that of the work."""
+        """List them in the order given, which is that of the work."""
         return [*self._commands_at, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command.
+        """Return imports the command.
 
         Raises:
             MissingTool: a package that only this command needs is not installed.
@@ -225,7 +225,7 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands from their summaries, without importing them."""
+        """Write the list of commands from their summaries, without importing them."""
         del ctx
         rows = [(name, lazy.summary) for name, lazy in self._commands_at.items()]
         with formatter.section("Commands"):

@@ -85,7 +85,7 @@ class Check:
 
 
 def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.beat_at
     since = facts.transaction_since
     open_ = 0.0 if since is None else facts.now - since
@@ -109,7 +109,7 @@ def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]
 
 
 def readiness(facts: RelayHealth) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+    """Do it do its work now? Every check, failed or not."""
     whole = facts.assigned and not facts.pending
     kafka = facts.connected is not False and not facts.away
     return (
@@ -165,7 +165,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 def answer(checks: Sequence[Check]) -> tuple[int, str, bytes]:
-    """As HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
+    """Answer by HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
     failed = [one.check for one in checks if not one.ok]
     body = {"ok": not failed, "failed": failed, "checks": [asdict(one) for one in checks]}
     text = json.dumps(body, indent=1, ensure_ascii=False)

@@ -31,7 +31,7 @@ _FIXED = {"float": 4, "double": 8, "bool": 1}
 
 
 def find_strangers(rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec) -> list[Stranger]:
-    """What the row message does not explain; empty in the usual case.
+    """Return what the row message does not explain; empty in the usual case.
 
     Args:
         rows: serialized, without nulls.
@@ -54,7 +54,7 @@ def find_strangers(rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec) 
 
 
 def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Stranger]:
-    """Values under the number that a column had before its type changed: nothing reads them."""
+    """Return values under a column's number of before its type changed: nothing reads them."""
     found = []
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
         old = codec.outdated.get(field.number)

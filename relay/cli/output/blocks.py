@@ -28,7 +28,7 @@ _BLOCK = (
 
 
 def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
-    """One line each where there is room; an id is never broken."""
+    """Yield one line each where there is room; an id is never broken."""
     cells = [
         (
             row.listed.block.id,
@@ -46,7 +46,7 @@ def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
 
 
 def whole(story: Story) -> Iterator[str]:
-    """The story, in the order of the data flow."""
+    """Yield the story, in the order of the data flow."""
     yield f"block        {story.id}"
     yield f"state        {story.state or _NOT_ASKED}"
     if story.listed is None:

@@ -29,7 +29,7 @@ def read_registry(config_file: Path) -> Registry:
 
 
 def version_of(registry: Registry, table: str, version: int | None) -> TableSchema:
-    """One version of a table's schema, the current one where none is asked for.
+    """Return one version of a table's schema, the current one where none is asked for.
 
     Raises:
         ConfigError: the registry does not have it.
@@ -49,7 +49,7 @@ def version_of(registry: Registry, table: str, version: int | None) -> TableSche
 
 
 def described_schema(current: TableSchema) -> dict[str, Any]:
-    """A schema as `--json` shows it."""
+    """Return a schema as `--json` shows it."""
     carried = {column.number for column in live_columns(current)}
     return {
         "table": current.table,

@@ -54,7 +54,7 @@ def follow(
     stop: threading.Event | None = None,
     keep: Keep = lambda *_: None,
 ) -> None:
-    """Until SIGTERM or Ctrl-C.
+    """Run until SIGTERM or Ctrl-C.
 
     Args:
         settings: of the app.

@@ -36,7 +36,7 @@ def once(
     deep: bool,
     removed: Collection[str] = (),
 ) -> None:
-    """All that is retained.
+    """Audit all that is retained.
 
     Args:
         settings: of the app.

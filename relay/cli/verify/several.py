@@ -57,7 +57,7 @@ class Following(threading.Thread):
         self.bug: Exception | None = None
 
     def run(self) -> None:
-        """Until stopped."""
+        """Run until stopped."""
         while not self._ending.is_set():
             self.audit = audit_of(self._settings)
             try:
@@ -88,7 +88,7 @@ class Following(threading.Thread):
 
 
 def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) -> list[Audit]:
-    """All of them until SIGTERM or Ctrl-C; gives their audits.
+    """Return all of them until SIGTERM or Ctrl-C; gives their audits.
 
     Raises:
         ConfigError: one of `outlets` cannot be used.
@@ -123,7 +123,7 @@ def once_each(
     removed: Collection[str] = (),
     as_json: bool,
 ) -> list[Audit]:
-    """All that is retained of each; gives the audits.
+    """Return all that is retained of each; gives the audits.
 
     Raises:
         RelayError: the worst of what ended an audit, where none of them found an anomaly.

@@ -46,7 +46,7 @@ class Demo:
     killed_at: RowCounts | None = field(default=None, init=False)
 
     def look(self) -> RowCounts:
-        """Counts of this moment; raises if a program ended by itself."""
+        """Return the counts of this moment; raise if a program ended by itself."""
         for program in (*self.relays, self.loader):
             program.check()
         self.journal.catch_up()
@@ -59,7 +59,7 @@ class Demo:
         return seen
 
     def move(self) -> None:
-        """Until every row is in ClickHouse; kills and restarts on the way.
+        """Wait until every row is in ClickHouse; kill and restart on the way.
 
         Raises:
             NotExactlyOnce: a program ended by itself, or nothing moved for two minutes.
@@ -125,7 +125,7 @@ class Demo:
 
 
 def differences(warehouse: Warehouse, sent: dict[str, pa.Table]) -> dict[str, Difference]:
-    """Contents of the tables in `sent` against ClickHouse's."""
+    """Return contents of the tables in `sent` against ClickHouse's."""
     found = {}
     for table in data.TABLES:
         name = table.full_name

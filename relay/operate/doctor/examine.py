@@ -49,7 +49,7 @@ class ExaminationScope:
 
 
 def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
-    """Every finding, the worst first."""
+    """Return every finding, the worst first."""
     findings: list[Finding] = []
     targets = {*wanted.tables, *settings.block.tables}
     try:
@@ -76,7 +76,7 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
 
 
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
-    """What was seen in that many of the source topic's newest messages, and the findings."""
+    """Return what was seen in that many of the source topic's newest messages, and the findings."""
     try:
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
@@ -86,7 +86,7 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
 
 
 def judge_kafka(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about Kafka."""
+    """Yield every finding about Kafka."""
     yield from judge_brokers.judge(settings, facts, outage_seconds)
     yield from topics.judge(settings, facts, outage_seconds)
     yield from rights.judge_kafka(settings, facts)
@@ -94,7 +94,7 @@ def judge_kafka(settings: Settings, facts: KafkaFacts, outage_seconds: float) ->
 
 
 def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
-    """A finding for each question without an answer."""
+    """Yield a finding for each question without an answer."""
     for question in questions:
         yield found("unasked", f"{question.what}: {question.reason}", question.mend)
 
@@ -117,6 +117,6 @@ def _tables_of(app: str, facts: KafkaFacts) -> set[str]:
 
 
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:
-    """The finding where `server` (kafka, clickhouse) gave no answer to anything."""
+    """Return the finding where `server` (kafka, clickhouse) gave no answer to anything."""
     kind = "away" if isinstance(error, Unavailable) else "refused"
     return found(f"{server}-{kind}", error.message, error.next_step)

@@ -29,7 +29,7 @@ class Trail:
         self._blocks: deque[Listed] = deque(maxlen=BLOCKS)
 
     def add(self, partition: int, offset: int, commit: Commit) -> None:
-        """The next record of a journal partition."""
+        """Add the next record of a journal partition."""
         step = commit.written_at_ms // 1000 // STEP_SECONDS
         with self._lock:
             for block in commit.blocks:
@@ -40,7 +40,7 @@ class Trail:
                 self._rows = Counter({at: n for at, n in self._rows.items() if at >= oldest})
 
     def rates(self, now_ms: int) -> list[tuple[int, float]]:
-        """(Unix milliseconds, rows per second) of every step of the window that has ended."""
+        """Return (Unix milliseconds, rows per second) of every step that has ended."""
         end = now_ms // 1000 // STEP_SECONDS
         with self._lock:
             return [
@@ -49,7 +49,7 @@ class Trail:
             ]
 
     def blocks(self) -> list[dict[str, Any]]:
-        """The latest blocks, oldest first; times are Unix milliseconds."""
+        """Return the latest blocks, oldest first; times are Unix milliseconds."""
         with self._lock:
             latest = list(self._blocks)
         return [
@@ -67,6 +67,6 @@ class Trail:
         ]
 
     def journal_offset(self, block: str) -> int:
-        """Where the record lies that lists it; 0 where it is none of the latest."""
+        """Return where the record lies that lists it; 0 where it is none of the latest."""
         with self._lock:
             return next((one.offset for one in self._blocks if one.block.id == block), 0)

@@ -34,12 +34,12 @@ class Merged:
         self._waiting: list[DatedAnomaly] = []
 
     def add(self, told: DatedAnomaly) -> None:
-        """One more."""
+        """Add one more."""
         with self._lock:
             self._waiting.append(told)
 
     def take(self) -> list[DatedAnomaly]:
-        """All that wait, the earliest commit first; of equal ones in the order of pipelines."""
+        """Return all that wait, the earliest commit first; equal ones in the order of pipelines."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return sorted(taken, key=lambda told: told[:2])
@@ -58,12 +58,12 @@ class CommitTimes:
         self._by_n: dict[tuple[int, int], int] = {}
 
     def note(self, partition: int, _offset: int, commit: Commit) -> None:
-        """The next record, about to be judged."""
+        """Note the next record, about to be judged."""
         self._last[partition] = commit.written_at_ms
         if self._each:
             self._by_n[partition, commit.n] = commit.written_at_ms
 
     def of(self, anomaly: Anomaly, now_ms: int) -> int:
-        """Unix milliseconds of the commit at which it shows; else of the last, else of now."""
+        """Return Unix milliseconds of the commit that shows it; else of the last, else of now."""
         last = self._last.get(anomaly.partition, now_ms)
         return self._by_n.get((anomaly.partition, anomaly.n), last)

@@ -49,7 +49,7 @@ class Deep:
         """What cannot be known, and why; complete after `judge`."""
 
     def keep(self, partition: int, _offset: int, commit: Commit) -> None:
-        """A journal record, in order."""
+        """Keep a journal record, in order."""
         self._commits[partition].append(commit)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Deep:
         self._sources.close()
 
     def judge(self, progress: Callable[[str], None]) -> Iterator[Anomaly]:
-        """Everything that the journal names.
+        """Yield everything that the journal names.
 
         Raises:
             Unavailable: a server did not answer.

@@ -65,7 +65,7 @@ class StatusReader:
         self._needed: dict[int, int] | None = None
 
     def screen(self) -> Screen:
-        """As it is now."""
+        """Read the screen as it is now."""
         group = self._group.read()
         journal = self._topics.describe(names.journal_topic(self._settings.app), (READ,))
         ends: dict[int, int] = {}
@@ -145,7 +145,7 @@ class StatusReader:
 
 
 def listed(settings: Settings, where: Begin = from_the_start) -> Generator[Listed]:
-    """Blocks of the journal from there on, partition by partition in order of sealing.
+    """Yield blocks of the journal from there on, partition by partition in order of sealing.
 
     Raises:
         ConfigError: the app has no journal.
@@ -159,7 +159,7 @@ def listed(settings: Settings, where: Begin = from_the_start) -> Generator[Liste
 
 
 def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
-    """The ledger's states of the blocks of these tables, by block id.
+    """Return the ledger's states of the blocks of these tables, by block id.
 
     Raises:
         Unavailable, Refused: as ClickHouse answers.
@@ -171,7 +171,7 @@ def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
 
 
 def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
-    """All that is known of one block.
+    """Return all that is known of one block.
 
     Args:
         settings: of the app.

@@ -94,7 +94,7 @@ class LandedBlocks(LandedRows):
     """
 
     def positions(self, journal: str) -> dict[int, int]:
-        """Next offset of the journal with this topic id by partition: all before is settled."""
+        """Return the next offset by partition of the journal with this topic id."""
         if not self.has_ledger():
             return {}
         keys = (
@@ -104,7 +104,7 @@ class LandedBlocks(LandedRows):
         return {int(p): offset for (topic, _, p), offset in keys if topic == journal}
 
     def facts(self, blocks: Iterable[str]) -> LedgerFacts:
-        """The ledger's counts, its parked blocks, and the states of these blocks."""
+        """Return the ledger's counts, its parked blocks, and the states of these blocks."""
         if not self.has_ledger():
             return LedgerFacts()
         states: dict[str, str] = {}
@@ -126,7 +126,7 @@ class LandedBlocks(LandedRows):
         )
 
     def landed(self, block: str, table: str) -> Landed:
-        """All that ClickHouse has of one block."""
+        """Return all that ClickHouse has of one block."""
         database, name = names.split_table(table)
         place = {"database": database, "name": name, "block": block}
         ledger = None

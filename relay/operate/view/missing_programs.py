@@ -55,7 +55,7 @@ def troubles(
     unread: int | None,
     waiting: UnsettledBlocks,
 ) -> Iterator[Trouble]:
-    """What there is of them now.
+    """Yield what there is of them now.
 
     Args:
         now_ms: Unix milliseconds.

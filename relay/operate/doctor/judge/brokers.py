@@ -56,7 +56,7 @@ LOOKED_AT = (
 
 
 def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about the brokers and the group."""
+    """Yield every finding about the brokers and the group."""
     yield from _version(facts)
     yield from _replication(settings, facts)
     for brokers, values in _alike(facts.brokers).items():

@@ -36,7 +36,7 @@ _STRINGS = frozenset({"String", "LowCardinality(String)"})
 
 
 def judge(settings: Settings, facts: ClickHouseFacts, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about ClickHouse, rights aside."""
+    """Yield every finding about ClickHouse, rights aside."""
     yield from _server(facts)
     yield from judge_version(facts)
     yield from judge_tries(facts, quoted(settings.loader.database))

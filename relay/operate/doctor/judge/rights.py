@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def needed(settings: Settings, topic: str) -> dict[str, str]:
-    """Operations that are needed on a topic, and by whom."""
+    """Return operations that are needed on a topic, and by whom."""
     app = settings.app
     if topic == settings.source.topic:
         return {"READ": "relay"}
@@ -38,7 +38,7 @@ def needed(settings: Settings, topic: str) -> dict[str, str]:
 
 
 def judge_kafka(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
-    """Every finding about rights in Kafka."""
+    """Yield every finding about rights in Kafka."""
     kafka, app = settings.kafka, settings.app
     for name, topic in facts.topics.items():
         for operation, who in needed(settings, name).items():
@@ -77,7 +77,7 @@ def _on_topic(settings: Settings, topic: str, operation: str) -> str:
 
 
 def judge_clickhouse(facts: ClickHouseFacts) -> Iterator[Finding]:
-    """Every finding about rights in ClickHouse."""
+    """Yield every finding about rights in ClickHouse."""
     on_tables = [
         (right, quoted(name))
         for name, table in facts.tables.items()

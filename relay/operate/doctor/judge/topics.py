@@ -28,7 +28,7 @@ FOR_EVER = -1
 
 
 def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about the topics."""
+    """Yield every finding about the topics."""
     source = facts.topics.get(settings.source.topic)
     if source is None:
         yield found(
@@ -54,7 +54,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
 
 
 def registries(app: str) -> tuple[str, ...]:
-    """The app's topics that are kept for ever, by key."""
+    """Return the app's topics that are kept for ever, by key."""
     return names.schemas_topic(app), names.replayed_topic(app)
 
 

@@ -18,7 +18,7 @@ OTHER = "other"
 
 
 def kinds(commit: Commit) -> tuple[str, ...]:
-    """What a person acknowledged in this record; empty where no person wrote it."""
+    """Return what a person acknowledged in this record; empty where no person wrote it."""
     if commit.HasField("rewind"):
         return (REWIND,)
     given = sorted({kind if kind in ACCEPTED else OTHER for kind in commit.accept.kinds})
@@ -26,13 +26,13 @@ def kinds(commit: Commit) -> tuple[str, ...]:
 
 
 def said(partition: int, commit: Commit) -> str:
-    """On one line, with place, time and reason."""
+    """Say it on one line, with place, time and reason."""
     place = f"partition {partition}, n={commit.n}, {utc(commit.written_at_ms)}"
     return f"{place}: {'; '.join(parts(commit))}"
 
 
 def parts(commit: Commit) -> Iterator[str]:
-    """What was done, with which values, and why; nothing where no person wrote it."""
+    """Yield what was done, with which values, and why; nothing where no person wrote it."""
     if commit.HasField("rewind"):
         rewind = commit.rewind
         starts = ", ".join(f"{s.table or '(no table)'} from {s.offset}" for s in rewind.starts)

@@ -25,7 +25,7 @@ from relay.records_pb2 import Commit
 def check(
     place: JournalPlace, head: ChainHead | None, offset: int, commit: Commit
 ) -> tuple[ChainHead, list[Anomaly]]:
-    """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
+    """Return the head after `commit`, which lies at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = messages(commit)

@@ -28,7 +28,7 @@ NOTHING = NamedRecord(0, -1, -1)
 
 
 def named(floor: int, metadata: str | None) -> NamedRecord | None:
-    """The record that a committed offset names; None where no relay wrote the metadata."""
+    """Return the record that a committed offset names; None where no relay wrote the metadata."""
     try:
         fields = json.loads(metadata or "")
         return NamedRecord(int(fields["n"]), floor, int(fields["journal"]))
@@ -44,7 +44,7 @@ def disagreement(
     *,
     may_lag: bool = False,
 ) -> Anomaly | None:
-    """What is wrong with a committed offset; None if nothing, or not yet.
+    """Return what is wrong with a committed offset; None if nothing, or not yet.
 
     Args:
         partition: of the source topic.
@@ -75,6 +75,6 @@ def disagreement(
 
 
 def ahead(partition: int, last: int, committed: NamedRecord) -> Anomaly:
-    """The anomaly once the journal did not follow a committed offset within its grace."""
+    """Return the anomaly once the journal did not follow a committed offset within its grace."""
     text = f"the committed offset names n={committed.n}, the journal ends at n={last}"
     return Anomaly(AnomalyKind.GAP, partition, committed.n, committed.offset, text)

@@ -51,7 +51,7 @@ class BlockTopic:
         self._unlisted: dict[str, int] = {}
 
     def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[UnplacedAnomaly]:
-        """The next visible record: the block it belongs to, its rows, its bytes."""
+        """Yield the next visible record: the block it belongs to, its rows, its bytes."""
         if block not in self._expected:
             self._unlisted.setdefault(block, offset)
             return
@@ -69,7 +69,7 @@ class BlockTopic:
         seen.crc32c = google_crc32c.extend(seen.crc32c, value)
 
     def end(self) -> Iterator[UnplacedAnomaly]:
-        """After the last record."""
+        """Judge what only the end shows, after the last record."""
         # Older ones belong to records that retention took from the journal.
         oldest = min((block.first_offset for block in self._expected.values()), default=0)
         for name, offset in self._unlisted.items():
@@ -110,7 +110,7 @@ def landed(
     made: Mapping[str, int] | None = None,
     missing: Missing | None = None,
 ) -> Iterator[UnplacedAnomaly]:
-    """Blocks of one table against the ledger, and the rows that carry their ids.
+    """Yield blocks of one table against the ledger, and the rows that carry their ids.
 
     Rows that carry other ids are relay.operate.verify.judge.unlisted_blocks's.
 
@@ -149,7 +149,7 @@ def landed(
 
 
 def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
-    """Blocks that messages make which a loader left out of others: judged as any other.
+    """Yield blocks that messages make which a loader left out of others: judged as any other.
 
     Args:
         blocks: the journal's, of one table.
@@ -167,7 +167,7 @@ def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block
 def given_up(
     blocks: Iterable[Block], counted: Mapping[str, int] | None, reasons: Mapping[str, str]
 ) -> Iterator[str]:
-    """Blocks of one table that a person discarded: no anomaly, and not to be forgotten.
+    """Yield blocks of one table that a person discarded: no anomaly, and not to be forgotten.
 
     Args:
         blocks: the journal's.
@@ -196,7 +196,7 @@ class SealedStretch:
 def source_counts(
     sealed: Iterable[SealedStretch], offsets: Mapping[str, Sequence[int]]
 ) -> Iterator[UnplacedAnomaly]:
-    """Sealed stretches of one source partition against the messages that a re-read finds.
+    """Yield sealed stretches of one source partition against the messages that a re-read finds.
 
     Args:
         sealed: in order of each table; those that begin before the log's start are left out.

@@ -28,22 +28,22 @@ _MOST = 1_000_000
 
 
 def by_person(commit: Commit) -> bool:
-    """Whether `relay rewind` or `relay accept` wrote it as their decision."""
+    """Return whether `relay rewind` or `relay accept` wrote it as their decision."""
     return commit.HasField("rewind") or commit.HasField("accept")
 
 
 def counts_anew(commit: Commit) -> bool:
-    """Whether the messages counted so far say nothing of what is counted from here on."""
+    """Return whether the messages counted so far say nothing of what is counted from here on."""
     return by_person(commit) and list(commit.accept.kinds) != ["offsets"]
 
 
 def renames(commit: Commit) -> bool:
-    """Whether an offset may name another message than before."""
+    """Return whether an offset may name another message than before."""
     return bool({"topic", "truncated"} & set(commit.accept.kinds))
 
 
 def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """A rewind is begun and ended, with nothing in between."""
+    """Yield a rewind is begun and ended, with nothing in between."""
     if by_person(commit) and head.rewinding:
         yield UnplacedAnomaly(
             AnomalyKind.TORN, "a person's record comes before the rewind has ended"
@@ -56,7 +56,7 @@ def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
 
 
 def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
-    """A person's record after another record."""
+    """Yield a person's record after another record."""
     if commit.HasField("rewind") and commit.HasField("accept"):
         yield UnplacedAnomaly(AnomalyKind.TORN, "a rewind and an accept in one record")
     if commit.blocks or commit.dead:
@@ -131,7 +131,7 @@ class SealedStarts:
         self._latest: dict[str, int] = {}
 
     def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
-        """The next record; of a rewind, what is wrong with the places that it names."""
+        """Yield the next record; of a rewind, what is wrong with the places that it names."""
         if commit.HasField("accept") and renames(commit):
             self._firsts, self._latest = {}, {}
         elif commit.HasField("rewind"):
@@ -216,7 +216,7 @@ def replaced(
     ledger: Mapping[str, History],
     made: Mapping[str, int] | None = None,
 ) -> Iterator[UnplacedAnomaly]:
-    """Superseded blocks of one table and partition against ledger and rows.
+    """Judge superseded blocks of one table and partition by ledger and rows.
 
     Args:
         blocks: by id, those of the table.

@@ -33,11 +33,11 @@ class JournalReach:
     epochs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def later(self, history: History) -> bool:
-        """Whether the block was claimed since, so that it may have been sealed since."""
+        """Return whether the block was claimed since, so that it may have been sealed since."""
         return bool(history.claimed_ms) and history.claimed_ms >= self.began_ms - SKEW_MS
 
     def older(self, name: str) -> bool:
-        """Whether the block may have been in a record that is gone."""
+        """Return whether the block may have been in a record that is gone."""
         try:
             block = BlockId.parse(name)
         except ValueError:
@@ -46,7 +46,7 @@ class JournalReach:
         return block.epoch < epoch or (block.epoch == epoch and block.first_offset < offset)
 
     def elsewhere(self, name: str) -> bool:
-        """Whether the block can only be of another journal: one that was deleted and made anew."""
+        """Return whether the block can only be of another journal, deleted and made anew."""
         try:
             block = BlockId.parse(name)
         except ValueError:

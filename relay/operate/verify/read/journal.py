@@ -52,7 +52,7 @@ Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 
 
 def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int, _high: int) -> int:
-    """From the oldest record retained."""
+    """Read from the oldest record retained; return its offset."""
     return low
 
 
@@ -126,7 +126,7 @@ class Reader:
                     raise away(error) from error
 
     def records(self) -> Iterator[tuple[int, int, Commit]]:
-        """All that is visible now and was not read yet: partition, offset and record, in order.
+        """Yield what is visible and was not read yet: partition, offset and record, in order.
 
         Raises:
             Unavailable: nothing came for SECONDS.
@@ -199,7 +199,7 @@ class Reader:
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """(last stable offsets, ends) of journal, dead letters and block topics."""
+        """Return (last stable offsets, ends) of journal, dead letters and block topics."""
         prefix = f"{self._settings.app}."
         topics = asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
         places = [
@@ -223,7 +223,7 @@ class Reader:
         return {partition: offset for (_, partition), offset in stable.items()}
 
     def source_starts(self) -> dict[int, int]:
-        """Oldest offset of each source partition that the journal has."""
+        """Return the oldest offset of each source partition that the journal has."""
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
         isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin
