@@ -3,8 +3,8 @@
 lemminflect holds the verbs, nouns and adjectives of the SPECIALIST lexicon of the National Library
 of Medicine, so that nobody can make the list fit a docstring. A word counts as an imperative if it
 is a verb and its own base form ("Return", not "Returns"). Some base forms are nouns, too ("Name of
-the table"): before "of", "which", "whose" and "that" a word is read as a noun, but for "that" behind
-verbs of saying ("Note that a block is loaded").
+the table"): before "of", "which", "whose" and "that" a word is read as a noun, but for "that"
+behind verbs of saying ("Note that a block is loaded").
 
 Properties are left out, as attributes are: a noun says what they are.
 """
