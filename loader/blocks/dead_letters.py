@@ -18,14 +18,14 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from loader.core import left_out, plan
 from relay import names
-from relay.blocks.dead_letter import BLOCK, Origin, Place, headers_of, headers_without
+from relay.blocks.dead_letter import BLOCK, Origin, RecordPlace, headers_of, headers_without
 from relay.clickhouse.errors import About
 from relay.config import kafka_clients
 from relay.errors import RelayError, Unavailable
 from relay.failpoints import reached
 from relay.kafka.errors import TransactionFailed, answered, ended
 from relay.kafka.partition_reader import PartitionReader, records
-from relay.kafka.record_limits import Limits, record_bytes
+from relay.kafka.record_limits import RecordLimits, record_bytes
 from relay.kafka.topics import READ, Topics
 from relay.kafka.transactional_producer import TransactionalProducer
 
@@ -62,7 +62,7 @@ class _Clients(NamedTuple):
     ends: PartitionReader
 
 
-class DeadLetters:
+class DeadLetterWriter:
     """Of one process; nothing is connected before it is needed.
 
     Args:
@@ -75,9 +75,9 @@ class DeadLetters:
         self._source = settings.source.topic
         self._producer: TransactionalProducer | None = None
         self._clients: _Clients | None = None
-        self._limits = Limits()
+        self._limits = RecordLimits()
 
-    def ready(self, block: Block) -> int | plan.Failed:
+    def ready(self, block: Block) -> int | plan.NoAnswer:
         """See that there is a producer, before the block is claimed for dead letters.
 
         Returns:
@@ -91,7 +91,7 @@ class DeadLetters:
 
         return _answered(begin)
 
-    def look(self, block: Block, since: int) -> plan.Letters | plan.Failed:
+    def look(self, block: Block, since: int) -> plan.LettersFound | plan.NoAnswer:
         """Fence whoever writes the app's dead letters as this does, and look for the block's.
 
         Args:
@@ -100,7 +100,7 @@ class DeadLetters:
         """
         return _answered(lambda: self._look(block, max(since, 0)))
 
-    def write(self, block: Block) -> plan.Letters | plan.Impossible | plan.Failed:
+    def write(self, block: Block) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
         """Write the letters, if all messages are in the source topic still."""
         return _answered(lambda: self._write(block))
 
@@ -149,12 +149,12 @@ class DeadLetters:
             place = TopicPartition(self._topic, partition)
             return self._connected().ends.get_watermark_offsets(place, _SECONDS)[1]
 
-    def _look(self, block: Block, since: int) -> plan.Letters:
+    def _look(self, block: Block, since: int) -> plan.LettersFound:
         self._take_over()
         end = self._end(block.partition)  # what the one before has committed lies before it
         low = self._begin_when_stable(block.partition, end)
         if low > since or since > end:
-            return plan.Letters(
+            return plan.LettersFound(
                 "unclear",
                 f"its messages may be dead letters already: a loader was about to write them to "
                 f"{self._topic}[{block.partition}] from {since} on, which holds {low} to {end} "
@@ -171,8 +171,8 @@ class DeadLetters:
             reader.unassign()
         reached("letters_looked_for")
         if not offsets:
-            return plan.Letters("never")
-        return plan.Letters("written", left_out.said_dead(block, self._topic, offsets))
+            return plan.LettersFound("never")
+        return plan.LettersFound("written", left_out.said_dead(block, self._topic, offsets))
 
     def _begin_when_stable(self, partition: int, end: int) -> int:
         """Where the partition begins, once nothing before `end` is undecided."""
@@ -189,7 +189,7 @@ class DeadLetters:
                 )
             time.sleep(_PAUSE_SECONDS)
 
-    def _write(self, block: Block) -> plan.Letters | plan.Impossible:
+    def _write(self, block: Block) -> plan.LettersFound | plan.Impossible:
         producer = self._producer
         if producer is None:
             raise Unavailable("the producer of dead letters is gone", "it is tried again")
@@ -206,7 +206,7 @@ class DeadLetters:
         except RelayError:
             self._abort(producer)
             raise
-        return plan.Letters("written", left_out.said_dead(block, self._topic, sorted(offsets)))
+        return plan.LettersFound("written", left_out.said_dead(block, self._topic, sorted(offsets)))
 
     def _transaction(self, producer: TransactionalProducer, block: Block) -> list[int]:
         """Offsets of the letters, committed."""
@@ -214,7 +214,7 @@ class DeadLetters:
         producer.begin(_NO_GROUP)
         reached("letters_begun")
         for one, message in self._messages(block):
-            key = str(Place(block.partition, one.offset)).encode()
+            key = str(RecordPlace(block.partition, one.offset)).encode()
             value, headers = self._letter(block, one, message, key)
             place = TopicPartition(self._topic, block.partition)
             producer.produce(place, value, key, headers, offsets.append)
@@ -229,7 +229,7 @@ class DeadLetters:
     def _letter(
         self, block: Block, one: LeftOut, message: Message, key: bytes
     ) -> tuple[bytes | None, list[tuple[str, str | bytes | None]]]:
-        value, source = message.value(), Place(block.partition, one.offset)
+        value, source = message.value(), RecordPlace(block.partition, one.offset)
         known: Any = message.headers() or []
         origin = Origin(message.key(), known)
         headers = headers_of(self._source, source, block.table, one.reason, origin, block.id)
@@ -305,13 +305,13 @@ def _header(message: Message, name: str) -> object:
     return dict(message.headers() or []).get(name)
 
 
-def _answered(call: Callable[[], T]) -> T | plan.Failed:
+def _answered(call: Callable[[], T]) -> T | plan.NoAnswer:
     """What the plan is told; of the messages alone, so that it keeps no other block waiting."""
     try:
         return call()
     except RelayError as error:
         step = f"; next: {error.next_step}" if error.next_step else ""
-        return plan.Failed(f"dead letters: {error.message}{step}", About.UNKNOWN)
+        return plan.NoAnswer(f"dead letters: {error.message}{step}", About.UNKNOWN)
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def made_of(block: Block) -> Block:
 
 
 def is_left_out(block: Block) -> bool:
-    """Whether it is made of messages that were left out of another."""
+    """Return whether it is made of messages that were left out of another."""
     return block.id.endswith(LEFT_OUT)
 
 
@@ -97,7 +97,7 @@ def rows(block: Block) -> int:
 
 
 def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
-    """Return of each row of the sealed block whether an INSERT of this one has it.
+    """Return for each row of the sealed block whether an INSERT of this one has it.
 
     Raises:
         ValueError: the block does not say whose its rows are.
@@ -108,7 +108,7 @@ def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
 
 
 def inserted(block: Block, listed: MessageRows) -> npt.NDArray[np.bool_]:
-    """Return of each message of the sealed block whether an INSERT of this one has it."""
+    """Return for each message of the sealed block whether an INSERT of this one has it."""
     out = np.isin(listed.offsets, [one.offset for one in block.left_out])
     return out if is_left_out(block) else ~out
 

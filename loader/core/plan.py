@@ -4,17 +4,19 @@
 production (loader.blocks.worker carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
-    Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
+    ReadEntries -> Claim -> ReadEntries -> [Ask -> [AskRecord]]
+        -> Insert | Park -> Settle -> ReadEntries -> Done
 
 and, where the INSERT refuses the rows themselves, from there
 
-    Isolate -> Claim -> Read -> Ask -> Insert | Park -> Mark -> Read -> Done
+    Isolate -> Claim -> ReadEntries -> Ask
+        -> Insert | Park -> Settle -> ReadEntries -> Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
 * The claim is written before the ledger is read again. So of two attempts that could
   both insert, at least one sees the other's claim, and that one asks first.
-* INSERT and Mark carry `holds` as a condition, evaluated by ClickHouse when the
+* INSERT and Settle carry `holds` as a condition, evaluated by ClickHouse when the
   statement runs: an attempt that was overtaken, or settled by another, inserts nothing.
   So after its own claim is in, an attempt need only look at what earlier claims did.
 * A statement of an earlier claim may have passed its condition and still be running:
@@ -123,7 +125,7 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
+    """Return the row that settles the block: a final one, or the latest if parked or aside."""
     if not entries:
         return None
     for final in FINAL:
@@ -134,7 +136,7 @@ def settled(entries: Sequence[Entry]) -> Entry | None:
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
-    """Whether the claim is the current one: the condition of INSERT and Mark.
+    """Return whether the claim is the current one: the condition of INSERT and Settle.
 
     loader.clickhouse.ledger has the same in SQL (`HOLDS`); a test compares the two.
     """
@@ -142,7 +144,7 @@ def holds(entries: Sequence[Entry], claim: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InsertFacts:
     """What the server says now about a block that an earlier claim may have inserted.
 
     Attributes:
@@ -173,7 +175,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ServerRecord:
     """What the server recorded of the block's INSERTs since the oldest claim.
 
     Attributes:
@@ -191,7 +193,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class LettersFound:
     """What the topic of dead letters has of the block.
 
     Attributes:
@@ -208,7 +210,7 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadEntries:
     """Read the block's ledger rows; answer: a tuple of Entry."""
 
 
@@ -221,17 +223,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the table; answer: Facts."""
+    """Ask the table; answer: InsertFacts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskRecord:
-    """Ask what the server recorded of the block's statements; answer: Record."""
+    """Ask what the server recorded of the block's statements; answer: ServerRecord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert the block if the claim holds; answer: Wrote, or Failed if insert counter > limit.
+    """Insert the block if the claim holds; answer: Wrote, or NoAnswer if insert counter > limit.
 
     A claim that does not hold any more inserts nothing, and the server says so (0 rows).
     """
@@ -251,7 +253,7 @@ class Isolate:
 
 @dataclass(frozen=True, slots=True)
 class AskLetters:
-    """Fence whoever writes the block's dead letters, then look for them; answer: Letters.
+    """Fence whoever writes the block's dead letters, then look for them; answer: LettersFound.
 
     `since`: the end of their partition before the oldest claim for them; -1: not known.
     """
@@ -261,14 +263,14 @@ class AskLetters:
 
 @dataclass(frozen=True, slots=True)
 class WriteLetters:
-    """Write the block's messages to the dead letters, all or none; answer: Letters, written.
+    """Write the block's messages to the dead letters, all or none; answer: LettersFound, written.
 
     By a producer that was there before the claim was read: another's look fences it.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Settle:
     """Write a loaded row, a discarded or a dead one, if the claim holds; answer: Ok.
 
     `made_by`: an earlier claim whose rows these are, and not the run's own.
@@ -298,7 +300,7 @@ class Done:
 
 
 Effect = (
-    Read
+    ReadEntries
     | Claim
     | Ask
     | AskRecord
@@ -306,13 +308,13 @@ Effect = (
     | WriteLetters
     | Insert
     | Isolate
-    | Mark
+    | Settle
     | Park
     | Done
 )
 
 
-# Answers beside tuple[Entry, ...], Facts, Record and Letters.
+# Answers beside tuple[Entry, ...], InsertFacts, ServerRecord and LettersFound.
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NoAnswer:
     """No answer, or one that may differ next time: nothing is known.
 
     `about`: of relay.clickhouse.errors, where it was an error of ClickHouse's about the block's
@@ -368,13 +370,13 @@ class Impossible:
 
 Answer = (
     tuple[Entry, ...]
-    | Facts
-    | Record
-    | Letters
+    | InsertFacts
+    | ServerRecord
+    | LettersFound
     | Ok
     | Wrote
     | Made
-    | Failed
+    | NoAnswer
     | Rejected
     | Impossible
 )
@@ -428,7 +430,7 @@ class Run:
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
-    facts: Facts = Facts()
+    facts: InsertFacts = InsertFacts()
 
 
 def start(
@@ -441,34 +443,34 @@ def start(
     isolates: bool = False,
 ) -> tuple[Run, Effect]:
     """Return a new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why, isolates=isolates), Read()
+    return Run(claim, rows, stamped, human, why, isolates=isolates), ReadEntries()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     """Return the next effect, after the answer to the one before."""
     match run.at, answer:
-        case _, Failed() | Impossible():
+        case _, NoAnswer() | Impossible():
             return _in_vain(run, answer)
         case "look" | "again" | "end", tuple() as entries:
             looks = {"look": _look, "again": _look_again, "end": _look_at_the_end}
             return looks[run.at](run, entries)
         case "claim", Ok() | Made() as taken:
-            return _claimed(run, taken), Read()
-        case "ask" | "record", Facts() | Record() as proof:
+            return _claimed(run, taken), ReadEntries()
+        case "ask" | "record", InsertFacts() | ServerRecord() as proof:
             return _proved(run, proof)
         case "insert", Wrote(rows):
             return _wrote(run, rows)
         case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
             return _rejected(run, reason)
-        case "letters", Letters() as letters:
+        case "letters", LettersFound() as letters:
             return _found(run, letters)
         case "mark" | "isolate", Ok():
             return _went_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
 
 
-def _in_vain(run: Run, answer: Failed | Impossible) -> tuple[Run, Effect]:
-    if isinstance(answer, Failed):
+def _in_vain(run: Run, answer: NoAnswer | Impossible) -> tuple[Run, Effect]:
+    if isinstance(answer, NoAnswer):
         return run, Done("retry", answer.reason, answer.about)
     return replace(run, at="mark"), Park(run.attempt, answer.reason)
 
@@ -525,7 +527,7 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     return run, Ask()
 
 
-def _found(run: Run, letters: Letters) -> tuple[Run, Effect]:
+def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
     """Letters that are there settle the block, whatever was said of it.
 
     Else the ledger is read again. Who claimed the block before their producer was fenced is seen
@@ -533,16 +535,16 @@ def _found(run: Run, letters: Letters) -> tuple[Run, Effect]:
     """
     if letters.state == "written":
         said = "; ".join(filter(None, [letters.said, run.why]))
-        return replace(run, at="mark"), Mark(run.attempt, DEAD, said)
+        return replace(run, at="mark"), Settle(run.attempt, DEAD, said)
     if letters.state == "unclear" and run.human not in {"loaded", "discard"}:
         return replace(run, at="mark"), Park(run.attempt, letters.said)
-    return replace(run, at="again", letters=letters.state), Read()
+    return replace(run, at="again", letters=letters.state), ReadEntries()
 
 
 def _went_on(run: Run) -> tuple[Run, Effect]:
     """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
     if run.at == "mark":
-        return replace(run, at="end"), Read()
+        return replace(run, at="end"), ReadEntries()
     return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1)
 
 
@@ -568,15 +570,15 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     if rows >= run.rows:
         absent = "a person found none of its rows in the table" if run.human == "absent" else ""
         said = "; ".join(filter(None, [absent, run.why]))
-        return replace(run, at="mark"), Mark(run.attempt, reason=said)
+        return replace(run, at="mark"), Settle(run.attempt, reason=said)
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
-        return replace(run, at="end"), Read()
+        return replace(run, at="end"), ReadEntries()
     return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
 
 
-def _proved(run: Run, proof: Facts | Record) -> tuple[Run, Effect]:
-    if isinstance(proof, Record):
+def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
+    if isinstance(proof, ServerRecord):
         return _on(run, _decide_by_record(run, proof))
     run = replace(run, facts=proof)
     return _on(run, _decide(run))
@@ -588,11 +590,11 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
         return replace(run, at="record"), effect
     ends: dict[type[Effect], At] = {
         Insert: "insert",
-        Mark: "mark",
+        Settle: "mark",
         Park: "mark",
         WriteLetters: "letters",
     }
-    return replace(run, at=ends.get(type(effect), run.at), facts=Facts()), effect
+    return replace(run, at=ends.get(type(effect), run.at), facts=InsertFacts()), effect
 
 
 def _decide(run: Run) -> Effect:
@@ -613,7 +615,7 @@ def _decide(run: Run) -> Effect:
         return Insert(limit)
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
-        return Mark(run.attempt, made_by=whole.claim)
+        return Settle(run.attempt, made_by=whole.claim)
     return AskRecord()
 
 
@@ -642,7 +644,7 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     if counted == 0 and not facts.fewer and not facts.views:
         return WriteLetters()
     if counted and not facts.views and (whole := _whole(run, counted)):
-        return Mark(run.attempt, made_by=whole.claim)
+        return Settle(run.attempt, made_by=whole.claim)
     return AskRecord()
 
 
@@ -666,11 +668,11 @@ def _remembered(run: Run) -> int | None:
     return facts.newest + facts.margin - facts.inserted
 
 
-def _decide_by_record(run: Run, record: Record) -> Effect:
+def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """Without the token: what the server recorded, then what a count means, else a person."""
     facts = run.facts
     if record.state == "written" and (maker := _maker(run, record.claim)):
-        return Mark(run.attempt, made_by=maker.claim)
+        return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
     if run.human == "dead":
         if record.state == "never" and not counted:
@@ -690,7 +692,7 @@ def _decide_by_record(run: Run, record: Record) -> Effect:
     return Park(run.attempt, _undecided(run, counted, record))
 
 
-def _undecided(run: Run, counted: int | None, record: Record) -> str:
+def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     found = ["an earlier attempt ended before its answer came"]
@@ -749,11 +751,11 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         if not fitting:
             return Park(run.attempt, f"a person said that it is loaded, but {found}")
         said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
-        return Mark(run.attempt, LOADED, said, fitting[-1].claim)
+        return Settle(run.attempt, LOADED, said, fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):
-        return Mark(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
+        return Settle(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
     reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
-    return Mark(run.attempt, DISCARDED, reason)
+    return Settle(run.attempt, DISCARDED, reason)
 
 
 def _outcome(entries: tuple[Entry, ...]) -> Done:

@@ -75,7 +75,7 @@ def queue(block: Block) -> str:
 
 
 @dataclass(slots=True)
-class _Table:
+class _TableAsides:
     """The blocks of one queue that stand aside, the one tried longest ago first.
 
     Attributes:
@@ -96,7 +96,7 @@ class Asides:
     """All of one app's, as one loader knows them; its caller sees to threads."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, _TableAsides] = {}
 
     def __len__(self) -> int:
         return sum(len(table.waiting) for table in self._tables.values())
@@ -111,7 +111,7 @@ class Asides:
 
     def put(self, one: Aside, now: float) -> None:
         """Note a block that was set aside just now."""
-        table = self._tables.setdefault(queue(one.block), _Table(now + FIRST_SECONDS))
+        table = self._tables.setdefault(queue(one.block), _TableAsides(now + FIRST_SECONDS))
         table.waiting.pop(one.block.id, None)
         table.waiting[one.block.id] = one
         if one.about in _SHUTS:
@@ -125,7 +125,7 @@ class Asides:
             table.waiting = {name: o for name, o in table.waiting.items() if of.get(name) == key}
         for one in by_id.values():
             if one.block.id not in self:
-                table = self._tables.setdefault(queue(one.block), _Table(now))
+                table = self._tables.setdefault(queue(one.block), _TableAsides(now))
                 table.waiting[one.block.id] = one
         self._forget()
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 
-from loader.blocks.dead_letters import DeadLetters
+from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.core import plan
 from loader.journal import startup
@@ -119,12 +119,14 @@ def test_the_listed_rights_are_enough(pipeline: Pipeline, server: Authorized) ->
     stopped(second)
 
 
-def lettered(settings: Settings, block: Block) -> plan.Letters | plan.Impossible | plan.Failed:
+def lettered(
+    settings: Settings, block: Block
+) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
     """What a loader is told that makes dead letters of the block's messages."""
-    letters = DeadLetters(settings)
+    letters = DeadLetterWriter(settings)
     try:
         for answer in (letters.ready(block), letters.look(block, 0)):
-            if isinstance(answer, plan.Failed):
+            if isinstance(answer, plan.NoAnswer):
                 return answer
         return letters.write(block)
     finally:
@@ -157,12 +159,12 @@ def test_a_loader_makes_dead_letters_with_the_printed_rights(
         left_out=[LeftOut(offset=0, rows=1, reason="no")],
     )
     done = lettered(settings, block)
-    assert isinstance(done, plan.Letters), done
+    assert isinstance(done, plan.LettersFound), done
     for right in printed:
         if right.resource in {pipeline.source, dead, names.left_out_transactional_id(pipeline.app)}:
             server.revoke(right)
             answer = lettered(settings, block)
-            assert isinstance(answer, plan.Failed), (right, answer)
+            assert isinstance(answer, plan.NoAnswer), (right, answer)
             assert right.resource in answer.reason, answer
             assert "grant" in answer.reason
             server.grant([right])

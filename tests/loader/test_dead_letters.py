@@ -236,14 +236,14 @@ def test_a_person_who_does_not_fence_doubles(
 ) -> None:
     """Negative control: rows and letters."""
 
-    def look(*_: object) -> plan.Letters:
-        return plan.Letters("never")
+    def look(*_: object) -> plan.LettersFound:
+        return plan.LettersFound("never")
 
     def retry() -> None:
         client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
         list(resolve(journal.settings(), ledger, [rest.id], "retry"))
 
-    monkeypatch.setattr(dead_letters.DeadLetters, "_look", look)
+    monkeypatch.setattr(dead_letters.DeadLetterWriter, "_look", look)
     paused(worker, rest, monkeypatch, "letters_written", retry)
     assert copies(client, table) == (100, 100)
     assert len(journal.letters()) == 2

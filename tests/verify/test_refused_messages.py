@@ -6,17 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from relay.operate.verify.judge.contents import Letter, Letters, Refused
+from relay.operate.verify.judge.contents import LetterJudge, LoaderLetter, RefusedMessages
 
 BLOCK = "shop:shop.orders:0:0:0:left-out"
-DEAD = Refused("dead", 0, frozenset({17, 42}), since=5, rows=0)
-BOTH = [Letter(BLOCK, 17), Letter(BLOCK, 42)]
+DEAD = RefusedMessages("dead", 0, frozenset({17, 42}), since=5, rows=0)
+OTHER = LoaderLetter(BLOCK, 3)
+BOTH = [LoaderLetter(BLOCK, 17), LoaderLetter(BLOCK, 42)]
 
 
 def judged(
-    letters: list[Letter], refused: Refused | None, begin: int = 0, *, known: bool = True
+    letters: list[LoaderLetter],
+    refused: RefusedMessages | None,
+    begin: int = 0,
+    *,
+    known: bool = True,
 ) -> tuple[list[str], list[str]]:
-    judge = Letters(0, begin, {BLOCK.removesuffix(":left-out")} if known else set())
+    judge = LetterJudge(0, begin, {BLOCK.removesuffix(":left-out")} if known else set())
     found = judge.judge(letters, {} if refused is None else {BLOCK: refused})
     return [f"{one.kind.value}: {one.text}" for one in found], judge.not_judged
 
@@ -37,14 +42,14 @@ def test_what_is_not_settled_yet_is_no_anomaly(state: str) -> None:
     [
         (BOTH[:1], DEAD, "gap: block BLOCK: messages 42 are no dead letters, as the ledger says"),
         ([*BOTH, BOTH[0]], DEAD, "overlap: block BLOCK: messages 17 are dead letters more than"),
-        ([*BOTH, Letter(BLOCK, 3)], DEAD, "torn: block BLOCK: messages 3 are dead letters, and"),
+        ([*BOTH, OTHER], DEAD, "torn: block BLOCK: messages 3 are dead letters, and"),
         (BOTH, None, "foreign: block BLOCK: messages 17, 42 are dead letters, and the ledger"),
         (BOTH, replace(DEAD, state="loaded"), "overlap: block BLOCK: messages 17, 42 are dead"),
         (BOTH, replace(DEAD, rows=2), "overlap: block BLOCK: messages 17, 42 are dead letters"),
     ],
 )
 def test_what_is_wrong_is_found(
-    letters: list[Letter], refused: Refused | None, anomaly: str
+    letters: list[LoaderLetter], refused: RefusedMessages | None, anomaly: str
 ) -> None:
     (found,), not_judged = judged(letters, refused)
     assert found.replace(BLOCK, "BLOCK").startswith(anomaly)
