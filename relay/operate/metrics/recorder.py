@@ -112,7 +112,6 @@ class Recorder(Observer):
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:
         """Of the catalogue."""
-        self._vitals.clickhouse = why
         self._m["relay_schema_refresh_seconds"].observe(seconds)
         self._m["relay_schema_changes_total"].inc(changed)
         if why:
