@@ -3,18 +3,22 @@
 # under the operator, a driver. What Spark wants is in the environment that it sets.
 set -eu
 
-# Hadoop inside Spark does not start for a user without a name, and a cluster may pick any uid.
-# The root filesystem is read-only, so the name comes from a file in /tmp, by libnss-wrapper.
+# Hadoop inside Spark does not start for a user without a name, and prints a stack for a group
+# without one; a cluster may pick any of both. The root filesystem is read-only, so the names come
+# from files in /tmp, by libnss-wrapper.
 name_the_user() {
-  if getent passwd "$(id -u)" > /dev/null; then
+  uid=$(id -u)
+  gid=$(id -g)
+  if getent passwd "$uid" > /dev/null && getent group "$gid" > /dev/null; then
     return
   fi
-  passwd="${TMPDIR:-/tmp}/passwd"
-  {
-    cat /etc/passwd
-    echo "relay:x:$(id -u):$(id -g)::/tmp:/usr/sbin/nologin"
-  } > "$passwd"
-  export LD_PRELOAD=libnss_wrapper.so NSS_WRAPPER_PASSWD="$passwd" NSS_WRAPPER_GROUP=/etc/group
+  NSS_WRAPPER_PASSWD="${TMPDIR:-/tmp}/passwd"
+  NSS_WRAPPER_GROUP="${TMPDIR:-/tmp}/group"
+  getent passwd "$uid" > /dev/null || user="relay:x:$uid:$gid::/tmp:/usr/sbin/nologin"
+  getent group "$gid" > /dev/null || group="relay:x:$gid:"
+  { cat /etc/passwd; echo "${user:-}"; } > "$NSS_WRAPPER_PASSWD"
+  { cat /etc/group; echo "${group:-}"; } > "$NSS_WRAPPER_GROUP"
+  export LD_PRELOAD=libnss_wrapper.so NSS_WRAPPER_PASSWD NSS_WRAPPER_GROUP
 }
 
 spark_home() {

@@ -25,6 +25,7 @@ set -eu
 mount --bind "$1" /mnt
 mount --bind "$2" /mnt/jars
 mount --bind /mnt/etc/passwd /etc/passwd
+mount --bind /mnt/etc/group /etc/group
 uid=$3
 cd /mnt
 shift 3
@@ -51,7 +52,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tini.chmod(0o755)
     for name in ("passwd", "group"):
         shutil.copy(f"/etc/{name}", root / "etc" / name)
-    (root / "etc" / "passwd").chmod(0o644)
+        (root / "etc" / name).chmod(0o644)
     return root
 
 
@@ -81,6 +82,8 @@ def test_spark_knows_its_user(image: Path) -> None:
     done = run_as(image, 10001, *WHO)
     assert done.returncode == 0, done.stderr
     assert "User: relay" in done.stdout
+    assert re.search(r"^Groups: relay", done.stdout, re.MULTILINE), "else a stack at each start"
+    assert "Exception" not in done.stdout + done.stderr
     assert re.search(r"user\.home = /tmp$", done.stderr, re.MULTILINE), "Ivy writes there"
 
 
@@ -101,4 +104,6 @@ def test_a_user_that_the_cluster_picks_gets_a_name(image: Path) -> None:
     assert environment["NSS_WRAPPER_PASSWD"] == "/mnt/tmp/passwd"
     lines = (image / "tmp" / "passwd").read_text(encoding="utf-8").splitlines()
     assert "relay:x:1000650000:1000650000::/tmp:/usr/sbin/nologin" in lines
+    groups = (image / "tmp" / "group").read_text(encoding="utf-8").splitlines()
+    assert "relay:x:1000650000:" in groups
     assert "LD_PRELOAD" not in run_as(image, 10001, "env").stdout, "which has one"
