@@ -16,7 +16,7 @@ from relay.operate.doctor.judge.brokers import DENIED
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Kafka
+    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
     from relay.operate.doctor.findings import Finding
 
 
@@ -27,7 +27,7 @@ DATA_PATH = ("relay", "loader")
 
 
 def needed(settings: Settings, topic: str) -> dict[str, tuple[str, ...]]:
-    """Operations that are needed on a topic, and the roles that need them."""
+    """Return operations that are needed on a topic, and the roles that need them."""
     app = settings.app
     if topic == settings.source.topic:
         return {"READ": ("relay", "verifier")}
@@ -43,9 +43,9 @@ def needed(settings: Settings, topic: str) -> dict[str, tuple[str, ...]]:
 
 
 def judge_kafka(
-    settings: Settings, facts: Kafka, roles: Collection[str] = DATA_PATH
+    settings: Settings, facts: KafkaFacts, roles: Collection[str] = DATA_PATH
 ) -> Iterator[Finding]:
-    """Every finding about rights in Kafka that these roles need."""
+    """Yield every finding about rights in Kafka that these roles need."""
     for name, topic in facts.topics.items():
         for operation, needing in needed(settings, name).items():
             who = [role for role in needing if role in roles]
@@ -61,7 +61,7 @@ def judge_kafka(
         yield from _writes(settings, facts)
 
 
-def _group(settings: Settings, facts: Kafka, roles: Collection[str]) -> Iterator[Finding]:
+def _group(settings: Settings, facts: KafkaFacts, roles: Collection[str]) -> Iterator[Finding]:
     group = names.group_id(settings.app)
     operation = "Read" if "relay" in roles else "Describe" if "verifier" in roles else None
     if operation is None or facts.group_granted is None:
@@ -74,7 +74,7 @@ def _group(settings: Settings, facts: Kafka, roles: Collection[str]) -> Iterator
         )
 
 
-def _writes(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+def _writes(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     kafka, app = settings.kafka, settings.app
     if facts.transactions is not None and facts.transactions.code.endswith(DENIED):
         prefix = names.transactional_ids(app, by_partition=settings.crosses)
@@ -97,8 +97,10 @@ def _on_topic(settings: Settings, topic: str, operation: str) -> str:
     return grant(settings.kafka, operation, "topic", f"{settings.app}.", prefixed=True)
 
 
-def judge_clickhouse(facts: ClickHouse, roles: Collection[str] = DATA_PATH) -> Iterator[Finding]:
-    """Every finding about rights in ClickHouse that these roles need."""
+def judge_clickhouse(
+    facts: ClickHouseFacts, roles: Collection[str] = DATA_PATH
+) -> Iterator[Finding]:
+    """Yield every finding about rights in ClickHouse that these roles need."""
     on_tables = [
         (right, quoted(name))
         for name, table in facts.tables.items()
