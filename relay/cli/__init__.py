@@ -17,6 +17,7 @@ COMMANDS = {
         "relay.cli.dev.command:dev", "A Kafka broker and a ClickHouse server for development."
     ),
     "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
+    "topic": Lazy("relay.cli.topic:topic", "Make the source topic, which relays only read."),
     "doctor": Lazy("relay.cli.doctor:doctor", "What about the servers would lose or hold up rows."),
     "schema": Lazy("relay.cli.schema.command:schema", "Row messages of the tables, for producers."),
     "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
