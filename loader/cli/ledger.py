@@ -47,7 +47,7 @@ def ledger() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def clean_command(
-    path: Path, *, run: bool, gone: tuple[str, ...], days: int, as_json: bool
+    config_file: Path, *, run: bool, gone: tuple[str, ...], days: int, as_json: bool
 ) -> None:
     """Remove entries that no loader asks for any more.
 
@@ -61,7 +61,7 @@ def clean_command(
     loader ledger clean relay.toml --older-than 30 --run
     loader ledger clean relay.toml --gone wQ9q0J0bQ2a5xM3p0Zr1Yg --run
     """
-    settings = settings_of(path)
+    settings = settings_of(config_file)
     found = ledger_of(settings)
     if not found.exists():
         raise ConfigError(f"there is no ledger {found.name}", "Start `loader run` once.")

@@ -18,9 +18,10 @@ from relay.operate.rewind import accepting
 from relay.operate.rewind.records import Author
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
+from relay.program.config_argument import ConfiguredCommand
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option("--partition", type=click.IntRange(min=0), help="Only this source partition.")
 @click.option(

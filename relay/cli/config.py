@@ -16,11 +16,13 @@ import click
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from relay.cli.options import config_argument
 from relay.config import settings_file as reader
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.config.settings import Settings
 from relay.config.validation import dotted
-from relay.program.command import WholeGroup, chosen_pipeline, pipeline_option
+from relay.program.command import WholeGroup, chosen_pipeline
+from relay.program.config_argument import config_file_argument
 
 HIDDEN = "(hidden)"
 _PIPELINES = (
@@ -38,9 +40,6 @@ def config() -> None:
     """Write, check and show the configuration file."""
 
 
-_FILE = click.argument("file", type=click.Path(path_type=Path))
-
-
 @config.command("init")
 def init() -> None:
     """Print an example with every setting, its meaning and its default.
@@ -52,12 +51,12 @@ def init() -> None:
 
 
 @config.command("check")
-@_FILE
-def check(file: Path) -> None:
-    """Check FILE; list everything that is wrong in it, and exit 2 if anything is."""
-    for name, settings in reader.pipelines(file):
+@config_file_argument
+def check(config_file: Path) -> None:
+    """Check the configuration; list everything that is wrong in it, and exit 2 if anything is."""
+    for name, settings in reader.pipelines(config_file):
         which = f", pipeline {name}" if name else ""
-        click.echo(f"{file}: ok{which}, app {settings.app!r}")
+        click.echo(f"{config_file}: ok{which}, app {settings.app!r}")
         if settings.source.start is None:
             click.echo(
                 "note: source.start is not set; partitions without a committed floor need"
@@ -66,15 +65,14 @@ def check(file: Path) -> None:
 
 
 @config.command("show")
-@_FILE
-@pipeline_option
+@config_argument
 @click.option("--json", "as_json", is_flag=True, help="As JSON: only keys and values.")
-def show(file: Path, *, as_json: bool) -> None:
-    """Print all settings of FILE with defaults and meanings; secrets hidden.
+def show(config_file: Path, *, as_json: bool) -> None:
+    """Print all settings with defaults and meanings; secrets hidden.
 
     Of each pipeline, or of one, where the file has several.
     """
-    every = reader.pipelines(file, pipeline=chosen_pipeline())
+    every = reader.pipelines(config_file, pipeline=chosen_pipeline())
     if as_json:
         values = {name: _plain(settings, ()) for name, settings in every}
         shown = {"pipelines": values} if every[0].name else values[""]

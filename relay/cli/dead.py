@@ -15,7 +15,7 @@ from rich.table import Table
 from relay.blocks.dead_letter import DeadLetter, Place
 from relay.cli.arguments import TABLE
 from relay.cli.dead_options import PLACE, selecting
-from relay.cli.options import config_option, settings_of, within_one_cluster
+from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import dead as output_dead
 from relay.config.settings import Settings
 from relay.operate.dead import inspect, replay_plan
@@ -44,6 +44,7 @@ def dead() -> None:
 
 
 @dead.command("ls")
+@config_argument
 @selecting
 @click.option("--summary", "grouped", is_flag=True, help="Counts by table and kind of reason.")
 @click.option(
@@ -54,7 +55,6 @@ def dead() -> None:
     help="The latest so many, 0 for all; --json and --summary have all of them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@config_option
 def list_dead(
     config_file: Path, limit: int, *, grouped: bool, as_json: bool, **wanted: Any
 ) -> None:
@@ -111,6 +111,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
 
 
 @dead.command()
+@config_argument
 @click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
 @click.option(
     "--raw", type=click.Path(path_type=Path), help="Write the value's bytes to this file."
@@ -118,7 +119,6 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
 @click.option("--bytes", "most", type=int, default=512, show_default=True, help="Of the hexdump.")
 @click.option("--as-table", type=TABLE, help="Read the rows as this table's.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-@config_option
 def show(
     config_file: Path,
     place: Place,
@@ -167,11 +167,11 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 
 
 @dead.command()
+@config_argument
 @click.argument("places", nargs=-1, type=PLACE, metavar="[PARTITION:OFFSET]...")
 @selecting
 @click.option("--as-table", type=TABLE, help="Send them with this table's header instead.")
 @click.option("--run", is_flag=True, help="Send them; without it only says what would be sent.")
-@config_option
 def replay(
     config_file: Path, places: tuple[Place, ...], as_table: str | None, *, run: bool, **wanted: Any
 ) -> None:

@@ -13,9 +13,10 @@ from relay.cli.options import config_argument, settings_of
 from relay.produce.file_rows import SUFFIXES, Source
 from relay.produce.send_files import Cut, total_bytes
 from relay.produce.send_files import produce as send_files
+from relay.program.config_argument import ConfiguredCommand
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--table", required=True, help="database.table, as ClickHouse has it.")

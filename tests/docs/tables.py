@@ -159,7 +159,7 @@ def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Comma
         yield path, command
 
 
-COMMON = frozenset({"--pipeline", "--json", "--help", "--log-format"})
+COMMON = frozenset({"--config", "--pipeline", "--json", "--help", "--log-format"})
 """Options that the document describes once."""
 
 
