@@ -22,7 +22,9 @@ COMMANDS = {
     "schema": Lazy("relay.cli.schema.command:schema", "Row messages of the tables, for producers."),
     "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
     "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
-    "dead": Lazy("relay.cli.dead:dead", "Messages that could not become rows; send them again."),
+    "dead": Lazy(
+        "relay.cli.dead.command:dead", "Messages that could not become rows; send them again."
+    ),
     "retire": Lazy("relay.cli.retire:retire", "End what members that are gone have left open."),
     "status": Lazy("relay.cli.status:status", "One screen: what waits where, what went wrong."),
     "blocks": Lazy("relay.cli.blocks:blocks", "Sealed blocks, and the whole story of one."),
@@ -32,6 +34,7 @@ COMMANDS = {
     "verify": Lazy(
         "relay.cli.verify.command:verify", "Prove from the journal that nothing is lost."
     ),
+    "export": Lazy("relay.cli.export:export", "Alert rules, dashboard, Kubernetes manifests."),
     "docs": Lazy("relay.cli.docs:docs", "List the documents, or print one."),
 }
 """In the order in which a newcomer needs them."""

@@ -1,7 +1,7 @@
 """`relay docs`: lists the documents and prints one.
 
-Documents are Markdown files beside the code that they describe. Those in relay/docs and
-loader/docs ship with the package; those of k8s/ and tests/ are in the repository alone.
+Documents are Markdown files beside the code that they describe; all of them are installed with the
+package.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from pathlib import Path
 
 import click
 
-import relay
 from relay.errors import ConfigError
+from relay.program import shared_files
 from relay.program.console import console_of
 
-ROOT = Path(relay.__file__).resolve().parents[1]
-"""The repository, or the directory that the package is installed in."""
+ROOT = shared_files.ROOT
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start": (
@@ -78,6 +77,9 @@ _NAMES = {
 }
 """Names of documents whose files are called otherwise."""
 
+_CHANGES = "CHANGELOG.md"
+"""No document of what is: it names what was, too."""
+
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _PICTURE = re.compile(r"!\[([^\]]+)\]\([^)\s]+\)")
 _WIDTH = 100
@@ -114,18 +116,19 @@ def name_of(path: str) -> str:
 
 
 def documents() -> list[Document]:
-    """Return every document, in the order of GROUPS."""
+    """Return every document, in the order of GROUPS, and the change log behind them."""
+    paths = [(group, path) for group in GROUPS for path in GROUPS[group]]
+    last, _ = paths[-1]
     return [
         Document(name_of(path), path, group, _text(path))
-        for group, paths in GROUPS.items()
-        for path in paths
+        for group, path in [*paths, (last, _CHANGES)]
     ]
 
 
 def _text(path: str) -> str | None:
     """Return a document's Markdown; None where it is not installed."""
-    file = ROOT / path
-    if file.is_file():
+    file = shared_files.path_of(path, ROOT)
+    if file is not None:
         return file.read_text(encoding="utf-8")
     if path == "README.md":  # an installed package carries it as its description
         return str(importlib.metadata.metadata("block-relay").json["description"])

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from relay.blocks.dead_letter import DeadLetter, Place
 from relay.cli.arguments import TABLE
-from relay.cli.dead_options import PLACE, selecting
+from relay.cli.dead.options import PLACE, selecting
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import dead as output_dead
 from relay.config.settings import Settings
