@@ -1,7 +1,7 @@
 """Copies into the package what an installed one needs from outside of it; setup.cfg has the rest.
 
 `relay docs` and `relay export` read these files beside the code in a checkout, and in an installed
-package where they are copied to: relay/shared, by their path from here (relay/program/shared_files.py).
+package where they are copied to, relay/shared; relay/program/shared_files.py finds them.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def config_argument(command: F) -> F:
-    """CONFIG, --config and --pipeline; the function gets `config_file`."""
+    """Add CONFIG, --config and --pipeline; the function gets `config_file`."""
     return config_file_argument(pipeline_option(command))
 
 
 def settings_of(config_file: Path) -> Settings:
-    """Of the file's one app, or of the pipeline that --pipeline names.
+    """Return the settings of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.settings_file.load.

@@ -17,12 +17,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def config_argument(command: F) -> F:
-    """CONFIG, --config and --pipeline; the function gets `config_file`."""
+    """Add CONFIG, --config and --pipeline; the function gets `config_file`."""
     return config_file_argument(pipeline_option(command))
 
 
 def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:
-    """Of the file's one app, or of the pipeline that --pipeline names.
+    """Return the settings of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.settings_file.load.
@@ -31,7 +31,7 @@ def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None
 
 
 def within_one_cluster(settings: Settings, command: str, step: str) -> None:
-    """For commands whose one transaction covers the source's cluster, too.
+    """Refuse a command whose one transaction would have to cover another cluster, too.
 
     Raises:
         ConfigError: the source is in another cluster than the journal.
@@ -47,7 +47,7 @@ def within_one_cluster(settings: Settings, command: str, step: str) -> None:
 def pipelines_of(
     config_file: Path, overrides: Mapping[str, object] | None = None
 ) -> tuple[Pipeline, ...]:
-    """All of the file, or the one that --pipeline names.
+    """Return all of the file, or the one that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.pipelines.

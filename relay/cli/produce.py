@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from relay.cli.options import config_argument, settings_of
-from relay.produce.file_options import Options
-from relay.produce.file_rows import SUFFIXES, Source
+from relay.produce.file_options import FileOptions
+from relay.produce.file_rows import SUFFIXES, RowFile
 from relay.produce.send_files import Cut, total_bytes
 from relay.produce.send_files import produce as send_files
 from relay.produce.standard_input import spooled
@@ -93,7 +93,7 @@ def produce(  # noqa: PLR0913 - one per option
     """
     settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
-    options = Options(nulls, allow_missing, ignore_unknown, date_format)
+    options = FileOptions(nulls, allow_missing, ignore_unknown, date_format)
     chosen = "jsonl" if format_ == "json" else format_
     with _sources(files, chosen, options) as sources, _progress(total_bytes(sources)) as progress:
         random = np.random.default_rng(seed)
@@ -112,8 +112,8 @@ def produce(  # noqa: PLR0913 - one per option
 
 @contextlib.contextmanager
 def _sources(
-    files: Sequence[Path], format_: str | None, options: Options
-) -> Iterator[list[Source]]:
+    files: Sequence[Path], format_: str | None, options: FileOptions
+) -> Iterator[list[RowFile]]:
     """The files, and standard input where one is `-`."""
     if [str(path) for path in files].count("-") > 1:
         raise click.UsageError("standard input can be read once: name - once")
@@ -121,7 +121,7 @@ def _sources(
         yield [
             opened.enter_context(spooled(sys.stdin.buffer, format_, options))
             if str(path) == "-"
-            else Source.of(path, format_, options)
+            else RowFile.of(path, format_, options)
             for path in files
         ]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.produce.arrow_columns import BadValue, Origin
+from relay.produce.arrow_columns import BadValue, BatchOrigin
 from relay.produce.leaf_conversion import base_type
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ NULL_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "-", "?",
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FileOptions:
     """How files are read.
 
     Attributes:
@@ -41,7 +41,7 @@ class Options:
 
 
 def with_dates(
-    batch: pa.RecordBatch, codec: RowCodec, options: Options, origin: Origin
+    batch: pa.RecordBatch, codec: RowCodec, options: FileOptions, origin: BatchOrigin
 ) -> pa.RecordBatch:
     """Return the batch with texts of date and time columns as times, by the format named.
 
@@ -83,7 +83,7 @@ def _times(texts: Any, date_format: str) -> Any:
     return pc.strptime(texts, format=date_format, unit="s", error_is_null=True)
 
 
-def advise(error: BadValue, options: Options, *, csv: bool) -> None:
+def advise(error: BadValue, options: FileOptions, *, csv: bool) -> None:
     """Name the option that was probably missed, as the next step of an error."""
     text = error.value
     if not isinstance(text, str):

@@ -23,8 +23,8 @@ import pyarrow.json
 import pyarrow.parquet
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BadValue, Origin, check_names, repeated, row_columns
-from relay.produce.file_options import Options, advise, time_of, with_dates
+from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
+from relay.produce.file_options import FileOptions, advise, time_of, with_dates
 from relay.produce.json_arrays import ArrayLines, is_array
 from relay.produce.leaf_conversion import base_type
 
@@ -54,18 +54,20 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class RowFile:
     """A file with rows of one table."""
 
     path: Path
     format: str
     """parquet, csv or jsonl"""
-    options: Options = field(default_factory=Options)
+    options: FileOptions = field(default_factory=FileOptions)
     name: str = ""
     """For errors; empty: the path."""
 
     @classmethod
-    def of(cls, path: Path, format_: str | None = None, options: Options | None = None) -> Source:
+    def of(
+        cls, path: Path, format_: str | None = None, options: FileOptions | None = None
+    ) -> RowFile:
         """By the path's suffix (`.gz` and the like before it are seen through) if not named.
 
         Raises:
@@ -79,7 +81,7 @@ class Source:
             raise ConfigError(
                 f"{path}: what format is it? (known: {', '.join(SUFFIXES)})", "say it with --format"
             )
-        return cls(path, found, options or Options())
+        return cls(path, found, options or FileOptions())
 
     @property
     def shown(self) -> str:
@@ -87,7 +89,7 @@ class Source:
         return self.name or str(self.path)
 
     def rows(self, encoder: RowEncoder) -> Iterator[Piece]:
-        """All rows, in order.
+        """Yield all rows, in order.
 
         Raises:
             ConfigError: the file is damaged, has a column the table has not, or lacks one.
@@ -113,7 +115,7 @@ class Source:
         )
 
 
-def _parquet(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     size = source.path.stat().st_size
     with pyarrow.parquet.ParquetFile(source.path) as file:
         source.check_names(encoder, file.schema_arrow.names)
@@ -124,7 +126,7 @@ def _parquet(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
             yield Piece(rows, size * row // total)
 
 
-def _csv(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+def _csv(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     """Every column as text: what it means is for the table's types to say, not for a guess."""
     with _stream(source.path) as (_, text), _open_csv(source, text, []) as reader:
         names = reader.schema.names
@@ -137,7 +139,7 @@ def _csv(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
             yield Piece(rows, raw.tell())
 
 
-def _open_csv(source: Source, stream: Any, names: list[str]) -> Any:
+def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
     return pyarrow.csv.open_csv(
         stream,
         read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
@@ -151,7 +153,7 @@ def _open_csv(source: Source, stream: Any, names: list[str]) -> Any:
     )
 
 
-def _jsonl(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+def _jsonl(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     pinned = _json_schema(encoder)
     row = 0
     with _stream(source.path) as (_, ahead):
@@ -174,7 +176,7 @@ def _jsonl(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
 
 
 def _json_block(
-    source: Source, encoder: RowEncoder, block: bytes, pinned: Any, first: int
+    source: RowFile, encoder: RowEncoder, block: bytes, pinned: Any, first: int
 ) -> tuple[pa.BinaryArray, int]:
     """The block's rows, and how many lines it has."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
@@ -200,7 +202,7 @@ def _json_columns(block: bytes, pinned: Any) -> pa.RecordBatch:
     return batch
 
 
-def _json_rows(source: Source, encoder: RowEncoder, block: bytes, first: int) -> pa.BinaryArray:
+def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -> pa.BinaryArray:
     """Row by row; slower, and errors are exact."""
     rows = []
     for number, line in enumerate(block.rstrip(b"\n").split(b"\n"), first + 1):
@@ -216,7 +218,7 @@ def _json_rows(source: Source, encoder: RowEncoder, block: bytes, first: int) ->
     return pa.array(rows, pa.binary())
 
 
-def _chosen(source: Source, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
+def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
     """The row without what is to be left out, and with times for texts of a named format."""
     if not (source.options.ignore_unknown or source.options.date_format):
         return row
@@ -264,7 +266,7 @@ def _stream(path: Path) -> Iterator[tuple[Any, Any]]:
         yield raw, pa.CompressedInputStream(raw, packed) if packed else raw
 
 
-def _check_first_line(source: Source, encoder: RowEncoder, block: bytes) -> None:
+def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> None:
     """A file's first object shows its columns; in later ones a key left out is a null."""
     try:
         row = json.loads(block.lstrip().partition(b"\n")[0])
@@ -286,16 +288,16 @@ def _json_schema(encoder: RowEncoder) -> Any:
 
 
 def _encode(
-    source: Source, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
+    source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
 ) -> pa.BinaryArray:
-    origin = Origin(source.shown, rows_before + 1)
+    origin = BatchOrigin(source.shown, rows_before + 1)
     wire = row_columns(
         encoder.codec, with_dates(batch, encoder.codec, source.options, origin), origin
     )
     return encoder.codec.encode_rows(wire)
 
 
-_READERS: dict[str, Callable[[Source, RowEncoder], Iterator[Piece]]] = {
+_READERS: dict[str, Callable[[RowFile, RowEncoder], Iterator[Piece]]] = {
     "parquet": _parquet,
     "csv": _csv,
     "jsonl": _jsonl,

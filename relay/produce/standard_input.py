@@ -1,6 +1,6 @@
 """Standard input as a file, so that it can be checked whole before the first row is sent.
 
-Receives a stream of bytes, gives a Source of a temporary file, which is gone afterwards.
+Receives a stream of bytes, gives a RowFile of a temporary file, which is gone afterwards.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from relay.produce.file_options import Options
-from relay.produce.file_rows import Source
+from relay.produce.file_options import FileOptions
+from relay.produce.file_rows import RowFile
 
 NAME = "standard input"
 _PARQUET = b"PAR1"
@@ -21,7 +21,7 @@ _PEEK_BYTES = 4096
 
 
 @contextmanager
-def spooled(stream: BinaryIO, format_: str | None, options: Options) -> Iterator[Source]:
+def spooled(stream: BinaryIO, format_: str | None, options: FileOptions) -> Iterator[RowFile]:
     """Yield what the stream holds, as a file of the format named, or of the one that it begins as.
 
     Args:
@@ -34,7 +34,7 @@ def spooled(stream: BinaryIO, format_: str | None, options: Options) -> Iterator
         file.flush()
         file.seek(0)
         found = format_ or looks_like(file.read(_PEEK_BYTES))
-        yield Source(Path(file.name), found, options, NAME)
+        yield RowFile(Path(file.name), found, options, NAME)
 
 
 def looks_like(beginning: bytes) -> str:

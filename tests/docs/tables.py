@@ -20,7 +20,7 @@ from loader.cli import loader
 from loader.metrics import definitions as of_loader
 from relay.cli import cli
 from relay.cli.config import _first_line, _plain, _section, _toml
-from relay.cli.docs import ROOT
+from relay.cli.docs import ROOT, anchor_of, headings_of
 from relay.clickhouse.errors import CODES
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
 from relay.config.settings import Settings
@@ -31,7 +31,7 @@ from relay.operate.metrics import definitions as of_relay
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.operate.verify.judge import anomaly
-from relay.program.command import EXIT_STATUSES
+from relay.program.command import EXIT_STATUSES, HELP
 from relay.program.metric import Metric, rows
 from tests.docs.types import spark_table, types_table
 
@@ -138,10 +138,19 @@ def alerts_table() -> str:
             rule["labels"]["severity"],
             rule.get("for", "at once"),
             " ".join(rule["annotations"]["description"].split()),
+            _runbook(rule["annotations"]["runbook"]),
         )
         for rule in rules
     ]
-    return table(("alert", "severity", "after", "meaning, and what to do"), body)
+    return table(("alert", "severity", "after", "meaning, and what to do", "more"), body)
+
+
+def _runbook(command: str) -> str:
+    """A link in the place of `relay docs troubleshooting#SECTION`."""
+    anchor = command.partition("#")[2]
+    text = (ROOT / "relay/docs/troubleshooting.md").read_text(encoding="utf-8")
+    titles = {anchor_of(title): title for _, _, title in headings_of(text)}
+    return f"[{titles[anchor]}](troubleshooting.md#{anchor})"
 
 
 # ---- commands ------------------------------------------------------------------------------
@@ -150,7 +159,7 @@ def alerts_table() -> str:
 def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     """Every command that is no group, with how it is called; hidden ones left out."""
     if isinstance(command, click.Group):
-        context = click.Context(command, info_name=path)
+        context = click.Context(command, info_name=path, **HELP)
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
@@ -170,7 +179,7 @@ def commands_table() -> str:
 
 
 def _command(path: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **HELP)
     usage = " ".join([path, *command.collect_usage_pieces(context)]).replace("[OPTIONS] ", "")
     first = " ".join((command.help or "").split("\n\n")[0].split())
     options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
@@ -240,8 +249,8 @@ def docstrings(module: ModuleType, kind: type[Enum]) -> dict[str, str]:
 
 
 def anomalies_table() -> str:
-    said = docstrings(anomaly, anomaly.Kind)
-    body = [(f"`{kind.value}`", said[kind.value]) for kind in anomaly.Kind]
+    said = docstrings(anomaly, anomaly.AnomalyKind)
+    body = [(f"`{kind.value}`", said[kind.value]) for kind in anomaly.AnomalyKind]
     return table(("anomaly", "meaning"), body)
 
 

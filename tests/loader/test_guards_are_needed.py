@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from clickhouse_connect.driver.client import Client
 
-    from loader.core.plan import Facts
+    from loader.core.plan import InsertFacts
     from relay.records_pb2 import Block
 
 Patch = pytest.MonkeyPatch
@@ -74,7 +74,7 @@ def window(patch: Patch) -> None:
     """A block is taken to be inside its deduplication window, however much came since."""
     facts = Tables.facts
 
-    def sure(*arguments: Any) -> Facts:
+    def sure(*arguments: Any) -> InsertFacts:
         return dataclasses.replace(facts(*arguments), margin=10**6, inserted=1)
 
     patch.setattr(Tables, "facts", sure)

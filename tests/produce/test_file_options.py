@@ -13,8 +13,8 @@ import pytest
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue
-from relay.produce.file_options import Options
-from relay.produce.file_rows import BLOCK_BYTES, Source
+from relay.produce.file_options import FileOptions
+from relay.produce.file_rows import BLOCK_BYTES, RowFile
 from relay.produce.standard_input import looks_like, spooled
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
@@ -28,14 +28,14 @@ DAY = 10_957  # 2000-01-01
 SECOND = DAY * 86_400
 
 
-def rows_of(source: Source) -> list[dict[str, Any]]:
+def rows_of(source: RowFile) -> list[dict[str, Any]]:
     pieces = list(source.rows(ENCODER))
     return [row for piece in pieces for row in ENCODER.codec.decode_rows(piece.rows).to_pylist()]
 
 
 def read(path: Path, text: str, **options: Any) -> list[dict[str, Any]]:
     path.write_text(text, encoding="utf-8")
-    return rows_of(Source.of(path, None, Options(**options)))
+    return rows_of(RowFile.of(path, None, FileOptions(**options)))
 
 
 def refused(path: Path, text: str, **options: Any) -> ConfigError:
@@ -158,10 +158,10 @@ def test_extra_columns_are_left_out_by_choice(tmp_path: Path, suffix: str) -> No
             "json": f"[{','.join(lines)}]",
         }
         file.write_text(texts[suffix], encoding="utf-8")
-    rows = rows_of(Source.of(file, None, Options(ignore_unknown=True)))
+    rows = rows_of(RowFile.of(file, None, FileOptions(ignore_unknown=True)))
     assert [row["a"] for row in rows] == [1, 2]
     with pytest.raises(ConfigError, match="has no column 'x'") as error:
-        rows_of(Source.of(file))
+        rows_of(RowFile.of(file))
     assert suffix == "jsonl" or "--ignore-unknown-columns" in error.value.next_step
 
 
@@ -180,13 +180,13 @@ def test_a_text_that_often_means_null_names_the_option(tmp_path: Path, text: str
 def test_standard_input_is_a_file(format_: str, text: str) -> None:
     """It says itself what it is, errors call it by its name, and nothing stays."""
     for named in (None, format_):
-        with spooled(io.BytesIO(text.encode()), named, Options()) as source:
+        with spooled(io.BytesIO(text.encode()), named, FileOptions()) as source:
             assert source.format == format_
             assert [row["a"] for row in rows_of(source)] == [1]
         assert not source.path.exists()
     bad = text.replace("1", '"x"')
     with (
-        spooled(io.BytesIO(bad.encode()), None, Options()) as source,
+        spooled(io.BytesIO(bad.encode()), None, FileOptions()) as source,
         pytest.raises(ConfigError, match=r"^standard input, row 1"),
     ):
         rows_of(source)
