@@ -45,6 +45,7 @@ def status(config_file: Path, *, as_json: bool) -> None:
                two minutes
     parked     a person has to decide (`loader parked`)
     discarded  a person gave it up
+    dead       its messages were left out of another block, and are dead letters
 
     The command starts no Spark, changes nothing, and may run beside a loader.
 
@@ -125,6 +126,7 @@ _TABLE = (
     Column("aside"),
     Column("parked"),
     Column("discarded"),
+    Column("dead", optional=1),
     Column("waits longest", right=False),
     Column("for"),
 )
@@ -138,6 +140,7 @@ def _table(row: LoaderTableRow) -> Iterator[str]:
     yield f"{row.aside_blocks:,}"
     yield _blocks(row.parked_blocks, row.parked_rows)
     yield f"{row.discarded_blocks:,}"
+    yield f"{row.dead_blocks:,}"
     yield row.oldest
     yield "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
 

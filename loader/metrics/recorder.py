@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
-from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
+from loader.core.plan import ASIDE, DEAD, DISCARDED, LOADED, PARKED
 from loader.metrics.definitions import RECORDED
 from loader.metrics.observer import LoaderObserver
 from relay.program.metric import Bounded, made
@@ -106,6 +106,8 @@ class LoaderRecorder(LoaderObserver):
             m["loader_blocks_parked_total"].labels(table).inc()
         elif one.outcome == DISCARDED:
             m["loader_blocks_discarded_total"].labels(table).inc()
+        elif one.outcome == DEAD:
+            m["loader_blocks_dead_total"].labels(table).inc()
         elif one.outcome == REFUSED:
             m["loader_refusals_total"].inc()
         elif one.outcome != ASIDE:

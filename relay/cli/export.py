@@ -69,9 +69,10 @@ def kubernetes(directory: Path, *, force: bool) -> None:
             f"{directory} has files already",
             "name another directory, or overwrite those of the same name with --force",
         )
-    shutil.copytree(manifests, directory, dirs_exist_ok=True)
-    count = sum(one.is_file() for one in manifests.rglob("*"))
-    click.echo(f"{count} files in {directory}; begin with {directory / 'README.md'}")
+    # pip compiles what is Python among them.
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(manifests, directory, ignore=compiled, dirs_exist_ok=True)
+    click.echo(f"written to {directory}; begin with {directory / 'README.md'}")
 
 
 def rule_file(text: str) -> str:

@@ -50,6 +50,13 @@ def test_only_those_write_that_have_to() -> None:
         if {"Write", "Create"} & {right.operation for right in role.kafka}
     }
     assert writers == {"relay", "retirer", "replayer", "producer", "feeder"}
+    given = settings()
+    given = given.model_copy(
+        update={"loader": given.loader.model_copy(update={"rejected": "dead"})}
+    )
+    (loader,) = [role for role in grants.roles(given) if role.name == "loader"]
+    writes = {(right.kind, right.name) for right in loader.kafka if right.operation == "Write"}
+    assert writes == {("topic", "shop.dead"), ("transactional-id", "shop.left-out")}
     inserters = {
         name
         for name, role in by_name.items()
