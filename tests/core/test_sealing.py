@@ -82,9 +82,41 @@ def test_a_block_of_many_rows_takes_less_of_max_per_second() -> None:
     state = with_limits(limits(max_age_ms=1_000), p0=partition(0, 4, buffers=buffers))
     state = replace(state, now_ms=1_000)
 
-    assert spent(buffers.values()) == 1.0 + 1.0 + 0.25 + 0.1
+    sealed = [((0, table), buffer) for table, buffer in buffers.items()]
+    assert spent(sealed, alone=()) == 1.0 + 1.0 + 0.25 + 0.1
     assert [table for _, table, _ in due(replace(state, tokens=1.34))] == ["d.y", "d.z"]
     assert [table for _, table, _ in due(replace(state, tokens=1.35))] == ["d.x", "d.y", "d.z"]
+
+
+def test_all_source_partitions_of_a_table_go_together_for_one_token() -> None:
+    """The loader makes one INSERT of them; one by one they would wait for as many tokens."""
+    one = {t: buffer(n, bytes=10 + n) for n, t in enumerate(("d.x", "d.y", "d.z"))}
+    owned = {f"p{n}": partition(0, 3, buffers=one) for n in range(4)}
+    young = {"d.z": buffer(2, bytes=99, opened_at_ms=501)}
+    state = with_limits(limits(max_age_ms=1_000), **owned, p4=partition(0, 3, buffers=young))
+    state = replace(state, now_ms=1_000, tokens=2.0)
+
+    of_tables = [(p, t, SealReason.AGE) for p in range(4) for t in ("d.y", "d.z")]
+    assert due(state) == of_tables
+    assert due(replace(state, tokens=0.9)) == []
+    # Together they have the rows of one large INSERT.
+    many = {t: replace(some, rows=1_000) for t, some in one.items()}
+    owned = {f"p{n}": partition(0, 3, buffers=many) for n in range(4)}
+    state = with_limits(limits(max_age_ms=1_000), **owned)
+    assert len(due(replace(state, now_ms=1_000, tokens=0.75))) == 12
+    assert len(due(replace(state, now_ms=1_000, tokens=0.5))) == 8
+
+
+def test_a_table_whose_blocks_are_inserted_one_by_one_takes_a_token_for_each() -> None:
+    owned = {f"p{n}": partition(0, 1, buffers={"d.x": buffer(0, bytes=9 - n)}) for n in range(3)}
+    state = replace(with_limits(limits(max_age_ms=1_000), **owned), now_ms=1_000, tokens=2.0)
+
+    assert len(due(state)) == 3
+    alone = replace(state, alone=frozenset({"d.x"}))
+    assert due(alone) == [(0, "d.x", SealReason.AGE), (1, "d.x", SealReason.AGE)]
+    sealed = [((n, "d.x"), buffer(0)) for n in range(3)]
+    assert spent(sealed, state.alone) == 1.0
+    assert spent(sealed, alone.alone) == 3.0
 
 
 def test_a_relay_that_is_behind_lets_its_buffers_grow_older() -> None:
