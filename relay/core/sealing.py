@@ -177,33 +177,42 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
     but never for ever. Those that would be due soon go along where there is room: tables with
     the same age are then sealed together from one time to the next, in one transaction, which
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
+    For the same reason they wait, where there is no room for all, until there is for a set.
     """
-    aged: defaultdict[Insert, list[tuple[bool, int, Key]]] = defaultdict(list)
-    stretch = BEHIND_FACTOR if behind(state) else 1
-    for index, partition in state.partitions.items():
-        for table, buffer in partition.buffers.items():
-            age_ms = state.now_ms - buffer.opened_at_ms
-            most_ms = stretch * _max_age_ms(state.limits, table)
-            key = index, table
-            if key not in due and age_ms >= most_ms - min(most_ms // 2, COMPANY_MS):
-                weight = buffer.bytes * max(age_ms, 1)
-                aged[_insert(key, state.alone)].append((age_ms >= most_ms, weight, key))
-    inserts = [
-        (
-            any(past for past, _, _ in some),
-            sum(n for _, n, _ in some),
-            sorted(k for _, _, k in some),
-        )
-        for some in aged.values()
-    ]
-    if not any(past for past, _, _ in inserts):
-        return
+    inserts = sorted(_old(state, due), reverse=True)
+    past = [keys for is_past, _, keys in inserts if is_past]
     room = state.tokens - _spent(state, due)
-    for _, _, keys in sorted(inserts, reverse=True):
+    if not past or room < min(sum(_spent(state, keys) for keys in past), _set(state.limits)):
+        return
+    for _, _, keys in inserts:
         room -= _spent(state, keys)
         if room < 0:
             return
         yield from ((key, SealReason.AGE) for key in keys)
+
+
+def _old(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[bool, int, list[Key]]]:
+    """What goes into one INSERT, of buffers that are or soon will be past their age.
+
+    Whether one is, their weight, and the buffers.
+    """
+    found: defaultdict[Insert, list[tuple[bool, int, Key]]] = defaultdict(list)
+    stretch = BEHIND_FACTOR if behind(state) else 1
+    for index, partition in state.partitions.items():
+        for table, buffer in partition.buffers.items():
+            key, age_ms = (index, table), state.now_ms - buffer.opened_at_ms
+            most_ms = stretch * _max_age_ms(state.limits, table)
+            if key not in due and age_ms >= most_ms - min(most_ms // 2, COMPANY_MS):
+                weight = buffer.bytes * max(age_ms, 1)
+                found[_insert(key, state.alone)].append((age_ms >= most_ms, weight, key))
+    for some in found.values():
+        past, weights, keys = zip(*some, strict=True)
+        yield any(past), sum(weights), sorted(keys)
+
+
+def _set(limits: Limits) -> float:
+    """INSERTs that become due within block.max_age_seconds, or a second: sealed at a time."""
+    return limits.max_per_second * min(limits.max_age_ms / 1000, 1.0)
 
 
 def _spent(state: RelayState, keys: Iterable[Key]) -> float:
