@@ -7,8 +7,9 @@ boundary that was committed, which nobody computes again.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from relay.core.state import Buffer, Limits, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
@@ -82,7 +83,7 @@ def spent(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float
     rows: Counter[Insert] = Counter()
     for key, buffer in sealed:
         rows[_insert(key, alone)] += buffer.rows
-    return sum(min(1.0, SMALL_ROWS / max(1, of_it)) for of_it in rows.values())
+    return sum(map(_price, rows.values()))
 
 
 def flush_due(state: RelayState, partition: Partition) -> bool:
@@ -179,40 +180,54 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
     For the same reason they wait, where there is no room for all, until there is for a set.
     """
-    inserts = sorted(_old(state, due), reverse=True)
-    past = [keys for is_past, _, keys in inserts if is_past]
     room = state.tokens - _spent(state, due)
-    if not past or room < min(sum(_spent(state, keys) for keys in past), _set(state.limits)):
+    if room <= 0:
         return
-    for _, _, keys in inserts:
-        room -= _spent(state, keys)
+    inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
+    past = [_price(one.rows) for one in inserts if one.past]
+    if not past or room < min(sum(past), _set(state.limits)):
+        return
+    for one in reversed(inserts):
+        room -= _price(one.rows)
         if room < 0:
             return
-        yield from ((key, SealReason.AGE) for key in keys)
+        yield from ((key, SealReason.AGE) for key in one.keys)
 
 
-def _old(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[bool, int, list[Key]]]:
-    """What goes into one INSERT, of buffers that are or soon will be past their age.
+@dataclass(slots=True)
+class _Old:
+    """What goes into one INSERT, of buffers that are or soon will be past their age."""
 
-    Whether one is, their weight, and the buffers.
-    """
-    found: defaultdict[Insert, list[tuple[bool, int, Key]]] = defaultdict(list)
+    past: bool = False
+    weight: int = 0
+    rows: int = 0
+    keys: list[Key] = field(default_factory=list)
+
+
+def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
+    found: dict[Insert, _Old] = {}
     stretch = BEHIND_FACTOR if behind(state) else 1
     for index, partition in state.partitions.items():
         for table, buffer in partition.buffers.items():
             key, age_ms = (index, table), state.now_ms - buffer.opened_at_ms
             most_ms = stretch * _max_age_ms(state.limits, table)
-            if key not in due and age_ms >= most_ms - min(most_ms // 2, COMPANY_MS):
-                weight = buffer.bytes * max(age_ms, 1)
-                found[_insert(key, state.alone)].append((age_ms >= most_ms, weight, key))
-    for some in found.values():
-        past, weights, keys = zip(*some, strict=True)
-        yield any(past), sum(weights), sorted(keys)
+            if age_ms >= most_ms - min(most_ms // 2, COMPANY_MS) and key not in due:
+                one = found.setdefault(_insert(key, state.alone), _Old())
+                one.past |= age_ms >= most_ms
+                one.weight += buffer.bytes * max(age_ms, 1)
+                one.rows += buffer.rows
+                one.keys.append(key)
+    return found.values()
 
 
 def _set(limits: Limits) -> float:
     """INSERTs that become due within block.max_age_seconds, or a second: sealed at a time."""
     return limits.max_per_second * min(limits.max_age_ms / 1000, 1.0)
+
+
+def _price(rows: int) -> float:
+    """Of one INSERT."""
+    return min(1.0, SMALL_ROWS / max(1, rows))
 
 
 def _spent(state: RelayState, keys: Iterable[Key]) -> float:
