@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from relay.config.settings import Block
 from relay.core import events as ev
 from relay.core.records import Arrival, SealedBlock, SealResult
-from relay.core.state import Limits, Partition, Phase, RelayState, Seal
+from relay.core.state import Partition, Phase, RelayState, Seal, SealingLimits
 from relay.core.step import step
 from tests.core.build import NEVER
 
@@ -72,9 +72,9 @@ def sealed(load: Load, warm_up_seconds: float, seconds: float) -> Sealed:
     return found
 
 
-def _limits() -> Limits:
+def _limits() -> SealingLimits:
     block = Block()
-    return Limits(
+    return SealingLimits(
         app="app",
         max_bytes=block.max_bytes,
         max_rows=block.max_rows,
