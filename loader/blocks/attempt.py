@@ -75,6 +75,7 @@ class Attempt:
         made: for the INSERT, where the block's rows are not inserted as they are: by the table's
             transform, or without the messages that the table refuses.
         divisible: whether single messages of the block can be left out.
+        letters_end: the end of its dead letters' partition before a claim for them.
     """
 
     block: Block
@@ -88,15 +89,16 @@ class Attempt:
     new: bool = False
     made: pa.RecordBatch | None = None
     divisible: bool = False
+    letters_end: int = -1
     figures: AttemptFigures = field(default_factory=AttemptFigures)
 
     def answer(self, answer: plan.Answer) -> None:
-        """On to the next effect."""
+        """Take an answer, and go on to the next effect."""
         self.run, self.effect = plan.step(self.run, answer)
 
 
 def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
-    """Runs `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
+    """Run `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
     before = [attempt.effect for attempt in attempts]
     try:
         work()
@@ -118,7 +120,7 @@ def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
 
 
 def outcome(attempt: Attempt) -> Outcome:
-    """Of an attempt that is over."""
+    """Return the outcome of an attempt that is over."""
     done = attempt.effect
     assert isinstance(done, plan.Done)
     asked = attempt.asked and not attempt.inserted

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from loader.blocks.fetch import Fetcher
     from loader.clickhouse.ledger import Ledger
     from loader.clickhouse.tables import Tables, Target
+    from relay.config.settings import Loader
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""
@@ -62,17 +63,23 @@ class Inserter:
         ledger: whose claims the INSERTs ask for.
         tables: are looked at again where an INSERT is refused.
         fetcher: reads the rows.
-        stamp: name of the block-id column.
+        settings: name of the block-id column; what becomes of messages that a table refuses.
     """
 
     def __init__(
-        self, client: HttpClient, ledger: Ledger, tables: Tables, fetcher: Fetcher, stamp: str
+        self,
+        client: HttpClient,
+        ledger: Ledger,
+        tables: Tables,
+        fetcher: Fetcher,
+        settings: Loader,
     ) -> None:
         self._client, self._ledger, self._tables = client, ledger, tables
-        self._fetcher, self._stamp = fetcher, stamp
+        self._fetcher, self._stamp = fetcher, settings.block_column
+        self._dead = settings.rejected == "dead"
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
-        """Answers each of the attempts, all under one claim, in their order.
+        """Answer each of the attempts, all under one claim, in their order.
 
         Raises:
             Refused: the user may not insert into a table, or not read a block topic.
@@ -101,7 +108,8 @@ class Inserter:
         try:
             if batch is None:
                 batch = self._fetcher.fetch(attempt.block, attempt.ahead)
-                attempt.divisible = is_divisible(attempt.block, self._fetcher.messages)
+                listed = self._fetcher.messages
+                attempt.divisible = is_divisible(attempt.block, listed, dead=self._dead)
         except Damaged as error:
             attempt.answer(plan.Impossible(str(error)))
             return []
@@ -185,7 +193,7 @@ def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
 
 
 def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
-    """Their rows; of several blocks with a column more, the id of each row's block."""
+    """Return their rows; of several blocks with a column more, the id of each row's block."""
     if len(group) == 1:
         return group[0].batch
     rows: pa.RecordBatch = pa.concat_batches([one.batch for one in group])  # type: ignore[attr-defined]
@@ -198,7 +206,7 @@ def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
 
 
 def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
-    """Whether `one` may go into the INSERT of these."""
+    """Return whether `one` may go into the INSERT of these."""
     first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
@@ -212,7 +220,7 @@ def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
 
 
 def open_for_more(one: ReadyBlock, stamp: str) -> bool:
-    """Whether any other block may go into the INSERT of this one."""
+    """Return whether any other block may go into the INSERT of this one."""
     return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
 
 

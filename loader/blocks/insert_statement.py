@@ -204,7 +204,7 @@ class Body(bytes):
     """
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The beginning as text."""
+        """Return the beginning as text."""
         return self[:16].decode(encoding, errors)
 
 

@@ -113,7 +113,7 @@ class Running:
             one.close()
 
     def of(self, block: Block) -> Still:
-        """Whether an INSERT of the block still runs.
+        """Return whether an INSERT of the block still runs.
 
         Raises:
             Unavailable, Refused: the only server gave no answer.

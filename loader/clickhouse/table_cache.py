@@ -37,7 +37,7 @@ class TableCache:
         self._seen: dict[str, tuple[float, Target]] = {}
 
     def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
-        """Their tables, as far as they exist, by name.
+        """Return their tables, as far as they exist, by name.
 
         Args:
             blocks: about to be claimed.

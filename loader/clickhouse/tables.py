@@ -71,11 +71,11 @@ class Target:
     """Of inserts; -1 where there is none, or where it may not be read."""
 
     def stamped(self, block_column: str) -> bool:
-        """Whether rows carry the id of their block."""
+        """Return whether rows carry the id of their block."""
         return block_column in self.columns
 
     def counts(self, block_column: str) -> bool:
-        """Whether nothing but counting rows is needed to decide about a block of it.
+        """Return whether nothing but counting rows is needed to decide about a block of it.
 
         Then blocks may go together, under a token that no other attempt repeats.
         """

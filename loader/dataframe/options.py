@@ -32,7 +32,7 @@ class Asked:
 
 
 def asked(options: Mapping[str, str]) -> Asked:
-    """What the options say.
+    """Return what the options say.
 
     Args:
         options: config (a path, with pipeline where it has several) or app and bootstrap; table;

@@ -42,7 +42,7 @@ _PLAIN: dict[pa.DataType, spark.DataType] = {
 
 
 def kind_of(column: str, text: str) -> TypeKind:
-    """What a column of this ClickHouse type is in blocks.
+    """Return what a column of this ClickHouse type is in blocks.
 
     Raises:
         ValueError: there is no such type here; names the column and the type.
@@ -77,12 +77,12 @@ def spark_type(kind: TypeKind) -> spark.DataType:
 
 
 def arrow_type(kind: TypeKind) -> pa.DataType:
-    """The Arrow type that Spark reads a kind in."""
+    """Return the Arrow type that Spark reads a kind in."""
     return to_arrow_type(spark_type(kind), timezone="UTC")
 
 
 def converted(kind: TypeKind, array: Any) -> Any:
-    """A block's array, of type `kind.arrow`, as one of `arrow_type(kind)`."""
+    """Return a block's array, of type `kind.arrow`, as one of `arrow_type(kind)`."""
     match kind:
         case Nullable(inner=inner) | Wrapped(inner=inner):
             return converted(inner, array)

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
-    """The app's ledger.
+    """Return the app's ledger.
 
     Args:
         settings: of the app.
@@ -72,7 +72,7 @@ def waited(
     rest: Callable[[float], None] = time.sleep,
     tell: Say = say,
 ) -> T:
-    """Calls until the server answers, or loader.wait_for_servers_seconds are over.
+    """Call until the server answers, or loader.wait_for_servers_seconds are over.
 
     Args:
         settings: of the app.
@@ -188,7 +188,7 @@ def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def topic_id(settings: Settings, topic: str) -> str:
-    """The topic's id, which tells one made anew.
+    """Return the topic's id, which tells one made anew.
 
     Raises:
         Unavailable: no answer, or no such topic.

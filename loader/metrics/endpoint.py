@@ -83,6 +83,6 @@ class LoaderMonitor:
 
 
 def limits(settings: Settings) -> LoaderHealthLimits:
-    """The loader's: a round of attempts may hold several INSERTs, each as long as it may take."""
+    """Return the loader's limits: a round may hold several INSERTs, each as long as allowed."""
     longest = 3 * settings.loader.insert_timeout_seconds
     return LoaderHealthLimits(QUERY_SECONDS, longest, longest)

@@ -50,15 +50,15 @@ class LoaderGauges(Collector):
         self._table = Bounded()
 
     def collect(self) -> Iterable[Any]:
-        """For prometheus-client."""
+        """Collect for prometheus-client."""
         return families(CURRENT, self._samples())
 
     def describe(self) -> Iterable[Any]:
-        """Nothing: names are checked by test, and a look now would be at nothing."""
+        """Return nothing: a test checks names, and a look now would be at nothing."""
         return ()
 
     def facts(self) -> LoaderHealth:
-        """As it stands."""
+        """Return the loader's health now."""
         recorder, look = self._recorder, self._latest()
         return LoaderHealth(
             now=recorder.clock(),
@@ -66,6 +66,7 @@ class LoaderGauges(Collector):
             batch_open=recorder.batch_since is not None,
             away=recorder.away,
             started=recorder.started,
+            executors=None if recorder.executors is None else recorder.executors(),
             unseen="not looked at yet" if look is None else look.failed,
             waiting={} if look is None else self._unmoved(look),
         )

@@ -38,6 +38,7 @@ class LoaderHealth:
         batch_open: whether a micro-batch is under way.
         away: which server is away while the loader waits for it; else empty.
         started: whether Spark's query runs.
+        executors: how many are there; None: tasks run in the driver.
         unseen: why ledger or journal could not be looked at last time; else empty.
         waiting: by journal partition, for how long the block that waits longest is seen to wait;
             0 where none does.
@@ -48,12 +49,13 @@ class LoaderHealth:
     batch_open: bool = False
     away: str = ""
     started: bool = False
+    executors: int | None = None
     unseen: str = ""
     waiting: Mapping[int, float] = field(default_factory=dict)
 
 
 def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.heard_at
     between = 0.0 if facts.batch_open else silent
     inside = silent if facts.batch_open else 0.0
@@ -76,12 +78,19 @@ def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ..
 
 
 def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+    """Do it do its work now? Every check, failed or not."""
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
+        _executors(facts.executors),
         Check("servers", not facts.away, facts.away or "answer"),
         Check("ledger", not facts.unseen, facts.unseen or "could be read"),
     )
+
+
+def _executors(there: int | None) -> Check:
+    if there is None:
+        return Check("executors", ok=True, why="tasks run in the driver")
+    return Check("executors", there > 0, f"{there} are there" if there else "there is none yet")
 
 
 def _partitions(facts: LoaderHealth, limit: float) -> Check:

@@ -57,7 +57,7 @@ class LedgerLook:
 
 
 def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, int], dict[int, int]]:
-    """Blocks by partition, and when the oldest was sealed, of the journal's rows."""
+    """Return blocks by partition, and when the oldest was sealed, of the journal's rows."""
     blocks: dict[int, int] = {}
     sealed_ms: dict[int, int] = {}
     for partition, _, value in rows:
@@ -86,7 +86,7 @@ class LedgerWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it after the look under way, or leaves that to the process's end."""
+        """End it after the look under way, or leave that to the process's end."""
         self._over.set()
         self._thread.join(5.0)
 
@@ -98,7 +98,7 @@ class LedgerWatch:
                 return
 
     def look(self) -> None:
-        """One look; what cannot be asked leaves the last one, with why."""
+        """Look once; what cannot be asked leaves the last look, with why."""
         try:
             self.latest = self._look()
         except (RelayError, KafkaException) as error:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loader.core.entries import ParkedEntry
-from loader.core.plan import DISCARDED, LOADED, PREPARED, Entry, settled
+from loader.core.plan import DEAD, DISCARDED, LOADED, PREPARED, Entry, settled
 from relay.records_pb2 import Block
 
 
@@ -59,6 +59,7 @@ class LoaderTableRow:
         sealed_blocks, sealed_rows: that no loader has touched.
         claimed_blocks: that a loader is at, or ended in the middle of.
         aside_blocks: that wait for their table, or for a limit; also while one is tried again.
+        dead_blocks: of messages that were left out of others, and are dead letters.
         oldest, oldest_seconds: the sealed or claimed block that waits longest, since it was
             sealed; "" and None where none waits.
     """
@@ -74,6 +75,7 @@ class LoaderTableRow:
     parked_blocks: int
     parked_rows: int
     discarded_blocks: int
+    dead_blocks: int
     oldest: str
     oldest_seconds: float | None
 
@@ -98,7 +100,7 @@ class LoaderStatus:
 
 
 def assemble(facts: LoaderFacts) -> LoaderStatus:
-    """The loader as it stands."""
+    """Return the loader as it stands."""
     return LoaderStatus(facts, tuple(_tables(facts)), tuple(_positions(facts)))
 
 
@@ -128,6 +130,7 @@ def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
             parked_blocks=len(parked),
             parked_rows=sum(block.rows for block in parked),
             discarded_blocks=counts.get((table, DISCARDED), (0, 0))[0],
+            dead_blocks=counts.get((table, DEAD), (0, 0))[0],
             oldest=waiting[0].id if waiting else "",
             oldest_seconds=None if age is None else max(age, 0.0),
         )
@@ -143,7 +146,7 @@ def _positions(facts: LoaderFacts) -> Iterable[PositionRow]:
 
 
 def checkpointed(text: str, journal: str) -> dict[int, int] | None:
-    """Offsets by partition from a file of Spark's offset log; None where it is another journal's.
+    """Return offsets by partition from a file of Spark's offset log; None: another journal's.
 
     Args:
         text: version, metadata and the source's offsets, one a line.
@@ -158,7 +161,7 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
 
 
 def as_json(standing: LoaderStatus) -> dict[str, Any]:
-    """For programs; what is not known is null."""
+    """Return it as JSON has it; what is not known is null."""
     facts = standing.facts
     return {
         "at_ms": facts.now_ms,
@@ -172,7 +175,7 @@ def as_json(standing: LoaderStatus) -> dict[str, Any]:
 
 
 def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
-    """A block that is parked or set aside, for programs; times are Unix milliseconds."""
+    """Return a block that is parked or set aside, for programs; times are Unix milliseconds."""
     return {
         "id": one.block.id,
         "table": one.block.table,
@@ -181,12 +184,13 @@ def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
         "since_ms": one.since_ms,
         "claimed": one.claimed,
         "aside": one.aside,
+        "to_dead_letters": one.block.to_dead_letters,
         "tries": one.tries,
         "last_ms": one.last_ms,
     }
 
 
 def tried(one: ParkedEntry) -> str:
-    """How often a block was set aside, and when last, for people."""
+    """Return how often a block was set aside, and when last, for people."""
     last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"

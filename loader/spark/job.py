@@ -19,7 +19,7 @@ from loader.metrics.listener import QueryListener
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.micro_batch import Settling, Stopped
 from loader.spark.query_start import AT_ONCE, StartAtOnce
-from loader.spark.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
+from loader.spark.session import AT_THE_END, STREAMING, hush, mute, registered, unheard, unmute
 from loader.spark.set_aside import SetAside
 from relay.errors import RelayError
 
@@ -79,11 +79,11 @@ class Job:
         self.error: Exception | None = None
 
     def stop(self) -> None:
-        """Asks the run to end; may be called from a signal handler."""
+        """Ask the run to end; may be called from a signal handler."""
         self._stopping.set()
 
     def run(self, spark: SparkSession, start: source.Start, checkpoint: str, *, once: bool) -> None:
-        """Loads until stopped; with `once`, until what is sealed now is settled.
+        """Load until stopped; with `once`, until what is sealed now is settled.
 
         Raises:
             RelayError: as the batch or the journal source raised it, or Spark's exception.
@@ -95,6 +95,7 @@ class Job:
         journal = source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
+            self._observer.engine(registered(spark))
             spark.streams.addListener(QueryListener(self._observer, self._settings.app))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}

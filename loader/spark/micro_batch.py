@@ -272,7 +272,7 @@ class Settling:
 
 
 def blocks(number: int) -> str:
-    """Return so many blocks in words."""
+    """Say in words how many blocks these are."""
     return "1 block" if number == 1 else f"{number} blocks"
 
 

@@ -74,13 +74,13 @@ class Load:
         return self._job is not None
 
     def stop(self) -> None:
-        """Asks it to end; may be called from a signal handler."""
+        """Ask it to end; may be called from a signal handler."""
         self._stopping.set()
         if self._job is not None:
             self._job.stop()
 
     def run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
-        """Loads until stopped; with `once`, until what is sealed now is settled.
+        """Load until stopped; with `once`, until what is sealed now is settled.
 
         Args:
             engine: gives Spark's session, once the servers have answered.

@@ -27,7 +27,7 @@ class StartAtOnce:
     """What a query that is alone does."""
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Begins it; gives it as soon as it runs."""
+        """Begin it; give it as soon as it runs."""
         del stopping
         return begin()
 
@@ -39,7 +39,7 @@ class StartInTurn(StartAtOnce):
         self._turn = threading.Lock()
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Begins it when it is its turn, and gives it when its source has answered.
+        """Begin it when it is its turn, and give it when its source has answered.
 
         Args:
             begin: starts the query.

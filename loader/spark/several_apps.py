@@ -120,7 +120,7 @@ class Loading(threading.Thread):
         self.status = 0
 
     def run(self) -> None:
-        """Until stopped, or until it stays ended."""
+        """Run until stopped, or until it stays ended."""
         past = Past()
         while not self._ending.is_set():
             begun = time.monotonic()
@@ -137,7 +137,7 @@ class Loading(threading.Thread):
             self._ending.wait(pause)
 
     def end(self) -> None:
-        """Asks it to end, and waits for it."""
+        """Ask it to end, and wait for it."""
         self._load.stop()
         while self.is_alive() and self._load.runs:
             self.join(LOOK_SECONDS)

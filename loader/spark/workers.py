@@ -48,7 +48,7 @@ def attempt(
     beside: int = 1,
     until: int = 0,
 ) -> list[Outcome]:
-    """Outcomes of one attempt at each block, in the worker processes.
+    """Return outcomes of one attempt at each block, in the worker processes.
 
     Args:
         spark: runs it.
@@ -60,8 +60,10 @@ def attempt(
         until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
     from loader.blocks.selection import near  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.table_runs import pieces  # noqa: PLC0415 - as above
 
-    values = [block.SerializeToString() for block in near(blocks)]
+    ordered = near(blocks)
+    values = [block.SerializeToString() for block in ordered]
     slots = spark.sparkContext.defaultParallelism
     tasks = shares(len(values), slots, sum(block.row_bytes for block in blocks))
     if beside > 1:
@@ -69,13 +71,14 @@ def attempt(
     # Numbers, and the blocks with the function: an RDD of Python objects would be written to a
     # file first. A data frame would be planned and compiled again for every micro-batch, which
     # takes Spark about as long as everything else of it.
-    numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
+    numbers = pieces(ordered, tasks)
+    spread = spark.sparkContext.parallelize(numbers, len(numbers))
     known = frozenset(new), until
-    return numbers.mapPartitions(partial(load, settings, values, known)).collect()
+    return spread.mapPartitions(partial(load, settings, values, known)).collect()
 
 
 def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
-    """Tasks for so many blocks: as many for each worker.
+    """Return tasks for so many blocks: as many for each worker.
 
     Small blocks are claimed together, as many as one statement takes. Of large ones a task has
     few, and each worker several tasks, because they do not take equally long.
@@ -95,14 +98,15 @@ def load(
     settings: Settings,
     blocks: Sequence[bytes],
     known: tuple[Collection[str], int],
-    numbers: Iterator[int],
+    numbers: Iterator[range],
 ) -> Iterator[Outcome]:
-    """Attempts those of `blocks` that the numbers name."""
+    """Yield attempts at those of `blocks` that the ranges name."""
     from relay import log  # noqa: PLC0415 - as below
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
     log.in_child()  # lines of the Kafka client, too, have their time and level
-    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], *known)
+    named = [Block.FromString(blocks[number]) for some in numbers for number in some]
+    yield from _attempt(settings, named, *known)
 
 
 def _attempt(
@@ -131,7 +135,7 @@ def _attempt(
 
 
 def keep() -> None:
-    """What is there now stays, and no search for garbage looks through it any more.
+    """Keep what is there now out of every later search for garbage.
 
     Spark's daemon searches behind every task, through modules alone for 44 ms: of the processor
     time of a worker that loads small blocks, two fifths.
@@ -143,7 +147,7 @@ def keep() -> None:
 def until_closed(
     work: Callable[[socket.socket, bool], int],
 ) -> Callable[[socket.socket, bool], int]:
-    """pyspark.daemon.worker, that takes the end of the connection for the end of work.
+    """Return pyspark.daemon.worker that takes the end of the connection for the end of work.
 
     Spark closes the connections of idle workers when it ends, and when nothing was to do for
     a minute. pyspark reads that as a task that broke off, and prints a traceback.

@@ -23,7 +23,7 @@ class Author:
 
 
 def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
-    """The record as the journal topic holds it.
+    """Return the record as the journal topic holds it.
 
     Parts are added in place and not made first: a message made by itself has memory of its
     own, and at every 10 000th release of such the library gives all that is free back to
@@ -56,7 +56,7 @@ def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
 
 
 def decode(value: bytes) -> JournalRecord:
-    """What take-over needs of a record; blocks and dead letters stay with the loader."""
+    """Return what take-over needs of a record; blocks and dead letters stay with the loader."""
     commit = Commit.FromString(value)
     return JournalRecord(
         partition=commit.partition,

@@ -14,13 +14,14 @@ import click
 from relay import log
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind
-from relay.operate.rewind import accepting
+from relay.operate.rewind import accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
+from relay.program.config_argument import ConfiguredCommand
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--partition", type=click.IntRange(min=0), help="Acknowledge only for this source partition."
@@ -82,7 +83,7 @@ def accept(
     begins = {} if begin is None or partition is None else {partition: begin}
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None
-        found = accepting.accept(servers, begins, partition, author)
+        found = accept_steps.accept(servers, begins, partition, author)
     for line in rewind.notes(found, accepted=do, as_json=as_json):
         sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
 

@@ -6,42 +6,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from relay.config import settings_file
 from relay.config.pipelines import Pipeline
 from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.program.command import chosen_pipeline, pipeline_option
+from relay.program.config_argument import config_file_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def config_option(command: F) -> F:
-    """--config and --pipeline; the function gets `config_file`."""
-    option = click.option(
-        "--config",
-        "config_file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        default=Path("relay.toml"),
-        show_default=True,
-        help="Configuration file of the app.",
-    )
-    return option(pipeline_option(command))
-
-
 def config_argument(command: F) -> F:
-    """CONFIG and --pipeline; the function gets `config_file`."""
-    argument = click.argument(
-        "config_file",
-        metavar="CONFIG",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    )
-    return argument(pipeline_option(command))
+    """Add CONFIG, --config and --pipeline; the function gets `config_file`."""
+    return config_file_argument(pipeline_option(command))
 
 
 def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:
-    """Of the file's one app, or of the pipeline that --pipeline names.
+    """Return the settings of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.settings_file.load.
@@ -50,7 +31,7 @@ def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None
 
 
 def within_one_cluster(settings: Settings, command: str, step: str) -> None:
-    """For commands whose one transaction covers the source's cluster, too.
+    """Refuse a command whose one transaction would have to cover another cluster, too.
 
     Raises:
         ConfigError: the source is in another cluster than the journal.
@@ -66,7 +47,7 @@ def within_one_cluster(settings: Settings, command: str, step: str) -> None:
 def pipelines_of(
     config_file: Path, overrides: Mapping[str, object] | None = None
 ) -> tuple[Pipeline, ...]:
-    """All of the file, or the one that --pipeline names.
+    """Return all of the file, or the one that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.pipelines.

@@ -54,7 +54,7 @@ class Copies(NamedTuple):
 
 
 def lasting(client: Client, database: str) -> TrialTables:
-    """The loader's own table, made where it is not there; its rows expire.
+    """Return the loader's own table, made where it is not there; its rows expire.
 
     Raises:
         ClickHouseError: the server's, or it did not answer.
@@ -70,7 +70,7 @@ def lasting(client: Client, database: str) -> TrialTables:
 
 @contextlib.contextmanager
 def passing(client: Client, database: str, engine: str, settings: str) -> Iterator[TrialTables]:
-    """A table and a view behind it, dropped afterwards, also after a failure.
+    """Yield a table and a view behind it; drop both afterwards, also after a failure.
 
     Args:
         client: of a user who may make and drop tables and views there.
@@ -131,7 +131,7 @@ def _copies(client: Client, table: str, token: str) -> float:
 
 
 def answered(error: ClickHouseError) -> bool:
-    """Whether the server said no, rather than nothing."""
+    """Return whether the server said no, rather than nothing."""
     return getattr(error, "code", None) is not None
 
 

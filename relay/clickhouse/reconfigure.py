@@ -40,7 +40,7 @@ class RenewingClient(HttpClient):
     _forgotten: frozenset[str] = frozenset()
 
     def query(self, query: str | None = None, *more: Any, **named: Any) -> QueryResult:
-        """As HttpClient's.
+        """Query as HttpClient does.
 
         Raises:
             ServerReplacedError: the server is another one, twice in a row.
@@ -58,7 +58,7 @@ class RenewingClient(HttpClient):
             raise
 
     def command(self, cmd: str, *more: Any, **named: Any) -> Any:
-        """As HttpClient's.
+        """Run a command as HttpClient does.
 
         Raises:
             ServerReplacedError: the server is another one; nothing was carried out.

@@ -50,7 +50,7 @@ class PipelineTable(NamedTuple):
     """None where the file gives none that can be used."""
 
     def key(self, path: KeyPath) -> KeyPath:
-        """Where in the file this setting of the pipeline stands, or is missing."""
+        """Return where in the file this setting of the pipeline stands, or is missing."""
         shared = path[:1] == ("app",) or _has(self.data, path)
         if not self.name or (shared and not _has(self.own, path)):
             return path
@@ -58,7 +58,7 @@ class PipelineTable(NamedTuple):
 
 
 def split(data: Table) -> tuple[list[PipelineTable], list[Found]]:
-    """The pipelines of a file, and what is wrong with the tables themselves.
+    """Return the pipelines of a file, and what is wrong with the tables themselves.
 
     A file without `pipelines` is one pipeline without a name.
     """
@@ -138,7 +138,7 @@ def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Foun
 
 
 def conflicts(parts: list[PipelineTable]) -> Iterator[Found]:
-    """What two pipelines must not share, with the key of the later one."""
+    """Yield what two pipelines must not share, with the key of the later one."""
     for index, late in enumerate(parts):
         for early in parts[:index]:
             for path, reason in _conflict(early, late):

@@ -35,7 +35,7 @@ class ConfigProblem(NamedTuple):
 def load(
     path: Path, overrides: Mapping[str, object] | None = None, pipeline: str | None = None
 ) -> Settings:
-    """The settings of a file's one app, or of one of its pipelines; arguments as `pipelines`.
+    """Return the settings of a file's one app, or of one of its pipelines; as `pipelines`.
 
     Raises:
         ConfigError: as `pipelines`; also where the file has several and none is named.
@@ -53,7 +53,7 @@ def load(
 def pipelines(
     path: Path, overrides: Mapping[str, object] | None = None, pipeline: str | None = None
 ) -> tuple[Pipeline, ...]:
-    """The file's pipelines, in its order; one without a name where it has only one app.
+    """Return the file's pipelines, in its order; one without a name where it has only one app.
 
     Relative paths in the file count from its directory, not from the process's.
 
@@ -98,7 +98,7 @@ def _wrong(
 
 
 def check(data: Table) -> tuple[Settings | None, list[ConfigProblem]]:
-    """The settings (None if they cannot be made) and every problem, in the data's order."""
+    """Return the settings (None if they cannot be made) and every problem, in the data's order."""
     settings, found = _check(data)
     return settings, [ConfigProblem(dotted(at), reason) for at, reason in found]
 
@@ -144,7 +144,9 @@ def _read(path: Path) -> Table:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as missing:
         raise ConfigError(
-            f"there is no file {path}", f"`relay config init > {path}` writes an example"
+            f"there is no file {path}",
+            "name another as CONFIG, with --config or in RELAY_CONFIG, or write one: "
+            f"`relay config init {path}`",
         ) from missing
     except OSError as refused:
         raise ConfigError(

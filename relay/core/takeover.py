@@ -17,7 +17,7 @@ from relay.core.state import Partition
 
 
 def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
-    """The partition as its last committed transaction left it, with empty buffers."""
+    """Return the partition as its last committed transaction left it, with empty buffers."""
     if ahead := _ahead(found):
         return ahead
     if found.committed is None:
@@ -45,7 +45,7 @@ def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
 
 
 def came_later(partition: int, widths: Iterable[int]) -> bool:
-    """Whether a source partition that nobody has read is newer than its app.
+    """Return whether a source partition that nobody has read is newer than its app.
 
     Args:
         partition: of the source, without a committed floor.

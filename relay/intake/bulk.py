@@ -38,15 +38,15 @@ class PolledError:
         self._partition, self._offset = partition, offset
 
     def error(self) -> KafkaError:
-        """What is wrong."""
+        """Return what is wrong."""
         return self._error
 
     def partition(self) -> int:
-        """Of the source topic."""
+        """Return the partition of the source topic."""
         return self._partition
 
     def offset(self) -> int:
-        """Where in it."""
+        """Return where in it."""
         return self._offset
 
 
@@ -72,13 +72,13 @@ class WhenFull:
             )
 
     def own(self, partitions: Collection[int]) -> None:
-        """As Bulk.own."""
+        """Copy what the poll has, as Bulk.own does."""
         self._partitions = partitions
         if self._bulk is not None:
             self._bulk.own(partitions)
 
     def begin(self, *, full: bool) -> Bulk | None:
-        """Before a poll; `full`: the last one gave all that it may."""
+        """Begin a poll; `full`: the last one gave all that it may."""
         if self._bulk is None and full and not self._why_never:
             self._bulk = self._make()
             self._bulk.own(self._partitions)
@@ -87,7 +87,7 @@ class WhenFull:
         return self._bulk
 
     def close(self) -> None:
-        """As Bulk.close."""
+        """Close it, as Bulk.close does."""
         if self._bulk is not None:
             self._bulk.close()
 
@@ -140,7 +140,7 @@ class Bulk:
             self._library.rd_kafka_queue_forward(queue, self._queue)
 
     def begin(self) -> None:
-        """Before a poll, which may be of several batches: give back what the last one got."""
+        """Begin a poll of maybe several batches: give back what the last one got."""
         self._release()
         self._forward()
 

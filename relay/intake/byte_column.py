@@ -112,7 +112,7 @@ class ByteColumn:
         deque(copies, maxlen=0)
 
     def array(self) -> pa.ChunkedArray[Any]:
-        """All values, an array for each piece."""
+        """Return all values, an array for each piece."""
         behind = [piece.first for piece in self._pieces[1:]] + [self._values]
         arrays = [self._of(*both) for both in zip(self._pieces, behind, strict=True)]
         return pa.chunked_array(arrays, pa.binary())

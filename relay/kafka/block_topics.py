@@ -58,6 +58,13 @@ class BlockTopics:
     def ensure(self, tables: Collection[str]) -> None:
         """Find, create or grow the block topics of these tables."""
         refused: dict[str, ConfigError | Refused] = {}
+        wanted = {
+            names.blocks_topic(self._app, table): names.blocks_topics(self._app, table)
+            for table in tables
+            if table not in self._refused
+        }
+        if len(wanted) > 1:
+            self._topics.make_block_topics(wanted)
         for table in sorted(tables):
             try:
                 self._found[table] = self._ensured(table)
@@ -80,7 +87,7 @@ class BlockTopics:
         return self._limits.most(topic)
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """Whether a transaction failed of one table or record, which is left out from now on.
+        """Return whether a transaction failed of one table or record; it is left out from now on.
 
         Args:
             failed: how.

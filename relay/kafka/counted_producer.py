@@ -74,7 +74,7 @@ class Delivery:
         return producer
 
     def send(self, table: str, value: bytes, rows: int) -> None:
-        """One message; waits while librdkafka's queue is full."""
+        """Send one message; wait while librdkafka's queue is full."""
         failed = self._failed  # of this transaction, however late the report comes
 
         def report(error: KafkaError | None, message: Message) -> None:
@@ -96,7 +96,7 @@ class Delivery:
             self._producer.poll(0)
 
     def flush(self) -> None:
-        """Until every message has its report."""
+        """Wait until every message has its report."""
         with self._errors_of("flush"):
             left = self._producer.flush(self._timeout + CALL_SECONDS)
         self.check()
@@ -157,7 +157,7 @@ class Delivery:
         self._failed = []
 
     def call(self, name: str, call: Callable[[float], Any]) -> None:
-        """A transactional call, with the same arguments again while librdkafka says so."""
+        """Make a transactional call, again with the same arguments while librdkafka says so."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def limits(settings: Settings) -> SealingLimits:
-    """The core's limits, in its units."""
+    """Return the core's limits, in its units."""
     block, relay = settings.block, settings.relay
     return SealingLimits(
         app=settings.app,

@@ -97,7 +97,7 @@ class RelayProcess:
         self._ownership = Ownership(*owning)
 
     def run(self, limit: float) -> None:
-        """Until stopped or stopped by an error.
+        """Run until stopped, by a person or by an error.
 
         Args:
             limit: seconds to wait for servers at the start; 0: for ever.

@@ -33,7 +33,7 @@ from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
 from relay.process.log_context import Concerning
-from relay.process.sealed import Sent
+from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
 from relay.process.totals import CommitTotals
 
@@ -100,7 +100,7 @@ class Performer:
         self.producers.close()
 
     def polled(self, poll: Poll) -> None:
-        """The poll whose arrivals the core is about to hear of."""
+        """Note the poll whose arrivals the core is about to get."""
         self._poll = poll
         self.producers.serve()
 
@@ -156,7 +156,7 @@ class Performer:
                 self._under_way = frozenset() if partition is None else frozenset({partition})
                 self._suitable.begun()
                 self._producer.begin(group)
-                return ev.Begun()
+                return ev.Begun(self._tables.alone(tables))
             case ef.Produce(seals):
                 return self._produce(seals)
             case ef.WriteJournal(records):

@@ -44,7 +44,7 @@ class OfMember:
         self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
 
     def start(self) -> None:
-        """A new producer; ends whatever a predecessor left open.
+        """Start a new producer; it ends whatever a predecessor left open.
 
         Raises:
             Unavailable, Refused, Fenced: init_transactions did not succeed.
@@ -55,7 +55,7 @@ class OfMember:
             raise _error(failed, ONE_PROCESS) from failed
 
     def of(self, _partition: int | None) -> TransactionalProducer:
-        """What a transaction of this source partition runs under; None: one of several."""
+        """Return what a transaction of this source partition runs under; None: one of several."""
         return self._producer
 
     def fence(self, partitions: Collection[int]) -> dict[int, int]:
@@ -69,7 +69,7 @@ class OfMember:
         raise AssertionError(f"partitions {partitions} are fenced by the group")
 
     def let_go(self, partitions: Collection[int]) -> None:
-        """These source partitions are not this relay's any more."""
+        """Let go of these source partitions: they are another relay's."""
 
     def serve(self) -> None:
         """Hear what the clients have to say."""
@@ -139,7 +139,7 @@ class OfPartitions(OfMember):
 
 
 def of(settings: Settings, observer: RelayObserver) -> OfMember:
-    """As the settings' clusters demand."""
+    """Return the producers that the settings' clusters demand."""
     return OfPartitions(settings, observer) if settings.crosses else OfMember(settings, observer)
 
 

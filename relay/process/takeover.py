@@ -45,11 +45,11 @@ class Ownership:
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
     def start(self) -> None:
-        """The first producer, where there is one for all partitions."""
+        """Start the first producer, where there is one for all partitions."""
         self._let_in(self._producers.start)
 
     def fence(self, partitions: frozenset[int]) -> ev.PredecessorsFenced:
-        """From now on nobody else commits there.
+        """Fence everybody else: nobody commits there from now on.
 
         The group is asked first: what it shows later may be a successor's.
         """
@@ -64,7 +64,7 @@ class Ownership:
     def read(
         self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]
     ) -> tuple[PartitionTruth, ...]:
-        """Where these partitions stand.
+        """Return where these partitions stand.
 
         Raises:
             ContractBroken: as relay.process.truth.

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.process.sealed import Sent
+    from relay.process.seal_results import Sent
 
 log = logging.getLogger(__name__)
 

@@ -46,14 +46,14 @@ class Encoders:
         self._lock = threading.Lock()
 
     def of(self, table: str) -> RowEncoder:
-        """The table's encoder."""
+        """Return the table's encoder."""
         with self._lock:
             if table not in self._known:
                 self._known[table] = RowEncoder(self._codecs(table))
             return self._known[table]
 
     def encode_batch(self, table: str, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """Rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
+        """Return rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
 
         Raises:
             ConfigError: an unknown column.
@@ -66,7 +66,7 @@ class Encoders:
 
 
 def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
-    """Codecs by table, from ClickHouse's columns and the schema registry.
+    """Return codecs by table, from ClickHouse's columns and the schema registry.
 
     The function given raises ConfigError for a table that ClickHouse does not have or whose
     types rows cannot carry.

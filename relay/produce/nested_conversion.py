@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def to_wire(array: Any, kind: TypeKind, leaf: Leaf) -> pa.Array[Any]:
-    """The array in `kind.wire`.
+    """Return the array in `kind.wire`.
 
     Args:
         array: of whatever type its reader chose.

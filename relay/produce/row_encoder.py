@@ -76,13 +76,13 @@ class RowEncoder:
         }
 
     def check_names(self, columns: Collection[str]) -> None:
-        """Raises ConfigError if there is a column that the table does not have."""
+        """Raise ConfigError if there is a column that the table does not have."""
         unknown = [name for name in columns if name not in self._fields]
         if unknown:
             raise unknown_columns(self.codec, unknown)
 
     def encode(self, row: Mapping[str, object]) -> bytes:
-        """The row's bytes; a column left out or None is a field left out.
+        """Return the row's bytes; a column left out or None is a field left out.
 
         Raises:
             ConfigError: a column the table does not have.
@@ -97,19 +97,25 @@ class RowEncoder:
                 try:
                     fields[field] = convert_value(value)
                 except _UnfitValue as misfit:
-                    raise BadValue(
-                        f"{self.codec.schema.table}, column {name!r}: {misfit}",
-                        "mend the value, or change the column's type in ClickHouse",
-                    ) from misfit
+                    raise self._bad_value(name, value, misfit) from misfit
         try:
             data: bytes = self.codec.message_class(**fields).SerializeToString()
         except ValueError as error:  # text that is no Unicode
             raise BadValue(f"{self.codec.schema.table}: {error}", "mend the value") from error
         return data
 
+    def _bad_value(self, name: str, value: object, misfit: _UnfitValue) -> BadValue:
+        error = BadValue(
+            f"{self.codec.schema.table}, column {name!r}: {misfit}",
+            "mend the value, or change the column's type in ClickHouse",
+        )
+        error.value = value
+        error.type = self.codec.types[self.codec.column_names.index(name)].clickhouse
+        return error
+
 
 def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
-    """The error for columns that the table does not have."""
+    """Return the error for columns that the table does not have."""
     return ConfigError(
         f"{codec.schema.table} has no column {', '.join(map(repr, unknown))} "
         f"(it has {', '.join(codec.column_names)})",

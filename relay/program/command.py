@@ -6,6 +6,7 @@ when asked to. Knows nothing of any command.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -19,6 +20,7 @@ import click
 
 from relay import log
 from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError
+from relay.program.config_argument import ConfiguredCommand
 
 TRACEBACK = "RELAY_TRACEBACK"
 """Environment variable: at 1 every error shows its stack trace."""
@@ -78,7 +80,7 @@ pipeline_option = click.option(
 
 
 def chosen_pipeline() -> str | None:
-    """What --pipeline says, in the command that runs; None: nothing."""
+    """Return what --pipeline says, in the command that runs; None: nothing."""
     chosen: str | None = click.get_current_context().meta.get(_PIPELINE)
     return chosen
 
@@ -169,11 +171,32 @@ class Lazy(NamedTuple):
     """One line in the group's help, so that the help imports no command."""
 
 
-class WholeGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that names the commands that are spelled like one that it does not have."""
+
+    command_class = ConfiguredCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does.
+
+        Raises:
+            click.UsageError: there is no such command.
+        """
+        known, name = self.list_commands(ctx), args[0]
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(name, known, n=3)
+            meant = f" Did you mean {' or '.join(close)}?" if close else ""
+            raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class WholeGroup(SuggestingGroup):
     """A group whose help cuts no summary."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first sentence of each command."""
+        """Write the first sentence of each command."""
         del ctx
         rows = [
             (name, command.get_short_help_str(limit=1_000))
@@ -184,7 +207,7 @@ class WholeGroup(click.Group):
             formatter.write_dl(rows)
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group whose subcommands are imported one by one: `--help` and completion stay quick.
 
     Args:
@@ -197,11 +220,11 @@ class LazyGroup(click.Group):
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order given, which is that of the work."""
+        """List them in the order given, which is that of the work."""
         return [*self._commands_at, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command.
+        """Return imports the command.
 
         Raises:
             MissingTool: a package that only this command needs is not installed.
@@ -225,7 +248,7 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands from their summaries, without importing them."""
+        """Write the list of commands from their summaries, without importing them."""
         del ctx
         rows = [(name, lazy.summary) for name, lazy in self._commands_at.items()]
         with formatter.section("Commands"):

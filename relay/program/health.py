@@ -3,7 +3,8 @@
 **Alive** means that a restart would not help: so it stays alive while a server is away and it
 tries again, through rebalances and through the restart of a broker. It is not alive where it
 stands still by itself: its loop, its transaction, or one partition among many. **Ready** means that
-it does its work now: it has its partitions, and its servers answer.
+it does its work now: it has its partitions, and brokers answer. Not ClickHouse, of which a relay
+reads columns now and then: blocks flow on without, and no pod may be kept from moving for it.
 
 All times are monotonic seconds of the clock that `now` was read from.
 """
@@ -55,7 +56,6 @@ class RelayHealth:
         pending: partitions whose committed truth is still being read.
         pending_since: since when there are any; None: there are none.
         connected: whether any broker is connected; None: not known yet.
-        clickhouse: why the tables' columns could not be read last time; else empty.
     """
 
     now: float
@@ -67,7 +67,6 @@ class RelayHealth:
     pending: int = 0
     pending_since: float | None = None
     connected: bool | None = None
-    clickhouse: str = ""
     partitions: Sequence[PartitionHealth] = ()
 
 
@@ -85,7 +84,7 @@ class Check:
 
 
 def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.beat_at
     since = facts.transaction_since
     open_ = 0.0 if since is None else facts.now - since
@@ -109,7 +108,7 @@ def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]
 
 
 def readiness(facts: RelayHealth) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+    """Do it do its work now? Every check, failed or not."""
     whole = facts.assigned and not facts.pending
     kafka = facts.connected is not False and not facts.away
     return (
@@ -123,7 +122,6 @@ def readiness(facts: RelayHealth) -> tuple[Check, ...]:
             else "the group has given no assignment yet",
         ),
         Check("servers", kafka, facts.away or ("answer" if kafka else "no broker is connected")),
-        Check("clickhouse", not facts.clickhouse, facts.clickhouse or "answers"),
     )
 
 
@@ -165,7 +163,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 def answer(checks: Sequence[Check]) -> tuple[int, str, bytes]:
-    """As HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
+    """Answer by HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
     failed = [one.check for one in checks if not one.ok]
     body = {"ok": not failed, "failed": failed, "checks": [asdict(one) for one in checks]}
     text = json.dumps(body, indent=1, ensure_ascii=False)

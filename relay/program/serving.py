@@ -77,7 +77,7 @@ class Serving:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the server and frees the port; answers under way may be cut off."""
+        """End the server and frees the port; answers under way may be cut off."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -111,7 +111,7 @@ def parsed(listen: str) -> tuple[str, int]:
 
 
 def behind(listen: str | None, index: int) -> str | None:
-    """The address `index` ports behind; the same where the port is 0, which is any free one.
+    """Return the address `index` ports behind; the same where the port is 0, which is any free one.
 
     Raises:
         ConfigError: `listen` is not of that form.

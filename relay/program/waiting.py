@@ -29,7 +29,7 @@ def until_available(
     limit_seconds: float = 0,
     away: Collection[Callable[[str], None]] = (),
 ) -> T:
-    """What `call` gives, once the server is there; a limit of 0 waits for ever.
+    """Return what `call` gives, once the server is there; a limit of 0 waits for ever.
 
     Args:
         call: raises Unavailable while it is not.

@@ -57,11 +57,12 @@ class TableCodecs:
         self._registry = registry
         self._topics = topics
         self._block_column = block_column
+        self._alone: set[str] = set()
         self._known: dict[str, RowCodec | str] = {}
         self._changed: dict[str, RowCodec | str | None] = {}
 
     def codec(self, table: str) -> RowCodec | str:
-        """The table's codec, or why its messages are dead letters."""
+        """Return the table's codec, or why its messages are dead letters."""
         if table == NO_TABLE:
             return NO_HEADER
         if refusal := self._targets.refusal(table):
@@ -102,15 +103,22 @@ class TableCodecs:
         return self._topics.most(topic)
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """As relay.kafka.block_topics.BlockTopics.learn."""
+        """Learn as relay.kafka.block_topics.BlockTopics.learn does."""
         return self._topics.learn(failed, tables)
+
+    def alone(self, tables: Collection[str]) -> frozenset[str]:
+        """Return those of them whose blocks the loader inserts one by one, as last seen.
+
+        Rows that do not carry their block's id, or that do not stay as they are, cannot be counted.
+        """
+        return frozenset(self._alone.intersection(tables))
 
     def topic(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
         return self._topics.of(table)
 
     def refresh(self) -> frozenset[str]:
-        """Tables whose row message changed since it was adopted; `codec` still gives the old."""
+        """Return tables whose row message changed since adopted; `codec` still gives the old."""
         if not self._known:
             return frozenset()
         self._topics.retry()
@@ -123,7 +131,7 @@ class TableCodecs:
         return frozenset(self._changed)
 
     def gone(self) -> frozenset[str]:
-        """Tables that the last `refresh` found to be there no more."""
+        """Return tables that the last `refresh` found to be there no more."""
         return frozenset(table for table, codec in self._changed.items() if codec is None)
 
     def adopt(self) -> None:
@@ -136,7 +144,7 @@ class TableCodecs:
         self._changed = {}
 
     def overtaken(self, table: str) -> bool:
-        """Whether the registry has a newer row message than `codec` gave; now `codec` gives it.
+        """Return whether the registry has a newer message than `codec` gave; now it gives that.
 
         A producer that goes by the registry is never ahead of it: so its rows are read though
         no `refresh` was due. Without a registry that answers, nothing changes.
@@ -180,6 +188,7 @@ class TableCodecs:
             self._registry.catch_up()
             before = {table: self._registry.current(table) for table in tables}
             found = self._unless_ledgers(self._catalogue.read(tables))
+            self._see_alone(found)
             agreed = [self._agrees(before[t], t, columns) for t, columns in found.items()]
             if all(agreed):
                 return {t: s for t in found if (s := self._registry.current(t)) is not None}
@@ -190,6 +199,14 @@ class TableCodecs:
         ledgers = {t for t, one in found.items() if is_ledger({c.name for c in one.columns})}
         self._ledgers = (self._ledgers - found.keys()) | ledgers
         return {table: one for table, one in found.items() if table not in ledgers}
+
+    def _see_alone(self, found: Mapping[str, TableColumns]) -> None:
+        alone = {
+            table
+            for table, one in found.items()
+            if not one.plain or self._block_column not in {c.name for c in one.columns}
+        }
+        self._alone = (self._alone - found.keys()) | alone
 
     def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
         """Whether the registry has these columns, or has them now because we proposed them."""

@@ -48,7 +48,7 @@ class Decoded(NamedTuple):
 
 
 def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
-    """Rows in each message; one that is no row batch counts as none."""
+    """Return rows in each message; one that is no row batch counts as none."""
     opened = open_messages(proto_rows.in_one_piece(values), framing)
     rows: Integers = np.zeros(len(values), np.int64)
     rows[opened.index] = opened.counts

@@ -82,7 +82,7 @@ class FlatRows:
 
     @classmethod
     def of(cls, fields: Sequence[ProtoField], types: Sequence[ColumnType]) -> FlatRows | None:
-        """The decoder; None where a column is nested or repeated."""
+        """Return the decoder; None where a column is nested or repeated."""
         flat = all(field.shape.message is None and not field.shape.repeated for field in fields)
         return cls(fields, types) if flat else None
 

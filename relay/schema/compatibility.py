@@ -53,7 +53,7 @@ class CompatibilityFinding:
 def findings(
     written: Descriptor, read: Descriptor, gone: Mapping[int, str], needed: Mapping[int, str]
 ) -> list[CompatibilityFinding]:
-    """All differences that matter to the producer, problems and notes, by field number.
+    """Return all differences that matter to the producer, problems and notes, by field number.
 
     Args:
         written: the producer's row message.

@@ -31,7 +31,7 @@ class ColumnChange(NamedTuple):
 
 
 def changes(before: TableSchema, after: TableSchema) -> list[ColumnChange]:
-    """By field number. A renamed column is one dropped and one added: numbers know no more."""
+    """Compare by field number. A renamed column is one dropped and one added."""
     was, now = _live(before), _live(after)
     found = []
     for name in was.keys() | now.keys():

@@ -42,7 +42,7 @@ def evolve(
     columns: Sequence[ColumnDef],
     block_column: str = BLOCK_COLUMN,
 ) -> TableSchema | None:
-    """The schema after `current`, or None if nothing changed.
+    """Return the schema after `current`, or None if nothing changed.
 
     A new column takes the next number, a dropped one keeps its number reserved. A column
     whose type changed keeps its number where producers need not notice (`reads_alike`), else
@@ -84,7 +84,7 @@ def evolve(
 
 
 def live_columns(schema: TableSchema) -> list[Column]:
-    """The columns that rows carry: not dropped, not computed by ClickHouse itself."""
+    """Return the columns that rows carry: not dropped, not computed by ClickHouse itself."""
     return [
         column
         for column in schema.columns
@@ -93,7 +93,7 @@ def live_columns(schema: TableSchema) -> list[Column]:
 
 
 def needs_value(column: Column) -> bool:
-    """Whether a field left out cannot be mended by ClickHouse.
+    """Return whether a field left out cannot be mended by ClickHouse.
 
     A NULL in an EPHEMERAL column is not replaced by its default, as it is in all others:
     the INSERT of the whole block would fail (CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN).
@@ -103,7 +103,7 @@ def needs_value(column: Column) -> bool:
 
 
 def unsupported_columns(schema: TableSchema) -> list[str]:
-    """Why rows cannot carry the table, a sentence per column concerned; empty if they can."""
+    """Return why rows cannot carry the table, a sentence per column; empty if they can."""
     columns = live_columns(schema)
     problems = [] if columns else [f"table {schema.table} has no column that rows could fill"]
     for column in columns:
@@ -123,7 +123,7 @@ def field_names(columns: Iterable[Column]) -> dict[int, str]:
 
 
 def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
-    """The fields of the row message that live columns make.
+    """Return the fields of the row message that live columns make.
 
     Raises:
         UnsupportedType: a column's type cannot be carried; names it alone, not the table.
@@ -143,7 +143,7 @@ def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
 
 
 def proto_text(schema: TableSchema) -> str:
-    """The `.proto` of a table's row message and row batch, for producers in any language.
+    """Return the `.proto` of a table's row message and row batch, for producers in any language.
 
     Raises:
         UnsupportedType: a column's type cannot be carried.

@@ -24,7 +24,7 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 def file_descriptor(
     fields: Sequence[ProtoField], *, for_codec: bool
 ) -> descriptor_pb2.FileDescriptorProto:
-    """The file that holds the row message `relay.rows.Row`.
+    """Return the file that holds the row message `relay.rows.Row`.
 
     Args:
         fields: of the row message.
@@ -75,7 +75,7 @@ def _fill(
 
 
 def is_map(message: ProtoMessage, field: ProtoField) -> bool:
-    """Whether `map<key, value>` can say it, also beside the other fields of its message."""
+    """Return whether `map<key, value>` can say it, also beside the other fields of its message."""
     return field.shape.is_map and all(_entry_name(field) != other.name for other in message.fields)
 
 
@@ -89,7 +89,7 @@ def _camel(name: str) -> str:
 
 
 def message_names(message: ProtoMessage, around: Sequence[str]) -> dict[int, str]:
-    """Names of the messages in a message, by number of the field that needs one.
+    """Return names of the messages in a message, by number of the field that needs one.
 
     None is called as a field beside it, nor, which Java refuses, as a message around it. Of a
     map it is the values' name.
@@ -114,7 +114,7 @@ def message_names(message: ProtoMessage, around: Sequence[str]) -> dict[int, str
 def message_lines(
     message: ProtoMessage, around: tuple[str, ...] = (ROW,), extra: Sequence[str] = ()
 ) -> Iterator[str]:
-    """A message and the messages in it, as lines of a `.proto`.
+    """Yield a message and the messages in it, as lines of a `.proto`.
 
     Args:
         message: to print.

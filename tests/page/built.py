@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import ConfigError, Unavailable
-from relay.operate.page.recent import Trail
+from relay.operate.page.recent_activity import Trail
 from relay.operate.page.routes import Page
 from relay.operate.page.samples import Samples
 from relay.operate.verify.audit import Audit

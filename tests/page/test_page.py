@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relay.errors import Unavailable
-from relay.operate.page.recent import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
+from relay.operate.page.recent_activity import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
 from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import content_security_policy, html
 from relay.operate.page.samples import Point, Samples, point

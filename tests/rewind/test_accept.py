@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.errors import ConfigError, ContractBroken
-from relay.operate.rewind import accepting
+from relay.operate.rewind import accept_steps
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent
@@ -23,9 +23,11 @@ def made(seed: int = 0) -> World:
     return world
 
 
-def accepted(world: World, begin: int | None = None, *, run: bool = True) -> list[accepting.Note]:
+def accepted(
+    world: World, begin: int | None = None, *, run: bool = True
+) -> list[accept_steps.Note]:
     begins = {} if begin is None else {0: begin}
-    return accepting.accept(world, begins, None, (lambda: AUTHOR) if run else None)
+    return accept_steps.accept(world, begins, None, (lambda: AUTHOR) if run else None)
 
 
 def goes_on(world: World) -> None:

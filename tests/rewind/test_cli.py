@@ -11,7 +11,7 @@ import pytest
 from loader.cli.supersede import supersede
 from relay.cli import cli
 from relay.cli.output import rewind
-from relay.operate.rewind import accepting
+from relay.operate.rewind import accept_steps
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
@@ -128,7 +128,7 @@ def test_what_was_done_and_what_was_begun_are_said() -> None:
 def test_notes_say_both_values() -> None:
     world = made()
     world.named = (3, None)
-    notes = accepting.accept(world, {}, None, None)
+    notes = accept_steps.accept(world, {}, None, None)
 
     text = "\n".join(str(line) for line in rewind.notes(notes, accepted=False, as_json=False))
     (row,) = rewind.notes(notes, accepted=False, as_json=True)

@@ -8,7 +8,7 @@ import pytest
 
 from relay.blocks.form_block import Formed
 from relay.core.state import Seal, SealReason
-from relay.process.sealed import Sent
+from relay.process.seal_results import Sent
 from relay.process.totals import CommitTotals
 from tests.core.build import buffer
 

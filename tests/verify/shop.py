@@ -11,7 +11,7 @@ from loader.clickhouse import ledger_table
 from relay import names
 from relay.config.settings import Settings
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.by_person import Superseded
+from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block, Commit
 from tests.verify.realserver import OFFICE, client

@@ -15,8 +15,8 @@ import pytest
 from relay.cli import cli
 from relay.cli.verify import several
 from relay.errors import ConfigError, Unavailable
+from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
-from relay.operate.verify.merged import CommitTimes, DatedAnomaly, Merged
 from relay.program.command import run_main
 from relay.records_pb2 import Commit
 from tests.broker.pipeline import wait_until

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.by_person import Superseded, replaced
 from relay.operate.verify.judge.contents import landed
 from relay.operate.verify.judge.ledger_history import History
+from relay.operate.verify.judge.operator_records import Superseded, replaced
 from relay.records_pb2 import Block, Commit, Mark, Rewind
 
 BLOCK = Block(id="a:d.t:0:0:0", table="d.t", rows=10)

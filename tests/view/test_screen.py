@@ -20,8 +20,8 @@ from relay.operate.view.facts import (
     StatusFacts,
 )
 from relay.operate.view.journal_state import JournalState
+from relay.operate.view.missing_programs import NO_RELAY
 from relay.operate.view.status import Screen, as_json, assemble, at_rest, of_tables
-from relay.operate.view.troubles import NO_RELAY
 from relay.program.console import print_parts
 from tests.view.records import TABLE, block, commit, dead
 

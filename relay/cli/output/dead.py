@@ -43,7 +43,7 @@ _GROUP = (
 def listed(
     letters: Sequence[DeadLetter], marks: Mapping[RecordPlace, ReplayMark], width: int
 ) -> Iterator[Table | str]:
-    """One line each, or more where reasons are long."""
+    """Yield one line each, or more where reasons are long."""
     rows = []
     for letter in letters:
         mark = marks.get(letter.place)
@@ -61,7 +61,7 @@ def listed(
 
 
 def grouped(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
-    """One line per table and kind of reason."""
+    """Yield one line per table and kind of reason."""
     rows = [
         (
             group.table or _NO_TABLE,
@@ -78,7 +78,7 @@ def grouped(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
 
 
 def group_as_json(group: LetterGroup) -> dict[str, Any]:
-    """For programs."""
+    """Return the group as JSON has it."""
     return {
         "table": group.table,
         "kind": group.kind,
@@ -92,7 +92,7 @@ def group_as_json(group: LetterGroup) -> dict[str, Any]:
 
 
 def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
-    """One dead letter without its value."""
+    """Return one dead letter without its value."""
     return {
         "place": str(letter.place),
         "when": _iso(letter.when_ms),
@@ -101,6 +101,7 @@ def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
         "source_topic": letter.source_topic,
         "source_partition": letter.source.partition,
         "source_offset": letter.source.offset,
+        "block": letter.block or None,
         "bytes": letter.size,
         "replayed": None
         if mark is None
@@ -116,7 +117,7 @@ def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
 def whole_as_json(
     letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows
 ) -> dict[str, Any]:
-    """One dead letter with everything; bytes in base64."""
+    """Return one dead letter with everything; bytes in base64."""
     origin = letter.origin
     return {
         **as_json(letter, mark),
@@ -133,11 +134,13 @@ def whole_as_json(
 def whole(
     letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, most: int
 ) -> Iterator[str]:
-    """One dead letter with everything, for people."""
+    """Yield one dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
     yield f"reason       {letter.reason}"
     yield f"table        {letter.table or _NO_TABLE}"
     yield f"source       {letter.source_topic} {letter.source}"
+    if letter.block:
+        yield f"block        {letter.block}"
     yield f"replayed     {_replayed(mark)}"
     if letter.origin is None:
         yield "key, headers were not kept (written by an earlier release)"
@@ -160,7 +163,7 @@ def whole(
 
 
 def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]:
-    """What a replay did, or would do."""
+    """Yield what a replay did, or would do."""
     verb = "sent" if done else "would send"
     yield f"{verb} {found.sent:,} messages ({found.bytes:,} bytes) to {source_topic}"
     for table, count in sorted(found.tables.items()):

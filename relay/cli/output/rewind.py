@@ -21,7 +21,7 @@ def would(
     *,
     as_json: bool,
 ) -> Iterator[Line]:
-    """A dry run."""
+    """Yield a dry run."""
     for course in ready.courses:
         if as_json:
             yield {**_object(course), "members": list(members)}
@@ -41,7 +41,7 @@ def would(
 
 
 def unfinished(places: Mapping[int, PartitionPositions], *, as_json: bool) -> Iterator[Line]:
-    """A dry run where one was begun before."""
+    """Yield a dry run where one was begun before."""
     for partition, place in sorted(places.items()):
         head = place.head
         if as_json:
@@ -54,7 +54,7 @@ def unfinished(places: Mapping[int, PartitionPositions], *, as_json: bool) -> It
 
 
 def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
-    """What was done."""
+    """Yield what was done."""
     if as_json:
         yield {
             "partitions": {str(p): floor for p, floor in done.partitions.items()},
@@ -75,7 +75,7 @@ def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
 
 
 def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
-    """What is, or would be, accepted."""
+    """Yield what is, or would be, accepted."""
     for note in found:
         if as_json:
             yield {

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.operate.page.recent import Trail
+from relay.operate.page.recent_activity import Trail
 from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import Page, TellStory
 from relay.operate.page.samples import Samples
@@ -54,7 +54,7 @@ def follow(
     stop: threading.Event | None = None,
     keep: Keep = lambda *_: None,
 ) -> None:
-    """Until SIGTERM or Ctrl-C.
+    """Run until SIGTERM or Ctrl-C.
 
     Args:
         settings: of the app.

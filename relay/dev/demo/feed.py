@@ -56,7 +56,7 @@ class Feed:
         self._thread.start()
 
     def delivered(self) -> dict[str, int]:
-        """Rows acknowledged, by table.
+        """Return rows acknowledged, by table.
 
         Raises:
             Exception: whatever ended the thread.

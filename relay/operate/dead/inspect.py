@@ -51,7 +51,7 @@ class Rows:
 
 
 def hexdump(data: bytes, most: int) -> list[str]:
-    """Lines of offset, 16 bytes and their ASCII characters, of the first `most` bytes."""
+    """Return lines of offset, 16 bytes and their ASCII characters, of the first `most` bytes."""
     lines = []
     for at in range(0, min(len(data), most), _LINE):
         piece = data[at : min(at + _LINE, most)]
@@ -63,7 +63,7 @@ def hexdump(data: bytes, most: int) -> list[str]:
 
 
 def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
-    """The rows of a message's value.
+    """Return the rows of a message's value.
 
     Args:
         value: of the source message.

@@ -60,7 +60,7 @@ class DeadReader:
         return self._facts.topic_id
 
     def letters(self, places: Iterable[RecordPlace] = ()) -> Iterator[DeadLetter]:
-        """Those at `places`, or all that are there now: by partition, in order.
+        """Yield those at `places`, or all that are there now: by partition, in order.
 
         Raises:
             ConfigError: nothing stands at one of `places`.
@@ -75,7 +75,7 @@ class DeadReader:
             yield self._at(at)
 
     def marks(self) -> dict[RecordPlace, ReplayMark]:
-        """By the dead letter's place; of this dead letter topic, not of a former one.
+        """Return them by the dead letter's place; of this topic, not of a former one.
 
         Raises:
             ContractBroken: a record is no mark.

@@ -75,7 +75,7 @@ class Replay:
         self.marks.update(self._reader.marks())
 
     def send(self, batch: Sequence[ReplayMessage]) -> None:
-        """Those of the batch that have no mark yet, and their marks, in one transaction."""
+        """Send those of the batch that have no mark yet, and their marks, in one transaction."""
         batch = [message for message in batch if message.letter.place not in self.marks]
         if not batch:
             return

@@ -43,7 +43,7 @@ class ReplayMark:
     at_ms: int
 
     def encode(self) -> bytes:
-        """Its record's value."""
+        """Return its record's value."""
         fields = {
             "dead": str(self.dead),
             "source": str(self.source),
@@ -55,7 +55,7 @@ class ReplayMark:
 
     @classmethod
     def decode(cls, value: bytes) -> ReplayMark:
-        """The reverse.
+        """Return the reverse.
 
         Raises:
             ValueError: no mark.
@@ -71,7 +71,7 @@ class ReplayMark:
 
 
 def mark_key(dead_topic_id: str, dead: RecordPlace) -> bytes:
-    """Key of a mark's record: tells dead letter topics of the same name apart, made anew."""
+    """Return key of a mark's record: tells dead letter topics of the same name apart, made anew."""
     return f"{dead_topic_id}/{dead}".encode()
 
 
@@ -123,7 +123,7 @@ def decide(
     source_topic: str,
     as_table: str | None = None,
 ) -> ReplayMessage | Why:
-    """The message to send for a dead letter that was meant, or why there is none.
+    """Return the message to send for a dead letter that was meant, or why there is none.
 
     Args:
         letter: the dead letter.

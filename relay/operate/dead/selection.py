@@ -42,7 +42,7 @@ class Selection:
     partition: int | None = None
 
     def means(self, letter: DeadLetter) -> bool:
-        """Whether this dead letter is one of those."""
+        """Return whether this dead letter is one of those."""
         return (
             (not self.places or letter.place in self.places)
             and self.table in {None, letter.table}
@@ -54,7 +54,7 @@ class Selection:
 
 
 def instant_ms(text: str, now_ms: int) -> int:
-    """Unix milliseconds of an ISO 8601 date or time (UTC where it names no zone) or of an age.
+    """Return Unix milliseconds of an ISO 8601 time (UTC where it names no zone) or of an age.
 
     Args:
         text: as `2026-08-01`, `2026-08-01T12:30`, or `90s`, `30m`, `2h`, `7d` ago.
@@ -89,7 +89,7 @@ class LetterGroup:
 
 
 def kind_of(reason: str) -> str:
-    """The reason without what differs from message to message: values and numbers."""
+    """Return the reason without what differs from message to message: values and numbers."""
     value = _VALUE.search(reason)
     if value is None:
         return _NUMBER.sub("#", reason)
@@ -97,7 +97,7 @@ def kind_of(reason: str) -> str:
 
 
 def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
-    """Groups by table and kind of reason, the largest first.
+    """Return groups by table and kind of reason, the largest first.
 
     Args:
         letters: each with whether it was replayed.

@@ -39,7 +39,7 @@ class WireField(NamedTuple):
 
 
 def fields(data: bytes) -> Iterator[WireField]:
-    """The fields of a message, in order.
+    """Yield the fields of a message, in order.
 
     Raises:
         WireError: at the first field that is not whole.

@@ -40,16 +40,18 @@ class ExaminationScope:
         tables: target tables beside those of the app's block topics.
         probe: whether a record may be written, in a topic of its own, to read a clock.
         tries: whether tables of its own may be made, to try deduplication.
+        roles: that this user has; what only others need is not judged.
     """
 
     outage_seconds: float
     tables: Collection[str] = ()
     probe: bool = False
     tries: bool = False
+    roles: Collection[str] = rights.DATA_PATH
 
 
 def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
-    """Every finding, the worst first."""
+    """Return every finding, the worst first."""
     findings: list[Finding] = []
     targets = {*wanted.tables, *settings.block.tables}
     try:
@@ -59,7 +61,7 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
     except Refused as error:
         findings.append(no_answer("kafka", error))
     else:
-        findings += judge_kafka(settings, facts, wanted.outage_seconds)
+        findings += judge_kafka(settings, facts, wanted.outage_seconds, wanted.roles)
         targets |= _tables_of(settings.app, facts)
     try:
         with contextlib.closing(ClickHouseQuestions(settings)) as server:
@@ -69,14 +71,15 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
     except (Unavailable, Refused) as error:
         findings.append(no_answer("clickhouse", error))
     else:
-        findings += clickhouse.judge(settings, seen, wanted.outage_seconds)
-        findings += rights.judge_clickhouse(seen)
+        inserts = "loader" in wanted.roles
+        findings += clickhouse.judge(settings, seen, wanted.outage_seconds, inserts=inserts)
+        findings += rights.judge_clickhouse(seen, wanted.roles)
         findings += unasked(seen.unasked)
     return worst_first(findings)
 
 
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
-    """What was seen in that many of the source topic's newest messages, and the findings."""
+    """Return what was seen in that many of the source topic's newest messages, and the findings."""
     try:
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
@@ -85,16 +88,21 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
     return seen, list(samples.judge(settings.source.topic, wanted, seen))
 
 
-def judge_kafka(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about Kafka."""
+def judge_kafka(
+    settings: Settings,
+    facts: KafkaFacts,
+    outage_seconds: float,
+    roles: Collection[str] = rights.DATA_PATH,
+) -> Iterator[Finding]:
+    """Yield every finding about Kafka."""
     yield from judge_brokers.judge(settings, facts, outage_seconds)
     yield from topics.judge(settings, facts, outage_seconds)
-    yield from rights.judge_kafka(settings, facts)
+    yield from rights.judge_kafka(settings, facts, roles)
     yield from unasked(facts.unasked)
 
 
 def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
-    """A finding for each question without an answer."""
+    """Yield a finding for each question without an answer."""
     for question in questions:
         yield found("unasked", f"{question.what}: {question.reason}", question.mend)
 
@@ -117,6 +125,6 @@ def _tables_of(app: str, facts: KafkaFacts) -> set[str]:
 
 
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:
-    """The finding where `server` (kafka, clickhouse) gave no answer to anything."""
+    """Return the finding where `server` (kafka, clickhouse) gave no answer to anything."""
     kind = "away" if isinstance(error, Unavailable) else "refused"
     return found(f"{server}-{kind}", error.message, error.next_step)

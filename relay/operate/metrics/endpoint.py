@@ -49,7 +49,7 @@ class RelayMonitor:
         ProcessCollector(registry=self._registry)
 
     def routes(self) -> Mapping[str, Route]:
-        """By path."""
+        """Return the routes by path."""
         return {
             "/metrics": lambda _: exposition(self._registry, self._app),
             "/healthz": lambda _: answer(liveness(self._vitals.facts(), self._limits)),
@@ -62,7 +62,7 @@ class RelayMonitor:
 
 
 def limits(settings: Settings) -> RelayHealthLimits:
-    """The relay's."""
+    """Return the relay's."""
     # Three times: the coordinator has ended it at the first, and a call is given up at the second.
     transaction = 3 * settings.relay.transaction_timeout_seconds
     return RelayHealthLimits(POLL_SECONDS, transaction, PARTITION_SECONDS)

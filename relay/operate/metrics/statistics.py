@@ -57,14 +57,14 @@ class Statistics:
         self._readable: dict[int, Readable] = {}
 
     def settings(self, client: str) -> dict[str, Any]:
-        """What a client is made with, so that it calls back."""
+        """Return what a client is made with, so that it calls back."""
         return {
             "statistics.interval.ms": INTERVAL_MS,
             "stats_cb": lambda text: self.heard(client, text),
         }
 
     def heard(self, client: str, text: str) -> None:
-        """One statistics text of a client."""
+        """Take one statistics text of a client."""
         given, now = json.loads(text), self._clock()
         before = self._latest.get(client)
         if before is not None:  # kafka.client may have set another
@@ -74,13 +74,13 @@ class Statistics:
             self._readable = self._looked(given)
 
     def connected(self) -> bool | None:
-        """Whether any client reaches any broker; None before the first statistics."""
+        """Return whether any client reaches any broker; None before the first statistics."""
         if not self._latest:
             return None
         return any(_up(broker) for _, given in self._latest.values() for broker in _brokers(given))
 
     def readable(self) -> dict[int, Readable]:
-        """Each assigned source partition."""
+        """Return each assigned source partition."""
         return self._readable
 
     def _looked(self, given: _Given) -> dict[int, Readable]:
@@ -98,7 +98,7 @@ class Statistics:
         return found
 
     def samples(self) -> Samples:
-        """Of all clients."""
+        """Return the samples of all clients."""
         found: Samples = {}
         for client, (heard_at, given) in list(self._latest.items()):
             age = self._clock() - heard_at

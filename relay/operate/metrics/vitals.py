@@ -53,23 +53,22 @@ class Vitals:
         self.moved_at: dict[int, float] = {}
         self.committed_at: float | None = None
         self.away = ""
-        self.clickhouse = ""
         self.fenced = ""
         self._open_since: float | None = None
         self._pending_since: float | None = None
         self._assigned = False
 
     def polled(self) -> None:
-        """The loop has come round, so no server is waited for."""
+        """Note that the loop has come round, so that no server is waited for."""
         self.beat_at = self.polled_at = self.clock()
         self.away = ""
 
     def waiting(self, why: str) -> None:
-        """One more try of a server that is away."""
+        """Note one more try of a server that is away."""
         self.beat_at, self.away = self.clock(), why
 
     def stepped(self, before: RelayState, event: ev.Event, after: RelayState) -> None:
-        """The core has taken a step."""
+        """Note that the core has taken a step."""
         now = self.clock()
         self.state = after
         match event:
@@ -99,12 +98,12 @@ class Vitals:
             self.moved_at = {**self.moved_at, **dict.fromkeys(partitions, now)}
 
     def open_seconds(self) -> float:
-        """How long a transaction is open; 0 where none is."""
+        """Return how long a transaction is open; 0 where none is."""
         since = self._open_since
         return 0.0 if since is None else self.clock() - since
 
     def facts(self) -> RelayHealth:
-        """As it stands."""
+        """Return the relay's health now."""
         state, readable = self.state, self._statistics.readable()
         partitions = {} if state is None else state.partitions
         return RelayHealth(
@@ -117,7 +116,6 @@ class Vitals:
             pending=0 if state is None else len(state.pending),
             pending_since=self._pending_since,
             connected=self._statistics.connected(),
-            clickhouse=self.clickhouse,
             partitions=[
                 self._standing(index, partition, readable.get(index))
                 for index, partition in partitions.items()

@@ -28,7 +28,7 @@ class ScreenReader(Protocol):
     """What relay.operate.view.ask.StatusReader is."""
 
     def screen(self) -> Screen:
-        """As it is now."""
+        """Read the screen as it is now."""
 
     def close(self) -> None:
         """Let go."""
@@ -49,7 +49,7 @@ class ScreenRefresher:
         self._thread.start()
 
     def close(self) -> None:
-        """No further look."""
+        """Stop looking."""
         self._stop.set()
         self._thread.join(END_SECONDS)
 

@@ -102,15 +102,15 @@ class VerifierMetrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def exposition(self) -> Answer:
-        """As Prometheus reads them."""
+        """Return the metrics as Prometheus reads them."""
         return exposition(self._registry, self._app)
 
     def health(self, now: float) -> Answer:
-        """As Kubernetes reads it; `now` is monotonic, in seconds."""
+        """Answer as Kubernetes reads it; `now` is monotonic, in seconds."""
         return health(self._standing, now)
 
     def collect(self) -> Iterable[Any]:
-        """Called by `exposition`."""
+        """Read the samples; called by `exposition`."""
         return families(METRICS, self._samples())
 
     def _samples(self) -> Samples:
@@ -160,7 +160,7 @@ class VerifierMetrics(Collector):
 
 
 def health(standing: AuditProgress, now: float) -> Answer:
-    """200, or 503 where the audit hangs; `now` is monotonic, in seconds.
+    """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
 
     Neither an anomaly nor a server that is away is mended by a restart.
     """

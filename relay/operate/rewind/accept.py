@@ -36,7 +36,7 @@ class Note:
 
 
 def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRefusal | None:
-    """One partition.
+    """Return one partition.
 
     Args:
         place: as it was found.

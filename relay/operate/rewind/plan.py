@@ -93,7 +93,7 @@ class RewindRefusal:
 def course(
     place: PartitionPositions, offset: int, table: str | None = None
 ) -> Course | RewindRefusal | None:
-    """A rewind of one partition.
+    """Return a rewind of one partition.
 
     Args:
         place: as it was found; its seals keep what lies beyond `offset`.
@@ -135,7 +135,7 @@ def course(
 
 
 def at_head(place: PartitionPositions) -> bool:
-    """Whether the group's offset names the last journal record; or there is neither."""
+    """Return whether the group's offset names the last journal record; or there is neither."""
     head, committed = place.seals.head, place.committed
     if head is None or committed is None:
         return head is None and place.named is None
@@ -143,7 +143,7 @@ def at_head(place: PartitionPositions) -> bool:
 
 
 def disagreement(place: PartitionPositions) -> RewindRefusal | None:
-    """Whether a relay would stop here; then the truth has to be settled first."""
+    """Return whether a relay would stop here; then the truth has to be settled first."""
     head, committed = place.seals.head, place.committed
     if head is None or committed is None:
         return RewindRefusal(place.partition, "the group's offset and the journal do not agree")
@@ -181,7 +181,7 @@ def _out_of_reach(place: PartitionPositions, offset: int) -> RewindRefusal | Non
 
 
 def as_error(refusals: Sequence[RewindRefusal]) -> RelayError:
-    """All of them at once."""
+    """Return all of them at once."""
     said = "\n  ".join(f"source partition {one.partition}: {one.why}" for one in refusals)
     steps = list(dict.fromkeys(one.next_step for one in refusals))
     kind = ContractBroken if {ACCEPT, NEW_APP} & set(steps) else ConfigError

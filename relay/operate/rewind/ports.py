@@ -15,10 +15,10 @@ class Hands(Protocol):
     """What a rewind does to servers; every method may fail, and then all is begun anew."""
 
     def look(self, beyond: Mapping[int, int]) -> Mapping[int, PartitionPositions]:
-        """All source partitions; seals are kept beyond these offsets, of others none."""
+        """Return all source partitions; seals are kept beyond these offsets, of others none."""
 
     def fenced(self, partitions: Collection[int]) -> AbstractContextManager[None]:
-        """Inside, these partitions are nobody else's, or `write` fails."""
+        """Keep these partitions from everybody else meanwhile, or `write` fails."""
 
     def write(self, records: Sequence[Commit]) -> None:
         """Journal records and the offsets that name them, in one transaction."""
@@ -27,7 +27,7 @@ class Hands(Protocol):
         """Settle blocks in the ledger, remove their rows; rows removed by this call."""
 
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
-        """The tables as they are."""
+        """Return the tables as they are."""
 
     def replays(self) -> Collection[tuple[int, int]]:
         """Source (partition, offset) of all dead letters that were replayed."""

@@ -49,7 +49,7 @@ class PositionsReader:
         self._seals: dict[int, Seals] = {}
 
     def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
-        """All source partitions; the seals of those in `beyond` are kept beyond its offset."""
+        """Return all source partitions; seals of those in `beyond` are kept beyond its offset."""
         kept = {p: seals.beyond for p, seals in self._seals.items()}
         if self._reader is None or any(beyond[p] < kept.get(p, NOTHING) for p in beyond):
             self._begin({**kept, **{p: min(at, kept.get(p, at)) for p, at in beyond.items()}})
@@ -102,7 +102,7 @@ class PositionsReader:
         }
 
     def offsets_at(self, when_ms: int) -> dict[int, int]:
-        """First source offset written then or later, by partition; without those that have none."""
+        """Return the first offset written then or later, by partition that has one."""
         topic, facts = self._settings.source.topic, self._topics.source()
         asked = [TopicPartition(topic, p, when_ms) for p in range(facts.partitions)]
         consumer = PartitionReader(kafka_clients.reader(self._settings.kafka))
@@ -115,11 +115,11 @@ class PositionsReader:
         return {place.partition: place.offset for place in found if place.offset >= 0}
 
     def partitions(self) -> int:
-        """Of the source topic."""
+        """Return how many partitions the source topic has."""
         return self._topics.source().partitions
 
     def oldest(self) -> dict[int, int]:
-        """The first offset that can be gone back to, by partition."""
+        """Return the first offset that can be gone back to, by partition."""
         places = self.look({})
         return {p: max(place.log_start, place.seals.base) for p, place in places.items()}
 

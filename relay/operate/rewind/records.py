@@ -23,7 +23,7 @@ class RewindAuthor:
 
 
 def rewinding(head: Commit, course: Course, kept: frozenset[str], author: RewindAuthor) -> Commit:
-    """Begins a rewind: floor and marks are moved, and relays wait.
+    """Begin a rewind: floor and marks are moved, and relays wait.
 
     Args:
         head: the last record.
@@ -40,7 +40,7 @@ def rewinding(head: Commit, course: Course, kept: frozenset[str], author: Rewind
 
 
 def rewound(head: Commit, author: RewindAuthor) -> Commit:
-    """Ends it: relays go on."""
+    """End it: relays go on."""
     marks = {mark.table: mark.offset for mark in head.marks}
     record = _next(head, author, head.floor, marks, epoch=head.epoch)
     record.reference, record.count = head.reference, head.count
@@ -53,7 +53,7 @@ def rewound(head: Commit, author: RewindAuthor) -> Commit:
 def accepted(
     head: Commit, floor: int, topic_id: str, said: tuple[tuple[str, ...], str], author: RewindAuthor
 ) -> Commit:
-    """Takes note: relays go on from `floor`.
+    """Take note: relays go on from `floor`.
 
     Args:
         head: the last record.

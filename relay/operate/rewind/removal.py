@@ -57,7 +57,7 @@ class RerunTable:
 def reasons(
     table: str, target: RerunTable, blocks: Collection[str], told: RewindConsent, column: str
 ) -> Iterator[str]:
-    """Why this table's old rows cannot simply be replaced; none: they can.
+    """Yield why this table's old rows cannot simply be replaced; none: they can.
 
     Args:
         table: `database.table`.
@@ -90,7 +90,7 @@ def reasons(
 def replayed(
     courses: Iterable[Course], replays: Collection[tuple[int, int]], told: RewindConsent
 ) -> Iterator[str]:
-    """Dead letters of superseded stretches whose messages were sent again since.
+    """Yield dead letters of superseded stretches whose messages were sent again since.
 
     Args:
         courses: of all partitions.

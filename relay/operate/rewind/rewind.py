@@ -69,7 +69,7 @@ class RewindResult:
 
 
 def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionPositions]:
-    """Partitions whose rewind was begun and has not ended."""
+    """Return partitions whose rewind was begun and has not ended."""
     return {
         p: place
         for p, place in places.items()
@@ -80,7 +80,7 @@ def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionP
 def ready(
     hands: Hands, places: Mapping[int, PartitionPositions], wanted: RewindRequest, column: str
 ) -> RewindPlan:
-    """What would be done now.
+    """Return what would be done now.
 
     Raises:
         ConfigError: it cannot be, or must be told; names everything at once.

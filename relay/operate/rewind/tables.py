@@ -31,7 +31,7 @@ _LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
 
 
 def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
-    """The tables as they are.
+    """Return the tables as they are.
 
     Raises:
         Unavailable: ClickHouse did not answer.

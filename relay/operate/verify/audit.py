@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from relay.operate.verify.judge import committed as offsets
-from relay.operate.verify.judge.acknowledged import kinds, said
+from relay.operate.verify.judge import committed_offset as offsets
+from relay.operate.verify.judge.acknowledgements import kinds, said
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
 from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
-from relay.operate.verify.judge.by_person import SealedStarts, by_person
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.committed import NOTHING, NamedRecord
+from relay.operate.verify.judge.committed_offset import NOTHING, NamedRecord
 from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.operator_records import SealedStarts, by_person
 from relay.operate.verify.judge.record import JournalPlace
 from relay.records_pb2 import Commit
 
@@ -48,7 +48,7 @@ class AuditTotals:
     """Anomalies of which `relay verify --once` would say nothing any more."""
 
     def add(self, commit: Commit) -> None:
-        """One more record."""
+        """Audit one more record."""
         self.records += 1
         self.flush_points += commit.flush_point
         self.by_person.update((kind, commit.partition) for kind in kinds(commit))
@@ -101,7 +101,7 @@ class Audit:
     def begin_round(
         self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
     ) -> None:
-        """Offsets that are read from now on name a record from here on.
+        """Begin a round: offsets that are read from now on name a record from here on.
 
         Args:
             committed: the group's offsets, read after all records so far: of the records to come
@@ -115,7 +115,7 @@ class Audit:
             self._named = {p: record.n for p, record in named.items() if record is not None}
 
     def record(self, partition: int, offset: int, commit: Commit) -> list[Anomaly]:
-        """The next visible record of a journal partition."""
+        """Return the next visible record of a journal partition."""
         place = self._places.get(partition)
         if place is None:
             place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
@@ -157,7 +157,7 @@ class Audit:
         return [one for one in self.anomalies if not self.settled(one)]
 
     def settled(self, anomaly: Anomaly) -> bool:
-        """Whether a person took note of it, or what it was about has passed."""
+        """Return whether a person took note of it, or what it was about has passed."""
         return self._passing.over(anomaly)
 
     def _settle(self, place: int | tuple[str, int]) -> None:
@@ -170,7 +170,7 @@ class Audit:
     def committed(
         self, read: Mapping[int, tuple[int, str | None] | None], now: float
     ) -> list[Anomaly]:
-        """The group's offsets: floor and metadata per partition; None: it has none."""
+        """Return the group's offsets: floor and metadata per partition; None: it has none."""
         found = [one for p, entry in read.items() if (one := self._one_committed(p, entry, now))]
         for one in found:
             self._passing.add(one.partition, one)
@@ -178,7 +178,7 @@ class Audit:
         return found
 
     def waits(self) -> bool:
-        """Whether an offset names a record that the journal has not shown yet."""
+        """Return whether an offset names a record that the journal has not shown yet."""
         return bool(self._ahead)
 
     def _one_committed(
@@ -235,7 +235,7 @@ class Audit:
 
 
 def audit_of(settings: Settings) -> Audit:
-    """An audit that has seen nothing yet."""
+    """Return an audit that has seen nothing yet."""
     held_seconds = 2 * settings.relay.transaction_timeout_seconds
     topic, lags = settings.source.topic, settings.crosses
     return Audit(settings.app, topic, held_seconds, may_lag=lags)

@@ -35,7 +35,7 @@ class ReportedAnomaly(NamedTuple):
     at_ms: int
 
     def as_json(self) -> dict[str, Any]:
-        """For page and log."""
+        """Return it for page and log."""
         return {**self.anomaly.as_json(), "at_ms": self.at_ms}
 
 
@@ -60,19 +60,19 @@ class AuditProgress:
         self.turned_at = 0.0
 
     def record(self, partition: int, offset: int, commit: Commit, now: float) -> None:
-        """One more was audited; `now` is monotonic, in seconds."""
+        """Note that one more was audited; `now` is monotonic, in seconds."""
         with self._lock:
             self._last[partition] = Last(commit.n, offset, commit.floor, commit.written_at_ms)
             self._heard = now
 
     def anomaly(self, anomaly: Anomaly, at_ms: int) -> None:
-        """One more was found."""
+        """Note that one more was found."""
         with self._lock:
             self._kinds[anomaly.kind] += 1
             self._told.append(ReportedAnomaly(anomaly, at_ms))
 
     def turned(self, now: float, at: float, problem: str = "") -> None:
-        """A round ended: `now` is monotonic, `at` Unix time, both in seconds."""
+        """Note that a round ended: `now` is monotonic, `at` Unix time, both in seconds."""
         with self._lock:
             self._heard = now
             self.problem = problem
@@ -83,21 +83,21 @@ class AuditProgress:
                 self.turned_at = at
 
     def last(self) -> dict[int, Last]:
-        """By partition."""
+        """Return the last record by partition."""
         with self._lock:
             return dict(self._last)
 
     def kinds(self) -> dict[AnomalyKind, int]:
-        """Anomalies of every kind there is."""
+        """Return anomalies of every kind there is."""
         with self._lock:
             return {kind: self._kinds[kind] for kind in AnomalyKind}
 
     def told(self) -> list[ReportedAnomaly]:
-        """The latest SHOWN anomalies, oldest first."""
+        """Return the latest SHOWN anomalies, oldest first."""
         with self._lock:
             return list(self._told)
 
     def silent_seconds(self, now: float) -> float:
-        """Since the last record or the end of a round; `now` is monotonic."""
+        """Return seconds since the last record or the end of a round; `now` is monotonic."""
         with self._lock:
             return now - self._heard

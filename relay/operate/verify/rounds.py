@@ -37,7 +37,7 @@ def once(
     say: Callable[[Anomaly], None],
     keep: Keep = lambda *_: None,
 ) -> None:
-    """All that is visible when it starts, and the committed offsets against it.
+    """Audit all that is visible when it starts, and the committed offsets against it.
 
     Args:
         reader: not started yet.

@@ -38,7 +38,7 @@ class GroupReader:
         self._groups = group_queries.Groups(settings.source_kafka, SECONDS, lasting=lasting)
 
     def read(self) -> ConsumerGroup:
-        """The group now.
+        """Return the group now.
 
         Raises:
             Unavailable: the brokers did not answer, or have no coordinator for it.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.json_format import MessageToDict
 
-from relay.operate.verify.judge.acknowledged import parts
+from relay.operate.verify.judge.acknowledgements import parts
 from relay.records_pb2 import Commit
 
 
@@ -23,7 +23,7 @@ class JournalLine(NamedTuple):
 
 
 def last(entries: Iterable[JournalLine], most: int) -> dict[int, list[JournalLine]]:
-    """The last so many of each partition, in order."""
+    """Return the last so many of each partition, in order."""
     kept: dict[int, deque[JournalLine]] = {}
     for entry in entries:
         kept.setdefault(entry.partition, deque(maxlen=most)).append(entry)
@@ -31,7 +31,7 @@ def last(entries: Iterable[JournalLine], most: int) -> dict[int, list[JournalLin
 
 
 def enough(found: dict[int, list[JournalLine]], unread: Iterable[int], most: int) -> bool:
-    """Whether reading further back could add nothing.
+    """Return whether reading further back could add nothing.
 
     Args:
         found: as `last` gives it.
@@ -42,7 +42,7 @@ def enough(found: dict[int, list[JournalLine]], unread: Iterable[int], most: int
 
 
 def lines(entry: JournalLine) -> Iterator[str]:
-    """For people: where the partition stands, what a person decided, then what was sealed."""
+    """Say where the partition stands, what a person decided, then what was sealed."""
     commit = entry.commit
     moved = f"{commit.previous_floor:,} → {commit.floor:,}"
     if commit.previous_floor == commit.floor:
@@ -71,7 +71,7 @@ def lines(entry: JournalLine) -> Iterator[str]:
 
 
 def as_json(entry: JournalLine) -> dict[str, Any]:
-    """For programs: the record as protobuf's own JSON has it, with its place."""
+    """Return the record as protobuf's own JSON has it, with its place."""
     record = MessageToDict(
         entry.commit, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )

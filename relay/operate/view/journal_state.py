@@ -77,7 +77,7 @@ class JournalState:
         self._seconds: dict[int, Counter[tuple[str, str]]] = {}
 
     def add(self, partition: int, offset: int, commit: Commit) -> None:
-        """The next record of a journal partition."""
+        """Add the next record of a journal partition."""
         at = commit.written_at_ms
         before = self.heads.get(partition)
         same = before is not None and before.floor == commit.floor
@@ -122,7 +122,7 @@ class JournalState:
         }
 
     def lately(self, now_ms: int) -> Lately:
-        """What was committed in the WINDOW_SECONDS before now; forgets what is older."""
+        """Return what was committed in the WINDOW_SECONDS before now; forgets what is older."""
         oldest = now_ms // 1000 - WINDOW_SECONDS
         self._seconds = {at: count for at, count in self._seconds.items() if at > oldest}
         total: Counter[tuple[str, str]] = Counter()

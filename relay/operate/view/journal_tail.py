@@ -34,7 +34,7 @@ class Tail:
         self._grown = time.monotonic()
 
     def last(self, most: int) -> list[JournalLine]:
-        """The last so many records of each partition, in order of their writing."""
+        """Return the last so many records of each partition, in order of their writing."""
         offsets = most * _OFFSETS_EACH
         while True:
             unread: set[int] = set()
@@ -47,7 +47,7 @@ class Tail:
             offsets *= 8
 
     def more(self) -> Iterator[JournalLine]:
-        """What is visible now and was not given yet."""
+        """Yield what is visible now and was not given yet."""
         assert self._reader is not None, "last() comes first"
         if time.monotonic() - self._grown > ENDS_SECONDS:
             self._grown = time.monotonic()

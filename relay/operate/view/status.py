@@ -15,7 +15,7 @@ from typing import Any
 
 from relay.operate.view.facts import StatusFacts
 from relay.operate.view.journal_state import JournalState, Lately, Listed, PartitionState
-from relay.operate.view.troubles import Trouble, UnsettledBlocks, troubles
+from relay.operate.view.missing_programs import Trouble, UnsettledBlocks, troubles
 from relay.records_pb2 import Block
 
 
@@ -112,7 +112,7 @@ class Screen:
 
 
 def assemble(seen: JournalState, facts: StatusFacts) -> Screen:
-    """The screen of now."""
+    """Return the screen of now."""
     lately = seen.lately(facts.now_ms)
     dead = [DeadRow(*key, n, seen.exact[key]) for key, n in seen.dead.most_common()]
     partitions = tuple(_partitions(seen.heads, facts))
@@ -143,7 +143,7 @@ def _troubles(
 
 
 def waiting_of(seen: JournalState, facts: StatusFacts) -> list[Listed]:
-    """Blocks that are sealed and that no loader has settled."""
+    """Return blocks that are sealed and that no loader has settled."""
     states = facts.ledger.states
     return [one for one in seen.open.values() if states.get(one.block.id, "") in {"", "prepared"}]
 
@@ -214,13 +214,13 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
 
 
 def at_rest(row: StatusTableRow) -> bool:
-    """Whether nothing waits, nothing went wrong lately and nothing comes: all of it is known."""
+    """Return whether nothing waits, nothing went wrong lately and nothing comes."""
     waits = (row.waiting_blocks, row.parked_blocks)
     return waits == (0, 0) and not row.dead_letters and not row.rows_lately
 
 
 def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
-    """What of it is about these tables, and what is about none."""
+    """Return what of it is about these tables, and what is about none."""
     ledger = screen.facts.ledger
     parked = tuple(one for one in ledger.parked if one.table in tables)
     return replace(
@@ -248,7 +248,7 @@ def _age(now_ms: int, then_ms: int) -> float:
 
 
 def as_json(screen: Screen) -> dict[str, Any]:
-    """For programs; times are Unix milliseconds, what is not known is null."""
+    """Return it as JSON has it; times are Unix milliseconds, what is not known is null."""
     facts = screen.facts
     last = facts.anomalies[-1] if facts.anomalies else None
     return {

@@ -59,7 +59,7 @@ class Suitability:
         self._first = FirstDead(settings.source.topic)
 
     def begun(self) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         self._brake.begun()
         self._first.begun()
 
@@ -71,7 +71,7 @@ class Suitability:
             self._brake.add(formed.messages, (kind_of(reason) for _, _, reason in formed.dead))
 
     def committed(self) -> None:
-        """The transaction is committed."""
+        """Note that the transaction is committed."""
         self._brake.committed()
         self._first.committed()
 

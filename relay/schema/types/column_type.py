@@ -92,26 +92,26 @@ class ColumnType:
         return kind.check if isinstance(kind, Scalar) else None
 
     def select(self, column_sql: str) -> str:
-        """SQL for the INSERT's SELECT; `column_sql` is the quoted input column."""
+        """Return SQL for the INSERT's SELECT; `column_sql` is the quoted input column."""
         kind = self.kind
         if isinstance(kind, Scalar):
             kind = Nullable.of(kind.text, kind)
         return kind.sql(column_sql)
 
     def narrow(self, array: pa.Array[Any]) -> Narrowed:
-        """The block's array of a protobuf-side array, whole columns at a time.
+        """Return the block's array of a protobuf-side array, whole columns at a time.
 
         Rows that do not fit are true in `bad`; what the array has in them is of no use.
         """
         return self.kind.block(array, keep_nulls=isinstance(self.kind, Scalar | Nullable))
 
     def complaint(self, value: object) -> str:
-        """Why `value` is bad."""
+        """Return why `value` is bad."""
         limits = f" ({self.meaning})" if self.meaning else ""
         return f"{shown(value)} does not fit {self.clickhouse}{limits}"
 
     def why(self, array: pa.Array[Any]) -> str:
-        """What in the single value of a protobuf-side array is bad, for the dead letter."""
+        """Return what in the single value of a protobuf-side array is bad, for the dead letter."""
         value = array[0]
         if isinstance(self.kind, Scalar | Nullable) and self.check is not None:
             return self.complaint(value.as_py())
@@ -119,7 +119,7 @@ class ColumnType:
 
 
 def parse_type(text: str) -> ColumnType:
-    """The column type that ClickHouse prints as `text`.
+    """Return the column type that ClickHouse prints as `text`.
 
     Raises:
         UnsupportedType: rows cannot carry it.
@@ -132,7 +132,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def reads_alike(before: str, after: str) -> bool:
-    """Whether what producers send for a column of type `before` means the same for `after`.
+    """Return whether what producers send for a column of type `before` means the same for `after`.
 
     So it is where both are the same scalar in protobuf, or the new one a wider, in the same
     unit: what the one holds and the other does not is found value by value. Types made of

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def element(kind: TypeKind) -> TypeKind:
-    """`kind` as it stands in an Array, a Map or a Variant."""
+    """Return `kind` as it stands in an Array, a Map or a Variant."""
     if not kind.shape.repeated and not kind.optional:
         return kind
     field = ProtoField("value", 1, kind.shape, kind.text)
@@ -35,7 +35,7 @@ def element(kind: TypeKind) -> TypeKind:
 
 
 def wire_field(name: str, kind: TypeKind) -> pa.Field[Any]:
-    """A field of a struct as rows decode to it: what is repeated is empty, never null."""
+    """Return a field of a struct as rows decode to it: what is repeated is empty, never null."""
     return pa.field(name, kind.wire, nullable=not kind.shape.repeated)
 
 
@@ -46,15 +46,15 @@ class Wrapped(TypeKind):
     inner: TypeKind
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As TypeKind says; the message itself leaves no trace in the block."""
+        """Convert as TypeKind says; the message itself leaves no trace in the block."""
         return self.inner.block(array.flatten()[0], keep_nulls=keep_nulls)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As TypeKind says."""
+        """Convert in SQL as TypeKind says."""
         return self.inner.sql(value, depth)
 
     def why(self, array: Any) -> str:
-        """As the inner kind says."""
+        """Explain as the inner kind does."""
         return self.inner.why(array.flatten()[0])
 
 
@@ -66,13 +66,13 @@ class Array(TypeKind):
 
     @staticmethod
     def of(text: str, kind: TypeKind) -> Array:
-        """An array of `kind`; `text` is the whole type's."""
+        """Return an array of `kind`; `text` is the whole type's."""
         items = element(kind)
         shape = Shape(items.shape.scalar, items.shape.message, repeated=True)
         return Array(text, shape, _wire_list(items), *_block_list(items), items)
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As TypeKind says; a null is an empty array, as ClickHouse knows no Nullable(Array)."""
+        """Convert as TypeKind says; a null is an empty array: there is no Nullable(Array)."""
         del keep_nulls
         lengths = list_lengths(array)
         inner = self.items.block(array.flatten(), keep_nulls=False)
@@ -86,14 +86,14 @@ class Array(TypeKind):
         return Narrowed(block, pa.array(bad))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As TypeKind says."""
+        """Convert in SQL as TypeKind says."""
         if self.items.trivial:
             return value
         name = f"e{depth}"
         return f"arrayMap({name} -> {self.items.sql(name, depth + 1)}, {value})"
 
     def why(self, array: Any) -> str:
-        """The first bad element, by its place from 1."""
+        """Return the first bad element, by its place from 1."""
         items = array.flatten()
         bad = self.items.block(items, keep_nulls=False).bad
         at = pc.index(bad, value=True).as_py() if bad is not None else 0
@@ -106,7 +106,7 @@ class Map(Array):
 
     @staticmethod
     def of_entries(text: str, key: TypeKind, value: TypeKind) -> Map:
-        """A map; `text` is the whole type's."""
+        """Return a map; `text` is the whole type's."""
         items = Tuple.of(
             f"Tuple({key.text}, {value.text})", ["key", "value"], [key, element(value)]
         )
@@ -115,7 +115,7 @@ class Map(Array):
         return Map(text, shape, _wire_list(items), *_block_list(items), items)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As TypeKind says: an array of pairs casts to a map."""
+        """Convert in SQL as TypeKind says: an array of pairs casts to a map."""
         return f"CAST({super().sql(value, depth)}, {literal(self.text)})"
 
 
@@ -128,7 +128,7 @@ class Tuple(TypeKind):
 
     @staticmethod
     def of(text: str, names: Sequence[str], parts: Sequence[TypeKind]) -> Tuple:
-        """A tuple of `parts` under the protobuf names `names`; `text` is the whole type's."""
+        """Return a tuple of `parts` under the names `names`; `text` is the whole type's."""
         fields = tuple(
             ProtoField(name, number, part.shape, part.text)
             for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
@@ -144,7 +144,7 @@ class Tuple(TypeKind):
         )
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As TypeKind says; left out, it is a tuple of its parts' defaults."""
+        """Convert as TypeKind says; left out, it is a tuple of its parts' defaults."""
         del keep_nulls
         inner = [
             part.block(column, keep_nulls=False)
@@ -154,7 +154,7 @@ class Tuple(TypeKind):
         return Narrowed(block, any_bad(one.bad for one in inner))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As TypeKind says."""
+        """Convert in SQL as TypeKind says."""
         if all(part.trivial for part in self.parts):
             return value
         parts = [
@@ -163,17 +163,17 @@ class Tuple(TypeKind):
         return f"tuple({', '.join(parts)})"
 
     def why(self, array: Any) -> str:
-        """The first bad part, by its name."""
+        """Return the first bad part, by its name."""
         return first_bad(self.names, self.parts, array)
 
 
 def list_of(offsets: Any, values: Any, type_: Any = None) -> Any:
-    """A list array without nulls."""
+    """Return a list array without nulls."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
 
 
 def list_lengths(array: Any) -> Any:
-    """Elements of each list, 0 where it is null."""
+    """Return elements of each list, 0 where it is null."""
     return pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -187,7 +187,7 @@ def _block_list(items: TypeKind) -> tuple[pa.DataType, str]:
 
 
 def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
-    """Rows that are bad in one of the masks; None: none is."""
+    """Return rows that are bad in one of the masks; None: none is."""
     found: Any = None
     for mask in masks:
         if mask is not None:
@@ -197,7 +197,7 @@ def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
 
 
 def first_bad(names: Sequence[str], parts: Sequence[TypeKind], array: Any) -> str:
-    """What is wrong with the single value of a struct's wire array, by the part's name."""
+    """Return what is wrong with the single value of a struct's wire array, by the part's name."""
     for name, part, column in zip(names, parts, array.flatten(), strict=True):
         if part.block(column, keep_nulls=False).bad is not None:
             return f"{name}: {part.why(column)}"
@@ -205,5 +205,5 @@ def first_bad(names: Sequence[str], parts: Sequence[TypeKind], array: Any) -> st
 
 
 def struct_of(type_: Any, columns: Sequence[Any], mask: Any = None) -> Any:
-    """A struct array of these columns, null where the mask is true."""
+    """Return a struct array of these columns, null where the mask is true."""
     return pa.StructArray.from_arrays(list(columns), fields=list(type_), mask=mask)

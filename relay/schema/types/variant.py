@@ -32,7 +32,7 @@ class NullableTuple(TypeKind):
 
     @staticmethod
     def of(text: str, inner: Tuple) -> NullableTuple:
-        """`inner` with NULL; `text` is the whole type's."""
+        """Return `inner` with NULL; `text` is the whole type's."""
         arrow = pa.struct([pa.field("given", pa.uint8()), pa.field("tuple", inner.arrow)])
         return NullableTuple(
             text, inner.shape, inner.wire, arrow, f"Tuple(UInt8, {inner.input_type})", inner
@@ -44,7 +44,7 @@ class NullableTuple(TypeKind):
         return True
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As TypeKind says; a null is one wherever it stands."""
+        """Convert as TypeKind says; a null is one wherever it stands."""
         del keep_nulls
         block, bad = self.inner.block(array, keep_nulls=False)
         given = array.is_valid().cast(pa.uint8())
@@ -52,13 +52,13 @@ class NullableTuple(TypeKind):
         return Narrowed(struct, bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As TypeKind says."""
+        """Convert in SQL as TypeKind says."""
         inner = self.inner.sql(f"tupleElement({value}, 2)", depth)
         whole = f"CAST({inner}, {literal(self.inner.text)})"
         return f"if(tupleElement({value}, 1) = 1, {whole}, NULL)"
 
     def why(self, array: Any) -> str:
-        """As the tuple says."""
+        """Explain as the tuple does."""
         return self.inner.why(array)
 
 
@@ -74,7 +74,7 @@ class Variant(TypeKind):
 
     @staticmethod
     def of(text: str, names: Sequence[str], kinds: Sequence[TypeKind]) -> Variant:
-        """A choice of `kinds` under the protobuf names `names`; `text` is the whole type's."""
+        """Return a choice of `kinds` under the names `names`; `text` is the whole type's."""
         parts = [element(kind) for kind in kinds]
         fields = tuple(
             ProtoField(name, number, part.shape, part.text)
@@ -94,7 +94,7 @@ class Variant(TypeKind):
         )
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As TypeKind says; two alternatives at once are bad."""
+        """Convert as TypeKind says; two alternatives at once are bad."""
         del keep_nulls
         columns = array.flatten()
         which = np.zeros(len(array), np.uint8)
@@ -110,7 +110,7 @@ class Variant(TypeKind):
         return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As TypeKind says: each alternative becomes its own type first, then the Variant's."""
+        """Convert in SQL as TypeKind says: each alternative to its own type, then to Variant."""
         whole = literal(self.text)
         cases = []
         for at, part in enumerate(self.parts, 1):
@@ -121,7 +121,7 @@ class Variant(TypeKind):
         return f"multiIf({', '.join(cases)}, CAST(NULL, {whole}))"
 
     def why(self, array: Any) -> str:
-        """The alternative that is bad, or which were given at once."""
+        """Return the alternative that is bad, or which were given at once."""
         columns = array.flatten()
         pairs = zip(self.names, columns, strict=True)
         given = [name for name, column in pairs if column.null_count == 0]

@@ -30,12 +30,12 @@ WHAT = "the brokers' clock"
 
 
 def topic_of(app: str) -> str:
-    """The topic that is made and deleted."""
+    """Return the topic that is made and deleted."""
     return f"{app}.doctor"
 
 
 def unprobed(app: str) -> Unasked:
-    """What is said where nobody asked for the probe."""
+    """Return what is said where nobody asked for the probe."""
     return Unasked(
         WHAT,
         "no request tells it",
@@ -45,7 +45,7 @@ def unprobed(app: str) -> Unasked:
 
 
 def broker_clock(settings: Settings, asker: Asker) -> ClockOffset | None:
-    """The clock of the broker that leads the topic, beside ours.
+    """Return the clock of the broker that leads the topic, beside ours.
 
     None where that could not be asked, which the asker keeps with the reason.
     """

@@ -43,7 +43,7 @@ class BrokerQuestions:
         self._asker, self._of_source = asker, of_source or asker
 
     def look(self) -> KafkaFacts:
-        """All facts but the clock."""
+        """Return all facts but the clock."""
         asker, of_source = self._asker, self._of_source
         standing = GroupQuestions(self._settings, asker, of_source)
         brokers = self._broker_settings(asker)
@@ -64,7 +64,7 @@ class BrokerQuestions:
         )
 
     def unasked(self) -> tuple[Unasked, ...]:
-        """What got no answer so far."""
+        """Return what got no answer so far."""
         askers = dict.fromkeys((self._asker, self._of_source))
         return tuple(one for asker in askers for one in asker.unasked)
 

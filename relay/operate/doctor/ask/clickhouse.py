@@ -97,7 +97,7 @@ class ClickHouseQuestions:
             raise translated(error, settings.clickhouse, "look at it") from error
 
     def look(self, targets: Collection[str]) -> ClickHouseFacts:
-        """All facts."""
+        """Return all facts."""
         rows = self._rows()
         database = self._settings.loader.database
         found = {name: dependents.table(rows, *names.split_table(name)) for name in targets}

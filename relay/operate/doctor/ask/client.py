@@ -36,7 +36,7 @@ class RequestVersions:
         self.apis: dict[str, int] = {}
 
     def log(self, _level: int, _template: str, _facility: str, _client: str, text: str) -> None:
-        """One line of librdkafka; called by the binding while the client is polled."""
+        """Take one line of librdkafka; called by the binding while the client is polled."""
         found = _API.search(text)
         if found is not None:
             version = int(found[2])
@@ -63,7 +63,7 @@ class Asker:
         self.admin = AdminClient(client)
 
     def answer(self, what: str, request: Callable[[], Future[Any]]) -> Any:
-        """What the brokers answer; asked again while leaders and coordinators move.
+        """Return what the brokers answer; asked again while leaders and coordinators move.
 
         Raises:
             KafkaException: an error that concerns this question only.

@@ -35,7 +35,7 @@ DECIDING = (
 
 
 def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
-    """One for each kind of engine among the tables; of no tables, MergeTree.
+    """Return one for each kind of engine among the tables; of no tables, MergeTree.
 
     Raises:
         Unavailable: no answer.
@@ -53,7 +53,7 @@ def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
 def engines(
     tables: Iterable[TargetFacts | None], defaults: Mapping[str, Values]
 ) -> Iterator[tuple[str, str]]:
-    """Engines as in CREATE TABLE, and their settings: the smallest window of their kind, or ours.
+    """Yield engines as in CREATE TABLE, with settings: the smallest window of their kind, or ours.
 
     A merging engine deduplicates as MergeTree does, and would merge the rows that are counted.
     """

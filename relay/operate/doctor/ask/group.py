@@ -51,7 +51,7 @@ class GroupQuestions:
         self._asker, self._of_source = asker, of_source
 
     def group_granted(self) -> frozenset[str] | None:
-        """Operations on the group; None where the brokers do not say."""
+        """Return operations on the group; None where the brokers do not say."""
         group = names.group_id(self._settings.app)
         try:
             described = self._of_source.answer(
@@ -68,7 +68,7 @@ class GroupQuestions:
         return operations(described)
 
     def creation(self) -> Trial:
-        """Whether a block topic would be made."""
+        """Return whether a block topic would be made."""
         topic = names.blocks_topic(self._settings.app, NO_TABLE)
         new = NewTopic(
             topic,
@@ -88,7 +88,7 @@ class GroupQuestions:
         return Trial()
 
     def transactions(self) -> Trial | None:
-        """Whether a transactional producer would be let in; None where that got no answer."""
+        """Return whether a transactional producer is let in; None where that got no answer."""
         ids = names.transactional_ids(self._settings.app, by_partition=self._settings.crosses)
         name = f"{ids}{NO_MEMBER}"
         producer = Producer(
@@ -164,6 +164,6 @@ def _head(
 
 
 def operations(described: Any) -> frozenset[str] | None:
-    """Names of operations; brokers without an authorizer may say nothing."""
+    """Return names of operations; brokers without an authorizer may say nothing."""
     granted = described.authorized_operations
     return frozenset(operation.name for operation in granted) if granted else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:
-    """Whether the loader's guards were ever run on a version like this."""
+    """Yield whether the loader's guards were ever run on a version like this."""
     version = parsed(facts.version)
     if version is not None and version < OLDEST:
         yield found(
@@ -25,7 +25,7 @@ def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:
 
 
 def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
-    """What `--try` found, engine by engine."""
+    """Yield what `--try` found, engine by engine."""
     for tried in facts.tries:
         if tried.problem:
             yield found(

@@ -42,7 +42,7 @@ Rows = Mapping[tuple[str, str], SystemTable]
 
 
 def table(rows: Rows, database: str, name: str) -> TargetFacts | None:
-    """The table with its views; None where it is not there."""
+    """Return the table with its views; None where it is not there."""
     row = rows.get((database, name))
     if row is None:
         return None

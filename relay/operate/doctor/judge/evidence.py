@@ -25,7 +25,7 @@ _STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
 def judge_countable(
     name: str, table: TargetFacts, facts: ClickHouseFacts, column: str
 ) -> Iterator[Finding]:
-    """Findings about rows that are there and cannot be counted, or go by themselves."""
+    """Yield findings about rows that are there and cannot be counted, or go by themselves."""
     if table.policies:
         yield found(
             "row-policy",
@@ -42,7 +42,7 @@ def judge_countable(
 
 
 def judge_decided(name: str, table: TargetFacts, kept: Kept, column: str) -> Iterator[Finding]:
-    """The sentence for a table, as a finding."""
+    """Yield the sentence for a table, as a finding."""
     steps = ["the server's answer to the INSERT"]
     if kept.parts:
         age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
@@ -56,7 +56,7 @@ def judge_decided(name: str, table: TargetFacts, kept: Kept, column: str) -> Ite
 
 
 def uncountable(table: TargetFacts, column: str) -> list[str]:
-    """Why counting a block's rows proves nothing; empty: it does."""
+    """Return why counting a block's rows proves nothing; empty: it does."""
     reasons = []
     if column not in table.columns:
         reasons.append(f"no column {column}")
@@ -73,6 +73,6 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
 
 
 def expiry(table: TargetFacts) -> str:
-    """The table's TTL as far as it deletes rows; moved and recompressed ones are still there."""
+    """Return the table's TTL as far as it deletes rows; moved rows are still there."""
     clause = table.engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
     return _STAYS.sub("", clause).strip(", ")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
-    """Every finding about committed floors."""
+    """Yield every finding about committed floors."""
     group, journal = names.group_id(settings.app), names.journal_topic(settings.app)
     source = settings.source.topic
     for index, head in facts.heads.items():

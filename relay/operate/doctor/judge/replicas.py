@@ -19,7 +19,7 @@ _REPLICATED = ("Replicated", "Shared")
 def judge_quorum(
     name: str, table: TargetFacts, facts: ClickHouseFacts, own: int | str | None = None
 ) -> Iterator[Finding]:
-    """Every finding about a table's replicas; `own`: what clickhouse.insert_quorum says."""
+    """Yield every finding about a table's replicas; `own`: what clickhouse.insert_quorum says."""
     replica = table.replica
     if replica is None:
         return
@@ -69,7 +69,7 @@ def _quorum(value: str, replicas: int) -> int:
 
 
 def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
-    """Several servers behind one URL; a ledger on one server beside tables on many."""
+    """Yield several servers behind one URL; a ledger on one server beside tables on many."""
     if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
         yield found(
             "several-servers",

@@ -60,7 +60,7 @@ class OfTable:
         self.problems.setdefault(kind, SampleProblem(reason, partition, offset)).count += 1
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return it as JSON has it."""
         problems = [
             {
                 "reason": one.reason,
@@ -73,7 +73,7 @@ class OfTable:
         return {"table": self.table, "good": self.good, "bad": self.bad, "problems": problems}
 
     def largest(self) -> list[SampleProblem]:
-        """The problems, the most frequent first."""
+        """Return the problems, the most frequent first."""
         return sorted(self.problems.values(), key=lambda one: -one.count)
 
 
@@ -90,7 +90,7 @@ def tallied(judged: Iterable[tuple[str, int, int, str]]) -> list[OfTable]:
 
 
 def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]:
-    """Every finding about a sample.
+    """Yield every finding about a sample.
 
     Args:
         topic: of the source.

@@ -30,7 +30,7 @@ _JOINS = re.compile(r"\bJOIN\b", re.IGNORECASE)
 
 
 def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -> Iterator[Finding]:
-    """Every finding about the views that an INSERT into the table reaches."""
+    """Yield every finding about the views that an INSERT into the table reaches."""
     for view in table.views:
         varies = _varying(view.select)
         if varies:

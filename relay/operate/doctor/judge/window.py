@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 
 
 def window(table: TargetFacts, defaults: Mapping[str, Values]) -> Kept | None:
-    """The deduplication window of a table; None where its engine has none."""
+    """Return the deduplication window of a table; None where its engine has none."""
     match = _ENGINE.fullmatch(table.engine)
     if match is None:
         return None
@@ -45,6 +45,6 @@ def window(table: TargetFacts, defaults: Mapping[str, Values]) -> Kept | None:
 
 
 def merges_rows(table: TargetFacts) -> bool:
-    """Whether rows once inserted may be merged away, as in ReplacingMergeTree."""
+    """Return whether rows once inserted may be merged away, as in ReplacingMergeTree."""
     match = _ENGINE.fullmatch(table.engine)
     return match is not None and match[2] != ""

@@ -55,7 +55,7 @@ class Anomaly:
         return ": ".join([self.kind.value, *([", ".join(place)] if place else []), self.text])
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json` and the webhook."""
+        """Return it for `--json` and the webhook."""
         return {**asdict(self), "kind": self.kind.value}
 
 
@@ -77,11 +77,11 @@ class Passing:
         self._over.discard(anomaly)
 
     def end(self, place: Hashable) -> list[Anomaly]:
-        """Note that all of this place are over; give them."""
+        """End all of this place; return them."""
         ended = self._stand.pop(place, [])
         self._over.update(ended)
         return ended
 
     def over(self, anomaly: Anomaly) -> bool:
-        """Whether it is."""
+        """Return whether it is."""
         return anomaly in self._over

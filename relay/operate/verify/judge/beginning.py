@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class JournalBeginning:
 
 
 def first_of(offset: int, commit: Commit) -> First:
-    """Of a partition, from its oldest record."""
+    """Return the first record of a partition, from its oldest record."""
     return First(offset, commit.n, commit.previous_floor, commit.written_at_ms)
 
 
@@ -88,7 +88,7 @@ def beginnings(
     floors: Mapping[int, int],
     settled: Mapping[int, int] | None,
 ) -> list[JournalBeginning]:
-    """Of every partition of the journal.
+    """Return the beginning of every partition of the journal.
 
     Args:
         firsts: the oldest record of each.
@@ -113,7 +113,7 @@ def beginnings(
 
 
 def said(every: Sequence[JournalBeginning]) -> Iterator[str]:
-    """For people: one line where nothing is missing, else one for each partition cut short."""
+    """Say one line where nothing is missing, else one for each partition cut short."""
     whole = [one for one in every if one.whole]
     if whole:
         all_of = "all partitions" if len(whole) == len(every) else several(len(whole), "partition")
@@ -145,7 +145,7 @@ def _cut(one: JournalBeginning) -> str:
 
 
 def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
-    """What was deleted before it was read, or settled, with both numbers."""
+    """Yield what was deleted before it was read, or settled, with both numbers."""
     for one in every:
         if one.unread:
             yield (
@@ -163,5 +163,5 @@ def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
 
 
 def as_json(one: JournalBeginning) -> dict[str, Any]:
-    """For programs; what is not known is null."""
+    """Return it as JSON has it; what is not known is null."""
     return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled, "unread": one.unread}

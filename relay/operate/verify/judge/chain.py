@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relay.operate.verify.judge import by_person
+from relay.operate.verify.judge import operator_records
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.record import (
@@ -25,21 +25,21 @@ from relay.records_pb2 import Commit
 def check(
     place: JournalPlace, head: ChainHead | None, offset: int, commit: Commit
 ) -> tuple[ChainHead, list[Anomaly]]:
-    """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
+    """Return the head after `commit`, which lies at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = messages(commit)
-    person = by_person.by_person(commit)
-    anew = person and by_person.counts_anew(commit)
+    person = operator_records.by_person(commit)
+    anew = person and operator_records.counts_anew(commit)
     findings = [*foreign(place, commit)]
     if before is not None:
         findings += _sequence(before, commit, person=person)
     findings += alone(commit)
     if before is not None:
         if before.rewinding or commit.rewound:
-            findings += by_person.in_order(before, commit)
+            findings += operator_records.in_order(before, commit)
         if person:
-            findings += by_person.judge(before, commit, marks)
+            findings += operator_records.judge(before, commit, marks)
         else:
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)

@@ -1,18 +1,20 @@
 """Judges what lies in a block topic, and in ClickHouse, against the journal's blocks. Pure.
 
-Receives the journal's blocks and what was found, gives findings. A block topic is taken in one
+Receives the journal's blocks and what was found, gives findings; likewise of the dead letters that
+loaders wrote, against the ledger. A block topic is taken in one
 pass, record by record, so that its size does not matter.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
 
-from relay.names import LEFT_OUT
+from relay.names import LEFT_OUT, sealed
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
@@ -51,7 +53,7 @@ class BlockTopic:
         self._unlisted: dict[str, int] = {}
 
     def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[UnplacedAnomaly]:
-        """The next visible record: the block it belongs to, its rows, its bytes."""
+        """Yield the next visible record: the block it belongs to, its rows, its bytes."""
         if block not in self._expected:
             self._unlisted.setdefault(block, offset)
             return
@@ -69,7 +71,7 @@ class BlockTopic:
         seen.crc32c = google_crc32c.extend(seen.crc32c, value)
 
     def end(self) -> Iterator[UnplacedAnomaly]:
-        """After the last record."""
+        """Judge what only the end shows, after the last record."""
         # Older ones belong to records that retention took from the journal.
         oldest = min((block.first_offset for block in self._expected.values()), default=0)
         for name, offset in self._unlisted.items():
@@ -110,9 +112,9 @@ def landed(
     made: Mapping[str, int] | None = None,
     missing: Missing | None = None,
 ) -> Iterator[UnplacedAnomaly]:
-    """Blocks of one table against the ledger, and the rows that carry their ids.
+    """Yield blocks of one table against the ledger, and the rows that carry their ids.
 
-    Rows that carry other ids are relay.operate.verify.judge.unlisted's.
+    Rows that carry other ids are relay.operate.verify.judge.unlisted_blocks's.
 
     Args:
         blocks: the journal's.
@@ -137,7 +139,7 @@ def landed(
                 text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
                 yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
         elif (
-            state not in {"loaded", "parked", "aside", "discarded"}
+            state not in {"loaded", "parked", "aside", "discarded", "dead"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
             yield UnplacedAnomaly(
@@ -149,7 +151,7 @@ def landed(
 
 
 def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
-    """Blocks that messages make which a loader left out of others: judged as any other.
+    """Yield blocks that messages make which a loader left out of others: judged as any other.
 
     Args:
         blocks: the journal's, of one table.
@@ -167,7 +169,7 @@ def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block
 def given_up(
     blocks: Iterable[Block], counted: Mapping[str, int] | None, reasons: Mapping[str, str]
 ) -> Iterator[str]:
-    """Blocks of one table that a person discarded: no anomaly, and not to be forgotten.
+    """Yield blocks of one table that a person discarded: no anomaly, and not to be forgotten.
 
     Args:
         blocks: the journal's.
@@ -196,7 +198,7 @@ class SealedStretch:
 def source_counts(
     sealed: Iterable[SealedStretch], offsets: Mapping[str, Sequence[int]]
 ) -> Iterator[UnplacedAnomaly]:
-    """Sealed stretches of one source partition against the messages that a re-read finds.
+    """Yield sealed stretches of one source partition against the messages that a re-read finds.
 
     Args:
         sealed: in order of each table; those that begin before the log's start are left out.
@@ -221,3 +223,107 @@ def source_counts(
                 f"{one.table!r} from {one.first} to {one.next}: the journal tells of "
                 f"{one.messages} messages, the source topic has {at - begin}",
             )
+
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessages:
+    """A block of left out messages, by the ledger.
+
+    Attributes:
+        state: of the block.
+        partition: of the source.
+        messages: their source offsets.
+        since: where their dead letters can begin; -1: no loader was about to write any.
+        rows: in the table that carry the block's id; None where they are not counted.
+    """
+
+    state: str
+    partition: int
+    messages: frozenset[int]
+    since: int = -1
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderLetter:
+    """A dead letter that a loader wrote: of which block, and the source offset of its message."""
+
+    block: str
+    message: int
+
+
+class LetterJudge:
+    """The dead letters of one source partition against the ledger.
+
+    Args:
+        partition: theirs.
+        begin: of the topic's partition: retention took what was before.
+        known: blocks that the journal retains, by id; of others the ledger need not have anything.
+
+    Attributes:
+        not_judged: sentences about what cannot be known; complete after `judge`.
+    """
+
+    def __init__(self, partition: int, begin: int, known: Collection[str]) -> None:
+        self._partition, self._begin, self._known = partition, begin, known
+        self.not_judged: list[str] = []
+
+    def judge(
+        self, letters: Iterable[LoaderLetter], ledger: Mapping[str, RefusedMessages]
+    ) -> Iterator[UnplacedAnomaly]:
+        """Yield what is wrong; the ledger was read before the letters were."""
+        found: dict[str, Counter[int]] = defaultdict(Counter)
+        for letter in letters:
+            found[letter.block][letter.message] += 1
+        mine = {b: one for b, one in ledger.items() if one.partition == self._partition}
+        for block, messages in found.items():
+            yield from self._of(block, messages, mine.get(block))
+        for block, one in mine.items():
+            if one.state == "dead":
+                yield from self._whole(block, one, found.get(block, Counter()))
+
+    def _of(
+        self, block: str, messages: Counter[int], one: RefusedMessages | None
+    ) -> Iterator[UnplacedAnomaly]:
+        if twice := sorted(message for message, count in messages.items() if count > 1):
+            yield self._finding(
+                AnomalyKind.OVERLAP, block, twice, "are dead letters more than once"
+            )
+        if one is None:
+            if sealed(block) in self._known:
+                text = "are dead letters, and the ledger knows no such block"
+                yield self._finding(AnomalyKind.FOREIGN, block, sorted(messages), text)
+            return
+        if others := sorted(set(messages) - one.messages):
+            text = "are dead letters, and were not left out of it by the ledger"
+            yield self._finding(AnomalyKind.TORN, block, others, text)
+        if one.state == "loaded" or one.rows:
+            text = f"are dead letters, and rows as well: the block is {one.state}"
+            yield self._finding(AnomalyKind.OVERLAP, block, sorted(messages), text)
+
+    def _whole(
+        self, block: str, one: RefusedMessages, messages: Counter[int]
+    ) -> Iterator[UnplacedAnomaly]:
+        if not (missing := sorted(one.messages - set(messages))):
+            return
+        if self._begin > max(one.since, 0):
+            self.not_judged.append(
+                f"block {block}: {len(missing)} of its {len(one.messages)} dead letters may have "
+                f"gone by retention: the topic begins at {self._begin}"
+            )
+            return
+        yield self._finding(
+            AnomalyKind.GAP, block, missing, "are no dead letters, as the ledger says"
+        )
+
+    def _finding(
+        self, kind: AnomalyKind, block: str, messages: list[int], what: str
+    ) -> UnplacedAnomaly:
+        first = ", ".join(map(str, messages[:_SHOWN]))
+        more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
+        return UnplacedAnomaly(
+            kind, f"block {block}: messages {first}{more} {what}", self._partition
+        )

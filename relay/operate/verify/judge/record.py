@@ -32,7 +32,7 @@ class UnplacedAnomaly(NamedTuple):
 
 
 def foreign(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """A record in the wrong place."""
+    """Yield a record in the wrong place."""
     found = (commit.app, commit.source_topic, commit.partition)
     expected = (place.app, place.source_topic, place.partition)
     if found != expected:
@@ -40,7 +40,7 @@ def foreign(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly]:
 
 
 def alone(commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """Contradictions inside one record."""
+    """Yield contradictions inside one record."""
     yield from _itself(commit)
     yield from _ids(commit)
 

@@ -126,16 +126,16 @@ class StatementGroup:
     statements: list[Statement]
 
     def written(self, table: str) -> list[Written]:
-        """What they wrote into a table, in order of time."""
+        """Return what they wrote into a table, in order of time."""
         found = [one.written[table] for one in self.statements if table in one.written]
         return sorted(found, key=lambda one: one.at_ms)
 
     def tables(self) -> list[str]:
-        """All that they wrote into."""
+        """Return all that they wrote into."""
         return sorted({table for one in self.statements for table in one.written})
 
     def alike(self) -> bool:
-        """Whether every statement is of the same blocks."""
+        """Return whether every statement is of the same blocks."""
         return len({one.blocks for one in self.statements}) <= 1
 
 

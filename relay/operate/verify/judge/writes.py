@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.record import UnplacedAnomaly
@@ -41,11 +41,11 @@ class TableWrites:
     counted: Mapping[str, int] | None = None
 
     def whole(self, block: str) -> int:
-        """Rows that the block brings."""
+        """Return rows that the block brings."""
         return self.made.get(block, self.blocks[block].rows)
 
     def history(self, block: str) -> History:
-        """What the ledger says of the block."""
+        """Return what the ledger says of the block."""
         return self.ledger.get(block, NOTHING)
 
 
@@ -69,7 +69,7 @@ class Writes:
             yield from self._lost(StatementGroup({block}, []))
 
     def said(self) -> Iterator[str]:
-        """What is not judged, and why."""
+        """Yield what is not judged, and why."""
         yield from self._tally.said()
 
     def _doubled(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:

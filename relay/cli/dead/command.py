@@ -1,0 +1,252 @@
+"""`relay dead`: which messages could not become rows, what is in them, and send them again."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
+from relay.cli.arguments import TABLE
+from relay.cli.dead.options import PLACE, selecting
+from relay.cli.options import config_argument, settings_of, within_one_cluster
+from relay.cli.output import dead as output_dead
+from relay.config.settings import Settings
+from relay.operate.dead import inspect, replay_plan
+from relay.operate.dead.reader import DeadReader
+from relay.operate.dead.replay import Replay
+from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTally
+from relay.operate.dead.selection import Selection, summary
+from relay.program.command import WholeGroup
+from relay.program.console import console_of, print_parts
+from relay.rows.row_codec import RowCodec
+from relay.schema.registry import Registry
+from relay.schema.types.column_type import UnsupportedType
+
+_RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
+
+
+@click.group(cls=WholeGroup)
+def dead() -> None:
+    """List, show and replay dead letters: messages that could not become rows.
+
+    \b
+    relay dead ls --summary
+    relay dead show 0:17
+    relay dead replay --table shop.orders --since 2h --run
+    """
+
+
+@dead.command("ls")
+@config_argument
+@selecting
+@click.option(
+    "--summary", "grouped", is_flag=True, help="Print counts by table and kind of reason."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="List only the latest; 0 lists all, and --json and --summary always have all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+def list_dead(
+    config_file: Path, limit: int, *, grouped: bool, as_json: bool, **wanted: Any
+) -> None:
+    """List dead letters: time, table, reason, place in the source topic, and whether replayed.
+
+    \b
+    relay dead ls --table shop.orders --since 2h
+    relay dead ls --reason 'does not fit Date' --json | jq .reason
+    relay dead ls --summary
+    """
+    with _reader(settings_of(config_file)) as reader:
+        marks = reader.marks()
+        chosen = filter(Selection(**wanted).means, reader.letters())
+        if grouped:
+            groups = summary((letter, letter.place in marks) for letter in chosen)
+            if as_json:
+                _lines(map(output_dead.group_as_json, groups))
+            else:
+                _print(lambda width: output_dead.grouped(list(groups), width))
+        elif as_json:
+            _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
+        else:
+            _print_table(chosen, marks, limit)
+
+
+def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
+    """What there is for the width of the terminal."""
+    console = console_of(_RECORDS_WIDTH)
+    print_parts(console, parts(console.width))
+
+
+def _print_table(
+    chosen: Iterator[DeadLetter], marks: dict[RecordPlace, ReplayMark], limit: int
+) -> None:
+    counted = 0
+
+    def counting() -> Iterator[DeadLetter]:
+        nonlocal counted
+        for letter in chosen:
+            counted += 1
+            yield letter
+
+    def age(letter: DeadLetter) -> tuple[int, RecordPlace]:
+        return letter.when_ms, letter.place
+
+    if limit:
+        shown = heapq.nlargest(limit, counting(), key=age)[::-1]
+    else:
+        shown = sorted(counting(), key=age)
+    if not shown:
+        click.echo("no dead letters", err=True)
+        return
+    _print(lambda width: output_dead.listed(shown, marks, width))
+    if counted > len(shown):
+        click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
+
+
+@dead.command()
+@config_argument
+@click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
+@click.option(
+    "--raw",
+    type=click.Path(path_type=Path),
+    help="Also write the message's value to this file, byte for byte.",
+)
+@click.option(
+    "--bytes", "most", type=int, default=512, show_default=True, help="Length of the hexdump."
+)
+@click.option("--as-table", type=TABLE, help="Decode the rows as rows of this table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(
+    config_file: Path,
+    place: RecordPlace,
+    raw: Path | None,
+    most: int,
+    as_table: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show one dead letter: reason, headers, bytes, and its rows as far as they can be decoded.
+
+    PARTITION:OFFSET is its place in the dead letter topic; `relay dead ls` lists it.
+
+    \b
+    relay dead show 0:17
+    relay dead show 0:17 --raw message.bin
+    """
+    settings = settings_of(config_file)
+    with _reader(settings) as reader:
+        letter = next(reader.letters([place]))
+        mark = reader.marks().get(place)
+    rows = _rows(settings, letter, as_table or letter.table)
+    if raw is not None:
+        raw.write_bytes(letter.value or b"")
+    if as_json:
+        click.echo(json.dumps(output_dead.whole_as_json(letter, mark, rows), ensure_ascii=False))
+        return
+    click.echo("\n".join(output_dead.whole(letter, mark, rows, most)))
+
+
+def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
+    """The message's rows by the table's current row message, if the registry has one."""
+    registry = Registry(settings.kafka, settings.app)
+    try:
+        registry.catch_up()
+    finally:
+        registry.close()
+    schema = registry.current(table)
+    if schema is None:
+        return inspect.Rows([], f"not read as rows: the registry has no table {table!r}")
+    try:
+        codec = RowCodec(schema)
+    except (UnsupportedType, ValueError) as problem:
+        return inspect.Rows([], f"not read as rows: {problem}")
+    return inspect.rows_of(letter.value, codec, settings.source.framing)
+
+
+@dead.command()
+@config_argument
+@click.argument("places", nargs=-1, type=PLACE, metavar="[PARTITION:OFFSET]...")
+@selecting
+@click.option("--as-table", type=TABLE, help="Send the messages with this table in their header.")
+@click.option(
+    "--run",
+    is_flag=True,
+    help="Send them. Without --run the command only prints what it would send.",
+)
+def replay(
+    config_file: Path,
+    places: tuple[RecordPlace, ...],
+    as_table: str | None,
+    *,
+    run: bool,
+    **wanted: Any,
+) -> None:
+    """Send the messages of dead letters to the source topic again, each exactly once.
+
+    A message goes to its old partition with its old value, key and headers, and the current time.
+    The same transaction marks it as replayed, so a replay that was killed, or that was started
+    twice, can simply be run again.
+
+    \b
+    relay dead replay --table shop.orders --reason 'unknown table'
+    relay dead replay --table shop.orders --reason 'unknown table' --run
+    relay dead replay 0:17 0:18 --as-table shop.orders --run
+    """
+    settings = settings_of(config_file)
+    step = "`relay dead show PLACE --raw FILE` gives a message's bytes: produce them again"
+    within_one_cluster(settings, "dead replay", step)
+    tally = ReplayTally()
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(_reader(settings))
+        chosen = filter(Selection(**wanted).means, reader.letters(places))
+        if run:
+            sender = Replay(settings, reader)
+            stack.callback(sender.close)
+            sender.start()
+            decided = _decide(chosen, sender.marks, settings, as_table, tally)
+            for batch in replay_plan.batches(decided):
+                sender.send(batch)
+        else:
+            for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
+                pass
+    click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
+
+
+def _decide(
+    chosen: Iterator[DeadLetter],
+    marks: dict[RecordPlace, ReplayMark],
+    settings: Settings,
+    as_table: str | None,
+    tally: ReplayTally,
+) -> Iterator[ReplayMessage]:
+    """The messages to send; each answer is counted."""
+    for letter in chosen:
+        answer = replay_plan.decide(letter, marks, settings.source.topic, as_table)
+        tally.add(answer)
+        if isinstance(answer, ReplayMessage):
+            yield answer
+
+
+@contextlib.contextmanager
+def _reader(settings: Settings) -> Iterator[DeadReader]:
+    reader = DeadReader(settings)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def _lines(objects: Iterator[dict[str, Any]]) -> None:
+    for one in objects:
+        click.echo(json.dumps(one, ensure_ascii=False))

@@ -1,0 +1,127 @@
+"""Which topic a table's blocks go to, and what becomes of a table that gets none."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from relay import names
+from relay.errors import ConfigError, Refused
+from relay.kafka.block_topics import BlockTopics
+
+PARTS = ("a", "b", "_", "a_b", "_a", "a_", "a__b", "_a_b", "a_b_c", "b_c", "__", "A")
+TABLES = [f"{database}.{table}" for database, table in product(PARTS, PARTS)]
+
+
+class Topics:
+    """In the place of relay.kafka.topics: a broker's rule for names, and what it says no to."""
+
+    def __init__(self, *there: str, says: dict[str, ConfigError | Refused] | None = None) -> None:
+        self.there = list(there)
+        self.says = says or {}
+        self.writable = False
+        self.made: list[dict[str, tuple[str, str]]] = []
+
+    def make_block_topics(self, wanted: dict[str, tuple[str, str]]) -> None:
+        self.made.append(wanted)
+
+    def describe(self, topic: str) -> str | None:
+        return topic if topic in self.there else None
+
+    def ensure_block_topic(self, topic: str) -> None:
+        if topic in self.says:
+            raise self.says[topic]
+        if topic in self.there:
+            return
+        if topic.replace(".", "_") in {one.replace(".", "_") for one in self.there}:
+            raise Refused("collides", "another name", code=KafkaError.TOPIC_EXCEPTION)
+        self.there.append(topic)
+
+    def one_can_be_written(self) -> bool:
+        return self.writable
+
+
+def of(topics: Topics) -> BlockTopics:
+    faked: Any = topics
+    return BlockTopics("app", faked)
+
+
+def test_no_two_tables_names_are_the_same_for_kafka() -> None:
+    for_kafka = {names.blocks_topic("app", table).replace(".", "_") for table in TABLES}
+    assert len(for_kafka) == len(TABLES)
+
+
+def test_a_topic_says_whose_it_is_by_either_name() -> None:
+    for table in TABLES:
+        for topic in names.blocks_topics("app", table):
+            assert names.table_of_topic("app", topic) == table
+            assert names.is_written(topic, "app")
+    for other in ("app.journal", "app.blocks.a", "app2.blocks.a.b", "app.blocks.a-b-c"):
+        assert not names.table_of_topic("app", other)
+
+
+def test_the_longest_names_are_topics() -> None:
+    table = f"{'d' * 100}.{'t' * 100}"
+    assert max(map(len, names.blocks_topics("a" * 40, table))) == 249
+
+
+@pytest.mark.parametrize("first", TABLES[::7])
+def test_whatever_was_there_every_table_gets_a_topic(first: str) -> None:
+    """Plain topics of an earlier version stay, and all others get one beside them."""
+    plain = names.blocks_topics("app", first)[0]
+    found = of(Topics(plain))
+    found.ensure(TABLES)
+    assert found.of(first) == plain
+    assert len({found.of(table) for table in TABLES}) == len(TABLES)
+    assert not any(map(found.refusal, TABLES))
+
+
+def test_what_is_refused_is_said_and_tried_again() -> None:
+    no = Refused("a policy says no", "ask its owner", code=KafkaError.POLICY_VIOLATION)
+    topics = Topics(says={"app.blocks.a.b": no})
+    found = of(topics)
+    found.ensure(["a.b", "a.c"])
+    assert found.refusal("a.b") == "no block topic for a.b: a policy says no; next: ask its owner"
+    assert not found.refusal("a.c")
+    topics.says.clear()
+    found.retry()
+    assert not found.refusal("a.b")
+
+
+def test_a_missing_right_concerns_one_table_only_where_another_has_it() -> None:
+    no = Refused("may not write", "grant it", code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    topics = Topics(says={"app.blocks.a.b": no})
+    with pytest.raises(Refused):
+        of(topics).ensure(["a.b"])
+    beside = of(topics)
+    beside.ensure(["a.b", "a.c"])
+    assert beside.refusal("a.b")
+    topics.writable = True
+    alone = of(topics)
+    alone.ensure(["a.b"])
+    assert alone.refusal("a.b")
+
+
+def test_a_wrong_password_concerns_all() -> None:
+    no = Refused("wrong", "mend it", code=KafkaError.SASL_AUTHENTICATION_FAILED)
+    with pytest.raises(Refused):
+        of(Topics(says={"app.blocks.a.b": no})).ensure(["a.b", "a.c"])
+
+
+def test_topics_of_many_tables_are_made_at_once() -> None:
+    """By the name that each gets, unless it is there by either; then each is looked at."""
+    no = Refused("a policy says no", "ask its owner", code=KafkaError.POLICY_VIOLATION)
+    topics = Topics(says={"app.blocks.a.c": no})
+    found = of(topics)
+    found.ensure(["a_b.c", "a.b", "a.c"])
+
+    either = {table: names.blocks_topics("app", table) for table in ("a_b.c", "a.b", "a.c")}
+    plain = {"app.blocks.a.b": either["a.b"], "app.blocks.a.c": either["a.c"]}
+    assert topics.made == [{"app.blocks.a_b-c": either["a_b.c"], **plain}]
+    assert topics.there == ["app.blocks.a.b", "app.blocks.a_b-c"]
+    found.ensure(["a.d"])
+    found.retry()  # of what was refused, each says why by itself
+    assert len(topics.made) == 1
