@@ -44,6 +44,7 @@ class LoaderRecorder(LoaderObserver):
         open_blocks: of it, not settled yet.
         away: which server is waited for; empty: none.
         started: whether the query runs.
+        executors: counts Spark's; None: tasks run in the driver.
     """
 
     def __init__(
@@ -59,7 +60,12 @@ class LoaderRecorder(LoaderObserver):
         self.open_blocks = 0
         self.away = ""
         self.started = False
+        self.executors: Callable[[], int] | None = None
         self._rows = 0
+
+    def engine(self, executors: Callable[[], int] | None) -> None:
+        """Of Spark."""
+        self.executors = executors
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
         """Count a micro-batch that begins."""

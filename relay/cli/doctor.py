@@ -18,6 +18,7 @@ from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
 from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
+from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import Version, parsed
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of
@@ -91,8 +92,8 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     "--role",
     "only",
     multiple=True,
-    help="With --grants: print only this role (relay, loader, verifier, operator, ...); "
-    "repeatable.",
+    help="Judge the rights of this user as relay, loader or verifier; without it, as relay and "
+    "loader. With --grants: print only this role's (also operator, ...). Repeatable.",
 )
 @click.option(
     "--errors-only",
@@ -126,6 +127,7 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     Example: relay doctor relay.toml
              relay doctor relay.toml --table shop.orders --outage-hours 24 --json
              relay doctor relay.toml --sample 1000
+             relay doctor relay.toml --role loader
              relay doctor relay.toml --grants --table shop.orders --role loader
     Exit status: 0 nothing or notes only · 8 warnings, no errors · 1 errors · 2 the
     configuration is wrong · 4 a server did not answer · 5 a server rejected user or password.
@@ -139,13 +141,12 @@ def doctor(  # noqa: PLR0913 - one argument for each option
             every_role = granting.roles(settings, wanted, _version(clickhouse_version))
             _print_grants(settings, every_role, only, name, as_json=as_json)
         return 0
-    if only or clickhouse_version is not None:
-        raise click.UsageError("--role and --clickhouse-version go with --grants")
+    if clickhouse_version is not None:
+        raise click.UsageError("--clickhouse-version goes with --grants")
+    look = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _judged(only))
     every_finding: list[Finding] = []
     for name, settings in every:
-        findings = examine.examine(
-            settings, ExaminationScope(outage_hours * _HOUR, tables, probe, tries)
-        )
+        findings = examine.examine(settings, look)
         seen: list[OfTable] = []
         if sample is not None:
             seen, of_sample = examine.sample(settings, sample)
@@ -168,6 +169,16 @@ def _version(text: str | None) -> Version | None:
     if found is None:
         raise click.UsageError(f"--clickhouse-version {text!r}: give it as 26.3")
     return found
+
+
+def _judged(only: tuple[str, ...]) -> tuple[str, ...]:
+    """The roles whose rights are judged."""
+    if unknown := [name for name in only if name not in rights.ROLES]:
+        raise click.UsageError(
+            f"the doctor judges no role {unknown[0]!r}, but {', '.join(rights.ROLES)}; "
+            "--grants prints the rights of every role"
+        )
+    return only or rights.DATA_PATH
 
 
 def _head(pipeline: str, *, as_json: bool) -> None:

@@ -11,8 +11,8 @@ from relay.errors import ConfigError, MissingTool
 from relay.program import shared_files
 from relay.program.command import WholeGroup
 
-RULES = "k8s/base/prometheus-rules.yaml"
-DASHBOARD = "k8s/base/grafana-dashboard.json"
+RULES = "k8s/components/monitoring/prometheus-rules.yaml"
+DASHBOARD = "k8s/components/monitoring/grafana-dashboard.json"
 MANIFESTS = "k8s"
 _SPEC = "spec:\n"
 

@@ -1,7 +1,7 @@
 """Files of the repository that are no Python: documents, manifests, rules, dashboard.
 
 Receives a path from the repository's root, gives where it is: in a checkout there, in an installed
-package where setup.py has copied it.
+package where relay.program.shared_build has copied it.
 """
 
 from __future__ import annotations

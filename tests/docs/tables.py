@@ -130,7 +130,9 @@ def metrics_table(name: str) -> str:
 
 def alerts_table() -> str:
     """The alert rules of k8s/."""
-    found = yaml.safe_load((ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8"))
+    found = yaml.safe_load(
+        (ROOT / "k8s/components/monitoring/prometheus-rules.yaml").read_text(encoding="utf-8")
+    )
     rules = [rule for group in found["spec"]["groups"] for rule in group["rules"]]
     body = [
         (

@@ -281,6 +281,17 @@ def rig() -> Rig:
     return made
 
 
+def test_a_driver_without_executors_is_alive_and_not_ready(rig: Rig) -> None:
+    """On a cluster it can load nothing yet; in one process it needs none."""
+    there = 0
+    rig.recorder.engine(lambda: there)
+    assert failed(rig) == ["executors"]
+    there = 1
+    assert failed(rig) == []
+    rig.recorder.engine(None)
+    assert failed(rig) == []
+
+
 def test_a_query_that_says_nothing_any_more(rig: Rig) -> None:
     rig.now += LIMITS.query_seconds
     assert failed(rig) == []

@@ -78,7 +78,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("built")
     scratch = ("egg_info", "--egg-base", str(directory), "build", "--build-base", str(directory))
     done = subprocess.run(
-        [sys.executable, "setup.py", "-q", *scratch, "--build-lib", str(directory / "lib")],
+        [
+            sys.executable,
+            "-c",
+            "import setuptools; setuptools.setup()",
+            "-q",
+            *scratch,
+            "--build-lib",
+            str(directory / "lib"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -136,7 +144,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {*PATHS, "setup.py", RULES} <= names
+    assert {*PATHS, "setup.cfg", RULES} <= names
     with zipfile.ZipFile(wheel) as packed:
         assert set(FILES) <= set(packed.namelist())
     home.mkdir()
