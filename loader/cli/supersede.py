@@ -18,7 +18,7 @@ from relay.program.config_argument import ConfiguredCommand
 from relay.records_pb2 import Block
 
 
-@click.command(cls=ConfiguredCommand)
+@click.command(cls=ConfiguredCommand, hidden=True)
 @config_argument
 @click.option(
     "--blocks",

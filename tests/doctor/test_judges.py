@@ -11,8 +11,10 @@ from loader.blocks import insert_statement
 from loader.core.table_rules import nature
 from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
+from relay.errors import Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
+from relay.operate.doctor.ask.group import GroupQuestions
 from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
 from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
 from relay.operate.doctor.judge import rights
@@ -318,3 +320,27 @@ def test_one_broker_is_not_asked_for_three_copies() -> None:
         one.mend.partition(" ")[0] for one in of_kafka(of_three) if one.code == "topic-replication"
     }
     assert mends == "kafka-reassign-partitions"
+
+
+def test_a_coordinator_that_starts_is_no_broker_that_is_away() -> None:
+    """What others have answered counts; the question about the group is told as unanswered."""
+    asked: list[tuple[str, object, str]] = []
+
+    class Silent:
+        """Answers nothing."""
+
+        def answer(self, what: str, _: object) -> object:
+            raise Unavailable(f"{what}: timed out")
+
+        def cannot(self, what: str, reason: object, mend: str = "") -> None:
+            asked.append((what, reason, mend))
+
+    silent: Any = Silent()
+    questions = GroupQuestions(settings(), silent, silent)
+    assert questions.group_granted() is None
+    assert questions.heads(topics()) == {}
+    assert [what for what, _, _ in asked] == [
+        "rights on group app.relay",
+        "where group app.relay stands",
+    ]
+    assert all("coordinator" in mend for _, _, mend in asked)

@@ -184,12 +184,14 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     is_flag=True,
     help="Send them. Without --run the command only prints what it would send.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def replay(
     config_file: Path,
     places: tuple[RecordPlace, ...],
     as_table: str | None,
     *,
     run: bool,
+    as_json: bool,
     **wanted: Any,
 ) -> None:
     """Send the messages of dead letters to the source topic again, each exactly once.
@@ -220,6 +222,9 @@ def replay(
         else:
             for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
                 pass
+    if as_json:
+        click.echo(json.dumps(output_dead.tally_as_json(tally, settings.source.topic, done=run)))
+        return
     click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
 
 

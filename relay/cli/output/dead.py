@@ -174,6 +174,18 @@ def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]
         yield "nothing was sent yet: add --run"
 
 
+def tally_as_json(found: ReplayTally, source_topic: str, *, done: bool) -> dict[str, Any]:
+    """Return the same for programs; `sent` says whether it was done."""
+    return {
+        "topic": source_topic,
+        "sent": done,
+        "messages": found.sent,
+        "bytes": found.bytes,
+        "tables": found.tables,
+        "left": {why.value: count for why, count in found.left.items()},
+    }
+
+
 def _replayed(mark: ReplayMark | None) -> str:
     if mark is None:
         return "no"
