@@ -10,7 +10,6 @@ import math
 import uuid
 from collections import Counter
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
@@ -20,6 +19,7 @@ from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import Isolator
 from loader.blocks.made_rows import Maker
 from loader.blocks.selection import near
+from loader.blocks.table_runs import front
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger
@@ -32,6 +32,7 @@ from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import NewEntry
 from relay.clickhouse.errors import About
+from relay.clickhouse.http_pool import in_urls
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
 from relay.failpoints import reached
@@ -55,13 +56,15 @@ _ALONE = (
 )
 """Effects that are carried out for one attempt at a time."""
 
-TOGETHER = 32
-"""Blocks claimed by one statement and marked by one: four round trips for each block would cost
-half as much as its insert."""
+TOGETHER = 128
+"""Blocks claimed by one statement and marked by one: the four statements cost as much as three
+INSERTs, and 128 small blocks of many tables and source partitions are some thirty."""
+TOKEN_TOGETHER = 32
+"""Of these, blocks of tables where a token in the table's window decides, and not a count."""
 AT_RISK_TOGETHER = 4
 """The same, of tables with neither block-id column nor window: so many blocks at most are
 parked when a loader dies in the middle."""
-_ROOMY = 8 * TOGETHER
+_ROOMY = 8 * TOKEN_TOGETHER
 """Parts that a table's window must have room for, so that its blocks are not at risk."""
 
 
@@ -93,7 +96,9 @@ class Worker:
         self._isolator = Isolator(self._client, self._maker, settings.loader)
         self._letters = DeadLetterWriter(settings)
         self._rejected = settings.loader.rejected
-        self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
+        # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
+        self._decidable: set[str] = set()
+        self._counted: set[str] = set()
 
     def close(self) -> None:
         """Ends consumer, producer and client."""
@@ -137,12 +142,16 @@ class Worker:
 
     def _next(self, left: Sequence[Block]) -> Sequence[Block]:
         """Of these, from the front, as many as are to be claimed by one statement."""
-
-        def roomy(block: Block) -> bool:
+        few: list[Block] = []
+        by_token = 0
+        for block in left[: TOGETHER + 1]:
+            by_token += block.table not in self._counted
             # What a transform made is held from the claim to the INSERT.
-            return block.table in self._decidable and not self._maker.makes(block.table)
-
-        return list(takewhile(roomy, left[:TOGETHER])) or left[:AT_RISK_TOGETHER]
+            roomy = block.table in self._decidable and not self._maker.makes(block.table)
+            if not roomy or by_token > TOKEN_TOGETHER:
+                break
+            few.append(block)
+        return few[: front(few, TOGETHER)] or left[:AT_RISK_TOGETHER]
 
     def _few(
         self,
@@ -189,12 +198,11 @@ class Worker:
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
         targets = {t: one for t, one in targets.items() if not self._targets.refusal(t)}
-        self._decidable -= {block.table for block in blocks}
-        self._decidable |= {
-            table
-            for table, target in targets.items()
-            if target.counts(self._stamp) or target.nature.window.margin(0) >= _ROOMY
-        }
+        counted = {table for table, target in targets.items() if target.counts(self._stamp)}
+        by_token = {t for t, one in targets.items() if one.nature.window.margin(0) >= _ROOMY}
+        looked = {block.table for block in blocks}
+        self._counted = (self._counted - looked) | counted
+        self._decidable = (self._decidable - looked) | counted | by_token
         return targets
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
@@ -276,7 +284,8 @@ class Worker:
         assert isinstance(first.effect, plan.Settle)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
         rest = plan.ASIDE if self._rejected == "dead" else plan.PARKED
-        self._ledger.mark(blocks, first.run.claim, said, made_by, rest)
+        for some in in_urls(blocks, lambda block: len(block.id)):
+            self._ledger.mark(some, first.run.claim, said, made_by, rest)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())

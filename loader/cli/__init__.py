@@ -81,7 +81,7 @@ def loader() -> None:
 )
 @log_format_option
 def run(
-    path: Path,
+    config_file: Path,
     *,
     once: bool,
     master: str | None,
@@ -99,7 +99,7 @@ def run(
     """
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
-    every = settings_file.pipelines(path, pipeline=chosen_pipeline())
+    every = settings_file.pipelines(config_file, pipeline=chosen_pipeline())
     _require_spark()
     java.require()  # before anything waits for a server
     if len(every) > 1:

@@ -40,7 +40,7 @@ def parked() -> None:
 @parked.command("ls")
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_parked(path: Path, *, as_json: bool) -> None:
+def list_parked(config_file: Path, *, as_json: bool) -> None:
     """List blocks that are parked or set aside, with rows and reasons.
 
     A claimed block is being settled by somebody right now, or that was interrupted. It is safe to
@@ -50,7 +50,7 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     loader parked ls relay.toml
     loader parked ls relay.toml --json | jq -r .id
     """
-    ledger = ledger_of(settings_of(path))
+    ledger = ledger_of(settings_of(config_file))
     waiting = ledger.waiting() if ledger.exists() else []
     for one in waiting:
         if as_json:
@@ -112,7 +112,7 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     help="With --discard or --dead: really do it. The other options act at once.",
 )
 def resolve(
-    path: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
+    config_file: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
 ) -> None:
     """Settle BLOCKs that are not loaded: "all" means every parked one, "aside" every one set aside.
 
@@ -134,7 +134,7 @@ def resolve(
     from loader.operate.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
     from loader.operate.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
-    settings = settings_of(path)
+    settings = settings_of(config_file)
     if human == "discard" and not for_real:
         for line in given_up(chosen(settings, ledger_of(settings), blocks).values()):
             click.echo(line)

@@ -18,6 +18,7 @@ from loader.operate import status as operate_status
 from loader.operate.status import LoaderFacts, LoaderStatus, LoaderTableRow, PositionRow
 from relay import names
 from relay.kafka.topics import READ, Topics
+from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
 from relay.program.text_table import Column, laid_out
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 WIDTH = 140  # columns, where there is no terminal to ask
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def status(path: Path, *, as_json: bool) -> None:
+def status(config_file: Path, *, as_json: bool) -> None:
     """Show each table's blocks by state, the oldest waiting block, and progress in the journal.
 
     \b
@@ -52,7 +53,7 @@ def status(path: Path, *, as_json: bool) -> None:
     loader status relay.toml
     loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
     """
-    found = operate_status.assemble(_facts(settings_of(path)))
+    found = operate_status.assemble(_facts(settings_of(config_file)))
     if as_json:
         click.echo(json.dumps(operate_status.as_json(found), ensure_ascii=False))
         return

@@ -187,9 +187,7 @@ class SetAside:
         if not self._parted:
             return False
         self._parted = False
-        self._list(time.monotonic())
-        with self._lock:
-            self._asides.hurry(time.monotonic())
+        self._list(time.monotonic())  # they are due at once, unless letters cannot be written now
         return True
 
     def _few(self) -> bool:

@@ -20,11 +20,12 @@ from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import Version, parsed
+from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from relay.config.settings import Settings
     from relay.operate.doctor.findings import Finding
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from relay.operate.doctor.judge.sample import OfTable
 
 _HOUR = 3600.0
+_ALIKE = 10  # lines of findings that differ in the table or topic alone
 _WIDTH = 140  # columns, where there is no terminal to ask
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--outage-hours",
@@ -230,11 +232,31 @@ def _print(findings: Sequence[Finding]) -> None:
     if findings:
         table = Table("severity", "finding", "what, why, how to mend it", show_lines=True)
         table.columns[0].no_wrap = table.columns[1].no_wrap = True
-        for finding in findings:
-            lines = [finding.what, f"why: {finding.why}"]
-            lines += [f"mend: {finding.mend}"] if finding.mend else []
-            style = _STYLES[finding.severity]
-            table.add_row(f"[{style}]{finding.severity}[/]", finding.code, escape("\n".join(lines)))
+        for alike in _alike(findings):
+            style, lines = _STYLES[alike[0].severity], "\n".join(_lines(alike))
+            table.add_row(f"[{style}]{alike[0].severity}[/]", alike[0].code, escape(lines))
         console.print(table)
     counts = _counts(findings).items()
     console.print(", ".join(several(count, name.removesuffix("s")) for name, count in counts))
+
+
+def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings of one kind together, in the order of the first of each."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.code, []).append(finding)
+    return list(kinds.values())
+
+
+def _lines(alike: Sequence[Finding]) -> Iterator[str]:
+    """What was found, each; why it matters, once; what mends it, the same for several once."""
+    yield from _first([finding.what for finding in alike])
+    yield f"why: {alike[0].why}"
+    mends = dict.fromkeys(finding.mend for finding in alike if finding.mend)
+    yield from _first([f"mend: {mend}" for mend in mends])
+
+
+def _first(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:_ALIKE]
+    if len(lines) > _ALIKE:
+        yield f"and {len(lines) - _ALIKE:,} more: --json has all"

@@ -100,9 +100,10 @@ class Block(Section):
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
-        description="blocks of up to 1000 rows sealed per second over all tables of a relay (a "
-        "larger one counts for less); above it the age of the quietest tables stretches, because "
-        "ClickHouse suffers from many small inserts",
+        description="inserts of up to 1000 rows that are made due per second over all tables of a "
+        "relay (a larger one counts for less; all partitions of a table are one, where the loader "
+        "may insert their blocks together); above it the age of the quietest tables stretches, "
+        "because ClickHouse suffers from many small inserts",
     )
     chunk_bytes: Bytes = Field(
         900_000, description="compressed size a chunk stays below; under max.message.bytes"

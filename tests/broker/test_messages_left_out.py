@@ -41,11 +41,11 @@ def checked(pipeline: Pipeline, client: Client, *more: str) -> Path:
 def ran(path: Path, *command: str) -> tuple[int, str]:
     if command[0] == "dead":
         done = CliRunner().invoke(cli, [*command, "--config", str(path)])
-        return done.exit_code, done.output
+        return done.exit_code, f"{done.output}{done.exception or ''}"
     program = loader if command[0] == "parked" else cli
     of = 2 if command[0] in {"parked", "blocks"} else 1
     done = CliRunner().invoke(program, [*command[:of], str(path), *command[of:]])
-    return done.exit_code, done.output
+    return done.exit_code, f"{done.output}{done.exception or ''}"
 
 
 def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
@@ -99,6 +99,8 @@ def test_it_becomes_a_dead_letter_and_is_replayed(
     assert ran(path, "verify", "--once", "--deep")[0] == 0
 
     client.command(f"ALTER TABLE {table} DROP CONSTRAINT known")
+    if kind == "crossing":
+        return  # a replay is within one cluster
     status, output = ran(path, "dead", "replay", "--run")
     assert status == 0, output
     relayed(pipeline, path, range(100, 110))

@@ -299,3 +299,22 @@ def test_the_doctor_tries_each_kind_of_engine_with_the_smallest_window() -> None
     assert list(deduplication.engines(only_zero, defaults)) == list(
         deduplication.engines([], defaults)
     )
+
+
+def test_one_broker_is_not_asked_for_three_copies() -> None:
+    """What cannot be done there is not named as what mends it."""
+    alone = kafka(brokers={1: {**BROKER, "offsets.topic.replication.factor": "1"}})
+    spoilt = {name: replace(there, replicas=1, in_sync=1) for name, there in topics().items()}
+    findings = of_kafka(replace(alone, topics=spoilt), settings(kafka={"replication": 1}))
+    low = [one for one in findings if one.code.endswith("replication") or "-low" in one.code]
+    assert {one.code for one in low} == {
+        "replication-low",
+        "state-replication",
+        "topic-replication",
+    }
+    assert {one.mend.partition(":")[0] for one in low} == {"for development leave it"}
+    of_three = replace(alone, brokers=dict.fromkeys((1, 2, 3), BROKER), topics=spoilt)
+    (mends,) = {
+        one.mend.partition(" ")[0] for one in of_kafka(of_three) if one.code == "topic-replication"
+    }
+    assert mends == "kafka-reassign-partitions"
