@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import Isolator
@@ -44,7 +45,15 @@ if TYPE_CHECKING:
 
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
-_ALONE = plan.Ask | plan.AskRecord | plan.Insert | plan.Isolate | plan.Park
+_ALONE = (
+    plan.Ask
+    | plan.AskRecord
+    | plan.AskLetters
+    | plan.WriteLetters
+    | plan.Insert
+    | plan.Isolate
+    | plan.Park
+)
 """Effects that are carried out for one attempt at a time."""
 
 TOGETHER = 128
@@ -69,7 +78,7 @@ class Worker:
     """
 
     def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
-        self._isolates, self._database = isolates, settings.loader.database
+        self._isolates = isolates
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
         self._client = client.connect(settings.clickhouse, timeout)
@@ -82,15 +91,18 @@ class Worker:
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
-        using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
-        self._inserter = Inserter(*using)
-        self._isolator = Isolator(self._client, self._database, self._maker, self._stamp)
+        using = self._client, self._ledger, self._tables, self._fetcher
+        self._inserter = Inserter(*using, settings.loader)
+        self._isolator = Isolator(self._client, self._maker, settings.loader)
+        self._letters = DeadLetterWriter(settings)
+        self._rejected = settings.loader.rejected
         # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
         self._decidable: set[str] = set()
         self._counted: set[str] = set()
 
     def close(self) -> None:
-        """End consumer and client."""
+        """Ends consumer, producer and client."""
+        self._letters.close()
         self._fetcher.close()
         self._running.close()
         self._client.close()
@@ -226,10 +238,16 @@ class Worker:
         claimed: list[tuple[Attempt, plan.Made]] = []
         for attempt in attempts:
             # A block is given up where its table is gone, too.
-            if attempt.target is None and attempt.run.human != "discard":
+            if attempt.target is None and attempt.run.human not in {"discard", "dead"}:
                 attempt.answer(self._no_target(attempt.block.table))
                 continue
             made = self._maker.make(attempt)
+            if attempt.run.human == "dead":
+                end = self._letters.ready(attempt.block)
+                if isinstance(end, plan.NoAnswer):
+                    made = end
+                else:
+                    attempt.letters_end = end
             if isinstance(made, plan.Made):
                 claimed.append((attempt, made))
             else:
@@ -237,7 +255,8 @@ class Worker:
         self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
-            rows = [NewEntry(one.block, _claim_of(one, made)) for one, made in claimed]
+            dead = self._rejected == "dead"
+            rows = [NewEntry(one.block, _claim_of(one, made, dead=dead)) for one, made in claimed]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
@@ -264,8 +283,9 @@ class Worker:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
         assert isinstance(first.effect, plan.Settle)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
+        rest = plan.ASIDE if self._rejected == "dead" else plan.PARKED
         for some in in_urls(blocks, lambda block: len(block.id)):
-            self._ledger.mark(some, first.run.claim, said, made_by)
+            self._ledger.mark(some, first.run.claim, said, made_by, rest)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
@@ -285,6 +305,10 @@ class Worker:
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
                 record = evidence.record(block.id, rows, since_ms, stays=run.forgotten)
                 attempt.answer(record)
+            case plan.AskLetters(since):
+                attempt.answer(self._letters.look(block, since))
+            case plan.WriteLetters():
+                attempt.answer(self._letters.write(block))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Isolate(reason):
@@ -302,9 +326,19 @@ class Worker:
         return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
 
 
-def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
+def _claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
     effect, run, target = attempt.effect, attempt.run, attempt.target
     assert isinstance(effect, plan.Claim)
+    if run.human == "dead":
+        return plan.Entry(
+            plan.PREPARED,
+            effect.attempt,
+            run.claim,
+            attempt.letters_end,
+            rows=made.rows,
+            transform=made.transform,
+            sent=plan.DEAD_LETTERS,
+        )
     entry = plan.Entry(
         plan.PREPARED,
         effect.attempt,
@@ -315,4 +349,4 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         transform=made.transform,
         sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )
-    return core_left_out.on_claim(entry, attempt.block)
+    return core_left_out.on_claim(entry, attempt.block, dead=dead)

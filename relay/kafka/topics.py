@@ -95,7 +95,7 @@ class Topics:
             raise Refused(
                 f"source topic {topic!r} is not there (bootstrap = "
                 f"{self._settings.source_kafka.bootstrap})",
-                "create it, or mend source.topic; the relay never creates its source",
+                "create it with `relay topic create`, or mend source.topic; relays only read it",
             )
         self._partitions = facts.partitions
         return facts

@@ -10,7 +10,7 @@ from loader.clickhouse.tables import inserted_since
 from loader.core import plan, set_aside_plan
 from loader.core.table_rules import Nature, Window, nature
 from tests.loader import model
-from tests.loader.model import Guards, Table, Violation, begin, search
+from tests.loader.model import Guards, Table, Violation, begin, begin_left_out, search
 
 STAMPED, BARE = Table(stamped=True), Table(stamped=False)
 
@@ -206,6 +206,67 @@ def test_without_a_guard_of_rejected_messages_the_search_finds_it(
     start = begin(table, loaders=2, rounds=1, faults=1, others=0, turns=1)
     with pytest.raises(Violation, match=r"doubled|mixed|loaded with copies|called"):
         search(start, table, guards)
+
+
+@pytest.mark.parametrize(
+    ("table", "humans", "rounds", "faults"),
+    [
+        (STAMPED, ("dead", "dead"), 1, 1),
+        (STAMPED, ("dead", "retry"), 1, 1),
+        (STAMPED, ("dead", "discard"), 1, 0),
+        (BARE, ("dead", "retry"), 1, 1),
+        (BARE, ("dead", "absent"), 1, 1),
+        (BARE, ("dead",), 3, 2),
+        (Table(viewed=True, window=0), ("dead", "retry"), 1, 0),
+    ],
+)
+def test_left_out_messages_become_dead_letters(
+    table: Table, humans: tuple[plan.Human, ...], rounds: int, faults: int
+) -> None:
+    """In every order: each once, never beside their rows, and called so only then."""
+    start = begin_left_out(humans, rounds=rounds, faults=faults, table=table)
+    states, endings = search(start, table, Guards())
+    print(f"{table}, {humans}: {states} states, endings {endings}")
+    assert "dead" in endings
+
+
+@pytest.mark.parametrize(
+    ("guards", "humans"),
+    [
+        (Guards(fences=False), ("dead", "retry")),
+        (Guards(letters=False), ("dead", "retry")),
+        (Guards(letters=False), ("dead", "discard")),
+        (Guards(prepare=False), ("dead", "retry")),
+        (Guards(condition=False), ("dead", "retry")),
+        (Guards(running=False), ("dead", "retry")),
+    ],
+)
+def test_without_a_guard_of_dead_letters_the_search_finds_it(
+    guards: Guards, humans: tuple[plan.Human, ...]
+) -> None:
+    """Negative control: letters twice, or beside rows, or under another name."""
+    start = begin_left_out(humans, rounds=1, faults=1, table=BARE)
+    with pytest.raises(Violation, match=r"letters|doubled|copies"):
+        search(start, BARE, guards)
+
+
+def test_without_a_second_reading_the_search_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: who took the producer over last must read the ledger behind that."""
+    real = plan._found
+
+    def at_once(run: plan.Run, letters: plan.LettersFound) -> tuple[plan.Run, plan.Effect]:
+        found, effect = real(run, letters)
+        if not isinstance(effect, plan.ReadEntries):
+            return found, effect
+        return replace(found, at="letters"), plan.WriteLetters()
+
+    start = begin_left_out(("dead", "dead", "retry"), rounds=0, faults=0, table=BARE)
+    search(start, BARE, Guards())
+    monkeypatch.setattr(
+        plan, "_found", lambda r, le: (at_once if r.human == "dead" else real)(r, le)
+    )
+    with pytest.raises(Violation, match=r"letters"):
+        search(start, BARE, Guards())
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
         "source_topic": letter.source_topic,
         "source_partition": letter.source.partition,
         "source_offset": letter.source.offset,
+        "block": letter.block or None,
         "bytes": letter.size,
         "replayed": None
         if mark is None
@@ -138,6 +139,8 @@ def whole(
     yield f"reason       {letter.reason}"
     yield f"table        {letter.table or _NO_TABLE}"
     yield f"source       {letter.source_topic} {letter.source}"
+    if letter.block:
+        yield f"block        {letter.block}"
     yield f"replayed     {_replayed(mark)}"
     if letter.origin is None:
         yield "key, headers were not kept (written by an earlier release)"
