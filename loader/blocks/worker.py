@@ -274,8 +274,7 @@ class Worker:
             case plan.AskRecord():
                 rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
-                record = evidence.record(block.id, rows, since_ms, stays=run.forgotten)
-                attempt.answer(record)
+                attempt.answer(evidence.record(block.id, rows, since_ms))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Isolate(reason):

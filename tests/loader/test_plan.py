@@ -334,11 +334,26 @@ WRITTEN, NEVER = plan.Record("written", "other"), plan.Record("never")
         (plan.Facts(counted=10, fewer="TTL"), {}, plan.Mark(2, made_by="other")),
         (plan.Facts(counted=10, views=("v",)), {}, plan.Park),
         (plan.Facts(counted=10), {"was_stamped": False}, plan.Park),
+        # They are there, whatever the window says: a table that was restored has no tokens.
+        (
+            plan.Facts(inserted=3, margin=50, newest=7, counted=10),
+            {},
+            plan.Mark(2, made_by="other"),
+        ),
         # What the server recorded.
         (plan.Facts(), {"record": WRITTEN}, plan.Mark(2, made_by="other")),
         (plan.Facts(counted=0), {"record": WRITTEN}, plan.Mark(2, made_by="other")),
         (plan.Facts(counted=0, fewer="TTL"), {"record": NEVER}, plan.Insert(None)),
         (plan.Facts(), {"record": NEVER}, plan.Insert(None)),
+        # Its rows were there. A person removed them; or, under a claim that the ledger does not
+        # have, both were set back, and what the table has now is all of it.
+        (plan.Facts(counted=0), {"record": plan.Record("gone", "other")}, plan.Park),
+        (plan.Facts(), {"record": plan.Record("gone", "other")}, plan.Park),
+        (plan.Facts(counted=0), {"record": plan.Record("gone", "of later")}, plan.Insert(None)),
+        (plan.Facts(), {"record": plan.Record("gone", "of later")}, plan.Park),
+        # Without a part log.
+        (plan.Facts(), {"record": plan.Record("perhaps", "other")}, plan.Mark(2, made_by="other")),
+        (plan.Facts(), {"record": plan.Record("perhaps", "of later")}, plan.Park),
         # The rows, none of them, where that means something.
         (plan.Facts(counted=0), {}, plan.Insert(None)),
         (plan.Facts(counted=0, fewer="TTL"), {}, plan.Park),
