@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import Isolator
@@ -25,11 +26,11 @@ from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.servers import several
-from loader.clickhouse.table_cache import Looks
+from loader.clickhouse.table_cache import TableCache
 from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from relay.clickhouse.errors import About
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
@@ -43,7 +44,15 @@ if TYPE_CHECKING:
 
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
-_ALONE = plan.Ask | plan.AskRecord | plan.Insert | plan.Isolate | plan.Park
+_ALONE = (
+    plan.Ask
+    | plan.AskRecord
+    | plan.AskLetters
+    | plan.WriteLetters
+    | plan.Insert
+    | plan.Isolate
+    | plan.Park
+)
 """Effects that are carried out for one attempt at a time."""
 
 TOGETHER = 32
@@ -66,7 +75,7 @@ class Worker:
     """
 
     def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
-        self._isolates, self._database = isolates, settings.loader.database
+        self._isolates = isolates
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
         self._client = client.connect(settings.clickhouse, timeout)
@@ -74,18 +83,21 @@ class Worker:
         self._running = Running(self._client, settings.clickhouse)
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
         self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
-        self._looks = Looks(self._tables, self._stamp)
+        self._looks = TableCache(self._tables, self._stamp)
         self._targets = settings.targets()
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
-        using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
-        self._inserter = Inserter(*using)
-        self._isolator = Isolator(self._client, self._database, self._maker, self._stamp)
+        using = self._client, self._ledger, self._tables, self._fetcher
+        self._inserter = Inserter(*using, settings.loader)
+        self._isolator = Isolator(self._client, self._maker, settings.loader)
+        self._letters = DeadLetterWriter(settings)
+        self._rejected = settings.loader.rejected
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
-        """Ends consumer and client."""
+        """Ends consumer, producer and client."""
+        self._letters.close()
         self._fetcher.close()
         self._running.close()
         self._client.close()
@@ -98,7 +110,7 @@ class Worker:
         why: str = "",
         until: int = 0,
     ) -> list[Outcome]:
-        """One attempt at each block.
+        """Return one attempt at each block.
 
         Args:
             blocks: sealed ones of the app.
@@ -187,9 +199,9 @@ class Worker:
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
         """The next effect of each: all but questions and parking for several at once."""
-        reading = [a for a in attempts if isinstance(a.effect, plan.Read)]
+        reading = [a for a in attempts if isinstance(a.effect, plan.ReadEntries)]
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
-        marking = [a for a in attempts if isinstance(a.effect, plan.Mark)]
+        marking = [a for a in attempts if isinstance(a.effect, plan.Settle)]
         if reading:
             guarded(reading, lambda: self._read(reading))
         if claiming:
@@ -218,10 +230,16 @@ class Worker:
         claimed: list[tuple[Attempt, plan.Made]] = []
         for attempt in attempts:
             # A block is given up where its table is gone, too.
-            if attempt.target is None and attempt.run.human != "discard":
+            if attempt.target is None and attempt.run.human not in {"discard", "dead"}:
                 attempt.answer(self._no_target(attempt.block.table))
                 continue
             made = self._maker.make(attempt)
+            if attempt.run.human == "dead":
+                end = self._letters.ready(attempt.block)
+                if isinstance(end, plan.NoAnswer):
+                    made = end
+                else:
+                    attempt.letters_end = end
             if isinstance(made, plan.Made):
                 claimed.append((attempt, made))
             else:
@@ -229,19 +247,20 @@ class Worker:
         self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
-            rows = [Row(one.block, _claim_of(one, made)) for one, made in claimed]
+            dead = self._rejected == "dead"
+            rows = [NewEntry(one.block, _claim_of(one, made, dead=dead)) for one, made in claimed]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
             attempt.answer(made)
 
-    def _no_target(self, table: str) -> plan.Failed | plan.Impossible:
+    def _no_target(self, table: str) -> plan.NoAnswer | plan.Impossible:
         """Why no row may go into the table for ever, or not now."""
         ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
         if refusal := self._targets.refusal(table) or ledger:
             return plan.Impossible(refusal)
         missing = f"there is no table {table}, or this user may not see it"
-        return plan.Failed(missing, About.TABLE)
+        return plan.NoAnswer(missing, About.TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
         """Which of them may go together: the claim says so, before anything is inserted."""
@@ -254,9 +273,10 @@ class Worker:
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
-        assert isinstance(first.effect, plan.Mark)
+        assert isinstance(first.effect, plan.Settle)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
-        self._ledger.mark(blocks, first.run.claim, said, made_by)
+        rest = plan.ASIDE if self._rejected == "dead" else plan.PARKED
+        self._ledger.mark(blocks, first.run.claim, said, made_by, rest)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
@@ -266,7 +286,7 @@ class Worker:
         attempt.asked |= isinstance(effect, plan.Ask)
         match effect:
             case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
-                attempt.answer(plan.Facts())
+                attempt.answer(plan.InsertFacts())
             case plan.Ask():
                 assert attempt.target is not None
                 claimed = self._claimed(attempt)
@@ -275,13 +295,17 @@ class Worker:
                 rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
                 attempt.answer(evidence.record(block.id, rows, since_ms))
+            case plan.AskLetters(since):
+                attempt.answer(self._letters.look(block, since))
+            case plan.WriteLetters():
+                attempt.answer(self._letters.write(block))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Isolate(reason):
                 attempt.answer(self._isolator.isolate(attempt, reason))
             case plan.Park(number, reason):
                 entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
-                self._ledger.write([Row(block, entry)])
+                self._ledger.write([NewEntry(block, entry)])
                 attempt.answer(plan.Ok())
 
     def _claimed(self, attempt: Attempt) -> Claimed:
@@ -292,9 +316,19 @@ class Worker:
         return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
 
 
-def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
+def _claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
     effect, run, target = attempt.effect, attempt.run, attempt.target
     assert isinstance(effect, plan.Claim)
+    if run.human == "dead":
+        return plan.Entry(
+            plan.PREPARED,
+            effect.attempt,
+            run.claim,
+            attempt.letters_end,
+            rows=made.rows,
+            transform=made.transform,
+            sent=plan.DEAD_LETTERS,
+        )
     entry = plan.Entry(
         plan.PREPARED,
         effect.attempt,
@@ -305,4 +339,4 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         transform=made.transform,
         sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )
-    return core_left_out.on_claim(entry, attempt.block)
+    return core_left_out.on_claim(entry, attempt.block, dead=dead)

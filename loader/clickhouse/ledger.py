@@ -15,7 +15,7 @@ from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, quoted
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core import left_out
-from loader.core.entries import Parked, Row
+from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
 _RANK = "(attempt, state != 'prepared', claim)"
-_FINAL = "state IN ('loaded', 'discarded')"
+_FINAL = "state IN ('loaded', 'discarded', 'dead')"
 _RESTS = "state IN ('parked', 'aside')"
 _NOW = f"(argMax(claim, {_RANK}), argMax({_RESTS}, {_RANK}), countIf({_FINAL}))"
 _HELD = "({claim:String}, 0, 0)"
@@ -48,7 +48,10 @@ HOLDING = (
 Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
 several took half as long again."""
 _MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
-_REST = f"(concat(block, '{LEFT_OUT}'), 'parked', toInt64(1), refused, out, '', toUInt64(0), rest)"
+_REST = (
+    f"(concat(block, '{LEFT_OUT}'), {{rest:String}}, toInt64(1), refused, out, '', toUInt64(0), "
+    "rest)"
+)
 """Two rows of a mark: the block's, and that of the messages which were left out of it."""
 
 
@@ -75,11 +78,11 @@ class Ledger:
         self.holding = HOLDING.replace("LEDGER", self.name)
 
     def exists(self) -> bool:
-        """Whether a loader has ever run here."""
+        """Return whether a loader has ever run here."""
         return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
 
     def engine(self, database: str) -> str:
-        """Its table's; empty where there is none."""
+        """Return its table's; empty where there is none."""
         rows = self._ask(
             "SELECT engine FROM system.tables WHERE database = {within:String} AND name = 'ledger'",
             within=database,
@@ -87,7 +90,7 @@ class Ledger:
         return str(rows[0][0]) if rows else ""
 
     def ensure(self, database: str) -> None:
-        """Makes database and table where they are not there.
+        """Make database and table where they are not there.
 
         Raises:
             ContractBroken: a table of that name has other columns.
@@ -120,7 +123,7 @@ class Ledger:
             )
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
-        """All rows of the blocks, by block id; a block without rows is not in it."""
+        """Return all rows of the blocks, by block id; a block without rows is not in it."""
         found: dict[str, list[Entry]] = {}
         for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
@@ -146,8 +149,8 @@ class Ledger:
         )
         return Claimed(float(rows[0][0]), int(rows[0][1]))
 
-    def write(self, rows: Sequence[Row], until: int = 0) -> None:
-        """Appends rows, all of them visible at once.
+    def write(self, rows: Sequence[NewEntry], until: int = 0) -> None:
+        """Append rows, all of them visible at once.
 
         Args:
             rows: state changes.
@@ -180,16 +183,18 @@ class Ledger:
         claim: str,
         said: tuple[str, str] = ("loaded", ""),
         made_by: str = "",
+        rest: str = "parked",
     ) -> None:
         """Append a row of this state for each block whose claim holds.
 
-        What is left out of a loaded block is parked by the same statement, as a block of its own.
+        What is left out of a loaded block is a block of its own by the same statement.
 
         Args:
             blocks: all under this claim.
             claim: written before for each of them.
-            said: the state, loaded or discarded, and why.
+            said: the state, loaded, discarded or dead, and why.
             made_by: the claim whose rows these are, if it is another.
+            rest: the state of what is left out: parked, or aside where it becomes dead letters.
         """
         made = "claim = {made_by:String} AND state = 'prepared'"
         of_maker = ", ".join(
@@ -219,20 +224,21 @@ class Ledger:
             made_by=made_by or claim,
             state=said[0],
             reason=said[1],
+            rest=rest,
         )
 
     def noted(self) -> Noted:
-        """What it says of the app's journals: positions, and what may be missing."""
+        """Return what it says of the app's journals: positions, and what may be missing."""
         return noted(self.ask(NOTED))
 
     def positions(self) -> Mapping[tuple[str, int], int]:
-        """Next journal offset by (journal topic id, partition): all before it is settled."""
+        """Return the next journal offset by (topic id, partition): all before is settled."""
         return self.noted().positions
 
     def save_positions(
         self, journal: str, positions: Mapping[int, int], known: Mapping[int, int] | None = None
     ) -> None:
-        """Appends position rows, unless the ledger is behind what it is `known` to have said.
+        """Append position rows, unless the ledger is behind what it is `known` to have said.
 
         Where it has those positions no more, somebody set it back, and a position beyond would
         hide what is missing: then nothing is written.
@@ -240,39 +246,40 @@ class Ledger:
         self._tell(SAVE.replace("LEDGER", self.name), **saved(journal, positions, known or {}))
 
     def note(self, rows: Iterable[Mapping[str, object]]) -> None:
-        """Appends rows that loader.core.positions made."""
+        """Append rows that loader.core.positions made."""
         self._append(iter(rows))
 
     def ask(self, sql: str) -> list[Sequence[Any]]:
-        """The answer to a question about the table, which it calls LEDGER."""
+        """Return the answer to a question about the table, which it calls LEDGER."""
         return self._ask(sql.replace("LEDGER", self.name))
 
     def remove(self, where: str) -> None:
-        """Removes rows; waits until it is done, on all replicas."""
+        """Remove rows; wait until it is done, on all replicas."""
         self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
-        """(table, state, blocks, rows); a block that is tried again is aside all the while."""
+        """Return (table, state, blocks, rows); a block that is tried again stays aside."""
         return sorted(
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
 
-    def waiting(self) -> list[Parked]:
-        """Blocks parked or set aside, and not settled since, by block id."""
+    def waiting(self) -> list[ParkedEntry]:
+        """Return blocks parked or set aside, and not settled since, by block id."""
         rows = self._current(
             "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
             "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
-        found = [Parked(left_out.read(row[0]), *row[1:]) for row in rows]
+        found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:
-        """Those that wait for a person, with reasons."""
+        """Return those that wait for a person, with reasons."""
         return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
     def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
-        order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
+        order = "(state = 'loaded', state IN ('discarded', 'dead'), attempt, state != 'prepared', "
+        order += "claim)"
         return self._ask(
             f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
             "if(st = 'prepared' AND rest, 'aside', st) AS now, "

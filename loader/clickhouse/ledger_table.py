@@ -17,7 +17,7 @@ COLUMNS: Mapping[str, str] = {
     "app": "LowCardinality(String)",
     "table": "LowCardinality(String)",  # empty in position rows
     "block": "String",  # in position rows the journal's topic id and partition
-    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded; position
+    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded, dead, aside; position
     "attempt": "Int64",  # in position rows the next journal offset
     "claim": "String",
     "seen": "Int64",
@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, str] = {
     "record": "String",
     "at": "DateTime64(3) DEFAULT now64(3)",
     "transform": "String",  # version of what made the rows; empty: they are the block's
-    "sent": "LowCardinality(String)",  # alone, under the block's token; or maybe together
+    "sent": "LowCardinality(String)",  # alone, under its token; maybe together; as dead letters
     "left_out": "UInt64",  # rows of messages that the table refuses; of a claim, and of loaded
 }
 LATER = frozenset({"transform", "sent", "left_out"})
@@ -37,7 +37,7 @@ LATER = frozenset({"transform", "sent", "left_out"})
 
 
 def create(name: str) -> str:
-    """The statement that makes the table; `name` is quoted."""
+    """Return the statement that makes the table; `name` is quoted."""
     columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
     return (
         f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree "
@@ -46,7 +46,7 @@ def create(name: str) -> str:
 
 
 def add(name: str, found: Collection[str]) -> str:
-    """The statement that adds what a table with these columns lacks; empty: nothing.
+    """Return the statement that adds what a table with these columns lacks; empty: nothing.
 
     Raises:
         ContractBroken: it lacks columns that every ledger has had.
@@ -62,7 +62,7 @@ def add(name: str, found: Collection[str]) -> str:
 
 
 def given(until: int) -> str:
-    """The part of an INSERT that names the columns of rows sent along.
+    """Return the part of an INSERT that names the columns of rows sent along.
 
     Args:
         until: Unix seconds; the server takes the rows no later than that, by its clock; 0: always.

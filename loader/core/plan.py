@@ -4,17 +4,19 @@
 production (loader.blocks.worker carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
-    Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
+    ReadEntries -> Claim -> ReadEntries -> [Ask -> [AskRecord]]
+        -> Insert | Park -> Settle -> ReadEntries -> Done
 
 and, where the INSERT refuses the rows themselves, from there
 
-    Isolate -> Claim -> Read -> Ask -> Insert | Park -> Mark -> Read -> Done
+    Isolate -> Claim -> ReadEntries -> Ask
+        -> Insert | Park -> Settle -> ReadEntries -> Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
 * The claim is written before the ledger is read again. So of two attempts that could
   both insert, at least one sees the other's claim, and that one asks first.
-* INSERT and Mark carry `holds` as a condition, evaluated by ClickHouse when the
+* INSERT and Settle carry `holds` as a condition, evaluated by ClickHouse when the
   statement runs: an attempt that was overtaken, or settled by another, inserts nothing.
   So after its own claim is in, an attempt need only look at what earlier claims did.
 * A statement of an earlier claim may have passed its condition and still be running:
@@ -39,6 +41,11 @@ Why it is safe, however many loaders run and whenever they pause or die:
   the last can have inserted.
 * A person's word about a parked block goes the same way: it is written under a claim of its
   own, if that still holds, and not against what the table's own count says.
+* Messages that were left out may become dead letters instead of rows, under a claim that says so.
+  Kafka asks no ledger, so the order is: have the epoch of the dead letters' producer, write the
+  claim, read the ledger, write. Whoever finds such a claim of another fences that producer, looks
+  whether the letters are there, and reads the ledger again: of two attempts one is fenced, or sees
+  the other's claim, or sees its letters.
 """
 
 from __future__ import annotations
@@ -52,6 +59,9 @@ from relay.clickhouse.errors import About
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
+DEAD = "dead"
+"""The block's messages are dead letters, each once; as final as loaded, and never the same."""
+FINAL = (LOADED, DISCARDED, DEAD)
 ASIDE = "aside"
 """The block waits for its table, and holds up no other: loader.core.set_aside_plan tries it again
 from time to time, as a person's "retry" would. What the INSERTs before it did is found out then."""
@@ -60,15 +70,17 @@ PERHAPS, SURELY = "?", "!"
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
-Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
+Human = Literal["nothing", "retry", "absent", "loaded", "discard", "dead"]
 """What a person said of a parked block: nothing; decide again; none of it is in the table; all
-of it is; never load it."""
-Outcome = Literal["loaded", "parked", "discarded", "aside", "retry"]
+of it is; never load it; make its messages dead letters. The last is loader.rejected's word, too."""
+Outcome = Literal["loaded", "parked", "discarded", "dead", "aside", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
-Sent = Literal["", "alone", "together"]
+Sent = Literal["", "alone", "together", "dead letters"]
 """How an INSERT under a claim is sent (Entry.sent)."""
 ALONE: Sent = "alone"
 TOGETHER: Sent = "together"
+DEAD_LETTERS: Sent = "dead letters"
+"""Not at all: under this claim the messages are written to the dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +90,14 @@ class Entry:
     Attributes:
         attempt: grows; of two claims with one attempt the greater `claim` is current.
         claim: random, names the attempt's owner.
-        seen: the table's insert counter before the claim; -1 where it has none.
+        seen: the table's insert counter before the claim; -1 where it has none. Of a claim for
+            dead letters, the end of their partition before it.
         stamped: whether an INSERT under this claim fills the block-id column.
         rows: that an INSERT under this claim inserts.
         transform: version of what made them; empty: they are the block's.
         sent: how an INSERT under this claim is sent: "alone", under the block's id as token,
-            or maybe "together" with other blocks, under another token; "" in ledgers of
-            earlier versions of the program, which did not say.
+            or maybe "together" with other blocks, under another token; "dead letters": it is
+            not; "" in ledgers of earlier versions of the program, which did not say.
         left_out: rows of messages that an INSERT under this claim leaves out.
         record: of such a claim, the block that they make (loader.core.left_out).
     """
@@ -115,10 +128,10 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
+    """Return the row that settles the block: a final one, or the latest if parked or aside."""
     if not entries:
         return None
-    for final in (LOADED, DISCARDED):
+    for final in FINAL:
         if found := next((entry for entry in entries if entry.state == final), None):
             return found
     current = max(entries, key=_rank)
@@ -126,7 +139,7 @@ def settled(entries: Sequence[Entry]) -> Entry | None:
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
-    """Whether the claim is the current one: the condition of INSERT and Mark.
+    """Return whether the claim is the current one: the condition of INSERT and Settle.
 
     loader.clickhouse.ledger has the same in SQL (`HOLDS`); a test compares the two.
     """
@@ -134,7 +147,7 @@ def holds(entries: Sequence[Entry], claim: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InsertFacts:
     """What the server says now about a block that an earlier claim may have inserted.
 
     Attributes:
@@ -165,7 +178,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ServerRecord:
     """What the server recorded of the block's INSERTs since the oldest claim.
 
     Attributes:
@@ -182,11 +195,25 @@ class Record:
     said: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LettersFound:
+    """What the topic of dead letters has of the block.
+
+    Attributes:
+        state: "written": all of them; "never": none, and whoever was about to write them no longer
+            can; "unclear": some of what came since the claim was deleted.
+        said: where they are, or why nobody knows.
+    """
+
+    state: Literal["written", "never", "unclear"]
+    said: str = ""
+
+
 # Effects: what the adapter is to do next.
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadEntries:
     """Read the block's ledger rows; answer: a tuple of Entry."""
 
 
@@ -199,17 +226,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the table; answer: Facts."""
+    """Ask the table; answer: InsertFacts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskRecord:
-    """Ask what the server recorded of the block's statements; answer: Record."""
+    """Ask what the server recorded of the block's statements; answer: ServerRecord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert the block if the claim holds; answer: Wrote, or Failed if insert counter > limit.
+    """Insert the block if the claim holds; answer: Wrote, or NoAnswer if insert counter > limit.
 
     A claim that does not hold any more inserts nothing, and the server says so (0 rows).
     """
@@ -228,8 +255,26 @@ class Isolate:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Write a loaded row, or a discarded one, if the claim holds; answer: Ok.
+class AskLetters:
+    """Fence whoever writes the block's dead letters, then look for them; answer: LettersFound.
+
+    `since`: the end of their partition before the oldest claim for them; -1: not known.
+    """
+
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLetters:
+    """Write the block's messages to the dead letters, all or none; answer: LettersFound, written.
+
+    By a producer that was there before the claim was read: another's look fences it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Write a loaded row, a discarded or a dead one, if the claim holds; answer: Ok.
 
     `made_by`: an earlier claim whose rows these are, and not the run's own.
     """
@@ -257,10 +302,22 @@ class Done:
     about: str = ""
 
 
-Effect = Read | Claim | Ask | AskRecord | Insert | Isolate | Mark | Park | Done
+Effect = (
+    ReadEntries
+    | Claim
+    | Ask
+    | AskRecord
+    | AskLetters
+    | WriteLetters
+    | Insert
+    | Isolate
+    | Settle
+    | Park
+    | Done
+)
 
 
-# Answers beside tuple[Entry, ...] and Facts.
+# Answers beside tuple[Entry, ...], InsertFacts, ServerRecord and LettersFound.
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +346,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NoAnswer:
     """No answer, or one that may differ next time: nothing is known.
 
     `about`: of relay.clickhouse.errors, where it was an error of ClickHouse's about the block's
@@ -314,7 +371,30 @@ class Impossible:
     reason: str
 
 
-Answer = tuple[Entry, ...] | Facts | Record | Ok | Wrote | Made | Failed | Rejected | Impossible
+Answer = (
+    tuple[Entry, ...]
+    | InsertFacts
+    | ServerRecord
+    | LettersFound
+    | Ok
+    | Wrote
+    | Made
+    | NoAnswer
+    | Rejected
+    | Impossible
+)
+At = Literal[
+    "look",
+    "claim",
+    "again",
+    "letters",
+    "ask",
+    "record",
+    "insert",
+    "isolate",
+    "mark",
+    "end",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +414,7 @@ class Run:
         isolates: whether the messages that the table refuses are looked for in this attempt; it
             may take seconds, in which nobody should wait.
         rejected: why the table refused the rows, once it did; the messages are known then.
+        letters: what is known of the block's dead letters, once they were looked for.
     """
 
     claim: str
@@ -345,15 +426,14 @@ class Run:
     lost: bool = False
     isolates: bool = False
     rejected: str = ""
-    at: Literal["look", "claim", "again", "ask", "record", "insert", "isolate", "mark", "end"] = (
-        "look"
-    )
+    letters: Literal["", "never", "unclear"] = ""
+    at: At = "look"
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
-    facts: Facts = Facts()
+    facts: InsertFacts = InsertFacts()
 
 
 def start(
@@ -366,32 +446,36 @@ def start(
     isolates: bool = False,
 ) -> tuple[Run, Effect]:
     """Return a new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why, isolates=isolates), Read()
+    return Run(claim, rows, stamped, human, why, isolates=isolates), ReadEntries()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     """Return the next effect, after the answer to the one before."""
-    if isinstance(answer, Failed):
-        return run, Done("retry", answer.reason, answer.about)
-    if isinstance(answer, Impossible):
-        return replace(run, at="mark"), Park(run.attempt, answer.reason)
     match run.at, answer:
+        case _, NoAnswer() | Impossible():
+            return _in_vain(run, answer)
         case "look" | "again" | "end", tuple() as entries:
             looks = {"look": _look, "again": _look_again, "end": _look_at_the_end}
             return looks[run.at](run, entries)
         case "claim", Ok() | Made() as taken:
-            return _claimed(run, taken), Read()
-        case "ask", Facts() as facts:
-            return _on(replace(run, facts=facts), _decide(replace(run, facts=facts)))
-        case "record", Record() as record:
-            return _on(run, _decide_by_record(run, record))
+            return _claimed(run, taken), ReadEntries()
+        case "ask" | "record", InsertFacts() | ServerRecord() as proof:
+            return _proved(run, proof)
         case "insert", Wrote(rows):
             return _wrote(run, rows)
         case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
             return _rejected(run, reason)
+        case "letters", LettersFound() as letters:
+            return _found(run, letters)
         case "mark" | "isolate", Ok():
             return _went_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
+
+
+def _in_vain(run: Run, answer: NoAnswer | Impossible) -> tuple[Run, Effect]:
+    if isinstance(answer, NoAnswer):
+        return run, Done("retry", answer.reason, answer.about)
+    return replace(run, at="mark"), Park(run.attempt, answer.reason)
 
 
 def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
@@ -425,10 +509,16 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
     claims = [entry for entry in entries if entry.state == PREPARED]
     before = [entry for entry in claims if entry.claim not in others]
+    for_letters = [entry.seen for entry in before if entry.sent == DEAD_LETTERS]
+    if for_letters and not run.letters:
+        return replace(run, at="letters"), AskLetters(min(for_letters))
+    before = [entry for entry in before if entry.transform != NOTHING_MADE]
     earlier = tuple(_lasting(before))
-    told = run.human in {"nothing", "retry"}
-    if not earlier and not run.forgotten and not run.rejected and told:
-        return replace(run, at="insert"), Insert(None)
+    if not earlier and not run.forgotten and not run.rejected:
+        if run.human in {"nothing", "retry"}:
+            return replace(run, at="insert"), Insert(None)
+        if run.human == "dead":
+            return replace(run, at="letters"), WriteLetters()
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in before)
     # Refused INSERTs count, which may have left parts. And what the ledger has lost may have been
@@ -440,10 +530,24 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     return run, Ask()
 
 
+def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
+    """Letters that are there settle the block, whatever was said of it.
+
+    Else the ledger is read again. Who claimed the block before their producer was fenced is seen
+    then, and who claims it after that fences this one's.
+    """
+    if letters.state == "written":
+        said = "; ".join(filter(None, [letters.said, run.why]))
+        return replace(run, at="mark"), Settle(run.attempt, DEAD, said)
+    if letters.state == "unclear" and run.human not in {"loaded", "discard"}:
+        return replace(run, at="mark"), Park(run.attempt, letters.said)
+    return replace(run, at="again", letters=letters.state), ReadEntries()
+
+
 def _went_on(run: Run) -> tuple[Run, Effect]:
     """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
     if run.at == "mark":
-        return replace(run, at="end"), Read()
+        return replace(run, at="end"), ReadEntries()
     return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1)
 
 
@@ -469,19 +573,31 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     if rows >= run.rows:
         absent = "a person found none of its rows in the table" if run.human == "absent" else ""
         said = "; ".join(filter(None, [absent, run.why]))
-        return replace(run, at="mark"), Mark(run.attempt, reason=said)
+        return replace(run, at="mark"), Settle(run.attempt, reason=said)
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
-        return replace(run, at="end"), Read()
+        return replace(run, at="end"), ReadEntries()
     return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
+
+
+def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
+    if isinstance(proof, ServerRecord):
+        return _on(run, _decide_by_record(run, proof))
+    run = replace(run, facts=proof)
+    return _on(run, _decide(run))
 
 
 def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
     """The run where the answer to this effect finds it."""
     if isinstance(effect, AskRecord):
         return replace(run, at="record"), effect
-    at = {Insert: "insert", Mark: "mark", Park: "mark"}.get(type(effect), run.at)
-    return replace(run, at=at, facts=Facts()), effect  # type: ignore[arg-type]
+    ends: dict[type[Effect], At] = {
+        Insert: "insert",
+        Settle: "mark",
+        Park: "mark",
+        WriteLetters: "letters",
+    }
+    return replace(run, at=ends.get(type(effect), run.at), facts=InsertFacts()), effect
 
 
 def _decide(run: Run) -> Effect:
@@ -492,6 +608,8 @@ def _decide(run: Run) -> Effect:
     counted = facts.counted if run.all_stamped else None
     if run.rejected and not run.earlier and not run.forgotten:
         return _after_refusal(run, counted)
+    if run.human == "dead":
+        return _for_letters(run, counted)
     if run.human == "absent" and not counted and not run.rejected:
         return Insert(None)
     if run.human in {"loaded", "discard"}:
@@ -499,7 +617,7 @@ def _decide(run: Run) -> Effect:
     # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
-        return Mark(run.attempt, made_by=whole.claim)
+        return Settle(run.attempt, made_by=whole.claim)
     if (limit := _remembered(run)) is not None:
         return Insert(limit)
     return AskRecord()
@@ -522,13 +640,25 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
     return Park(run.attempt, f"{run.rejected}{left}, and may be of the INSERT that was refused")
 
 
+def _for_letters(run: Run, counted: int | None) -> Effect:
+    """A message becomes a dead letter only where none of its rows is in the table."""
+    facts = run.facts
+    if run.since >= 0 and facts.inserted == 0:
+        return WriteLetters()
+    if counted == 0 and not facts.fewer and not facts.views:
+        return WriteLetters()
+    if counted and not facts.views and (whole := _whole(run, counted)):
+        return Settle(run.attempt, made_by=whole.claim)
+    return AskRecord()
+
+
 def _remembered(run: Run) -> int | None:
     """The greatest insert counter at which the table surely remembers the claims' tokens.
 
     Then the same statement under the same token adds what is missing, in partitions and in
     views, and nothing else. None where it may do more.
     """
-    facts, makers = run.facts, _makers(run)
+    facts, makers = run.facts, run.earlier
     if not makers or run.since < 0 or facts.inserted is None:
         return None
     if facts.inserted == 0:
@@ -542,14 +672,18 @@ def _remembered(run: Run) -> int | None:
     return facts.newest + facts.margin - facts.inserted
 
 
-def _decide_by_record(run: Run, record: Record) -> Effect:
+def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """Without the token: what the server recorded, then what a count means, else a person."""
     facts = run.facts
     known = _knows(run, record.claim)
     written = record.state == "written" or (record.state == "perhaps" and known)
     if written and (maker := _maker(run, record.claim)):
-        return Mark(run.attempt, made_by=maker.claim)
+        return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
+    if run.human == "dead":
+        if record.state == "never" and not counted:
+            return WriteLetters()
+        return Park(run.attempt, _undecided(run, counted, record))
     # Rows that a person inserted by hand are in no record, and the person found none.
     by_hand = run.human == "absent" and bool(counted)
     if (record.state == "never" and not by_hand) or facts.repeatable:
@@ -558,7 +692,7 @@ def _decide_by_record(run: Run, record: Record) -> Effect:
     if counted == 0 and not facts.fewer and not facts.views and not removed:
         return Insert(None)
     unknown = run.forgotten and not run.lost and record.state != "perhaps"
-    if unknown and not _makers(run) and not counted:
+    if unknown and not run.earlier and not counted:
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.
         return Insert(None)
@@ -573,15 +707,15 @@ def _knows(run: Run, claim: str) -> bool:
     return not run.forgotten and claim in {"", run.claim, *(one.claim for one in run.earlier)}
 
 
-def _undecided(run: Run, counted: int | None, record: Record) -> str:
+def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     found = ["an earlier attempt ended before its answer came"]
-    if not _makers(run):
+    if not run.earlier:
         found = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
         found.append(_share(run, counted))
-        if counted and len({entry.transform for entry in _makers(run)}) > 1:
+        if counted and len({entry.transform for entry in run.earlier}) > 1:
             found.append("versions of the transform made different numbers of them")
     elif not run.all_stamped:
         found.append("the table has no block-id column for all of it")
@@ -589,7 +723,7 @@ def _undecided(run: Run, counted: int | None, record: Record) -> str:
         found.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
         found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
-    if any(entry.transform != run.transform for entry in _makers(run)):
+    if any(entry.transform != run.transform for entry in run.earlier):
         found.append("the transform has changed")
     found.append("its deduplication window may have moved on")
     if record.said:
@@ -597,15 +731,10 @@ def _undecided(run: Run, counted: int | None, record: Record) -> str:
     return "; ".join(found) + ": only a person can tell whether the rows are there"
 
 
-def _makers(run: Run) -> list[Entry]:
-    """Earlier claims that may have inserted rows."""
-    return [entry for entry in run.earlier if entry.transform != NOTHING_MADE]
-
-
-def _claims(run: Run) -> list[Entry]:
+def _claims(run: Run) -> Sequence[Entry]:
     """Those whose rows may be in the table; the run's own where there is no other."""
     own = Entry(PREPARED, run.attempt, "", rows=run.rows, transform=run.transform)
-    return _makers(run) or [own]
+    return run.earlier or [own]
 
 
 def _maker(run: Run, claim: str) -> Entry | None:
@@ -637,11 +766,11 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         if not fitting:
             return Park(run.attempt, f"a person said that it is loaded, but {found}")
         said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
-        return Mark(run.attempt, LOADED, said, fitting[-1].claim)
+        return Settle(run.attempt, LOADED, said, fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):
-        return Mark(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
+        return Settle(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
     reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
-    return Mark(run.attempt, DISCARDED, reason)
+    return Settle(run.attempt, DISCARDED, reason)
 
 
 def _outcome(entries: tuple[Entry, ...]) -> Done:

@@ -15,7 +15,7 @@ from relay.program.health import Check
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoaderHealthLimits:
     """How long each may stand still, in seconds.
 
     Attributes:
@@ -30,7 +30,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LoaderHealth:
     """A loader as it stands.
 
     Attributes:
@@ -38,6 +38,7 @@ class Facts:
         batch_open: whether a micro-batch is under way.
         away: which server is away while the loader waits for it; else empty.
         started: whether Spark's query runs.
+        executors: how many are there; None: tasks run in the driver.
         unseen: why ledger or journal could not be looked at last time; else empty.
         waiting: by journal partition, for how long the block that waits longest is seen to wait;
             0 where none does.
@@ -48,12 +49,13 @@ class Facts:
     batch_open: bool = False
     away: str = ""
     started: bool = False
+    executors: int | None = None
     unseen: str = ""
     waiting: Mapping[int, float] = field(default_factory=dict)
 
 
-def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ...]:
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.heard_at
     between = 0.0 if facts.batch_open else silent
     inside = silent if facts.batch_open else 0.0
@@ -75,16 +77,23 @@ def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
     )
 
 
-def readiness(facts: Facts) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
+    """Do it do its work now? Every check, failed or not."""
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
+        _executors(facts.executors),
         Check("servers", not facts.away, facts.away or "answer"),
         Check("ledger", not facts.unseen, facts.unseen or "could be read"),
     )
 
 
-def _partitions(facts: Facts, limit: float) -> Check:
+def _executors(there: int | None) -> Check:
+    if there is None:
+        return Check("executors", ok=True, why="tasks run in the driver")
+    return Check("executors", there > 0, f"{there} are there" if there else "there is none yet")
+
+
+def _partitions(facts: LoaderHealth, limit: float) -> Check:
     """Each one: the others may flow all the while."""
     if facts.away:
         return Check("partitions", ok=True, why="not judged while a server is away")

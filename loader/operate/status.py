@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from loader.core.entries import Parked
-from loader.core.plan import DISCARDED, LOADED, PREPARED, Entry, settled
+from loader.core.entries import ParkedEntry
+from loader.core.plan import DEAD, DISCARDED, LOADED, PREPARED, Entry, settled
 from relay.records_pb2 import Block
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LoaderFacts:
     """What was read.
 
     Attributes:
@@ -44,21 +44,22 @@ class Facts:
     sealed: Sequence[Block] = ()
     entries: Mapping[str, Sequence[Entry]] | None = None
     counts: Sequence[tuple[str, str, int, int]] = ()
-    parked: Sequence[Parked] = ()
-    aside: Sequence[Parked] = ()
+    parked: Sequence[ParkedEntry] = ()
+    aside: Sequence[ParkedEntry] = ()
     positions: Mapping[int, int] | None = None
     ends: Mapping[int, int] | None = None
     checkpoint: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class LoaderTableRow:
     """A table.
 
     Attributes:
         sealed_blocks, sealed_rows: that no loader has touched.
         claimed_blocks: that a loader is at, or ended in the middle of.
         aside_blocks: that wait for their table, or for a limit; also while one is tried again.
+        dead_blocks: of messages that were left out of others, and are dead letters.
         oldest, oldest_seconds: the sealed or claimed block that waits longest, since it was
             sealed; "" and None where none waits.
     """
@@ -74,6 +75,7 @@ class TableRow:
     parked_blocks: int
     parked_rows: int
     discarded_blocks: int
+    dead_blocks: int
     oldest: str
     oldest_seconds: float | None
 
@@ -89,20 +91,20 @@ class PositionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LoaderStatus:
     """All of it."""
 
-    facts: Facts
-    tables: tuple[TableRow, ...]
+    facts: LoaderFacts
+    tables: tuple[LoaderTableRow, ...]
     positions: tuple[PositionRow, ...]
 
 
-def assemble(facts: Facts) -> Standing:
-    """The loader as it stands."""
-    return Standing(facts, tuple(_tables(facts)), tuple(_positions(facts)))
+def assemble(facts: LoaderFacts) -> LoaderStatus:
+    """Return the loader as it stands."""
+    return LoaderStatus(facts, tuple(_tables(facts)), tuple(_positions(facts)))
 
 
-def _tables(facts: Facts) -> Iterable[TableRow]:
+def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
     entries = facts.entries or {}
     counts = {(table, state): (n, rows) for table, state, n, rows in facts.counts}
     open_ = [block for block in facts.sealed if settled(entries.get(block.id, ())) is None]
@@ -115,7 +117,7 @@ def _tables(facts: Facts) -> Iterable[TableRow]:
         parked = [one.block for one in facts.parked if one.block.table == table]
         aside = [one.block for one in facts.aside if one.block.table == table]
         age = (facts.now_ms - waiting[0].sealed_at_ms) / 1000 if waiting else None
-        yield TableRow(
+        yield LoaderTableRow(
             table=table,
             sealed_blocks=len(untouched),
             sealed_rows=sum(block.rows for block in untouched),
@@ -128,12 +130,13 @@ def _tables(facts: Facts) -> Iterable[TableRow]:
             parked_blocks=len(parked),
             parked_rows=sum(block.rows for block in parked),
             discarded_blocks=counts.get((table, DISCARDED), (0, 0))[0],
+            dead_blocks=counts.get((table, DEAD), (0, 0))[0],
             oldest=waiting[0].id if waiting else "",
             oldest_seconds=None if age is None else max(age, 0.0),
         )
 
 
-def _positions(facts: Facts) -> Iterable[PositionRow]:
+def _positions(facts: LoaderFacts) -> Iterable[PositionRow]:
     ledger, ends = facts.positions or {}, facts.ends or {}
     checkpoint = facts.checkpoint or {}
     for partition in sorted({*ledger, *ends, *checkpoint}):
@@ -143,7 +146,7 @@ def _positions(facts: Facts) -> Iterable[PositionRow]:
 
 
 def checkpointed(text: str, journal: str) -> dict[int, int] | None:
-    """Offsets by partition from a file of Spark's offset log; None where it is another journal's.
+    """Return offsets by partition from a file of Spark's offset log; None: another journal's.
 
     Args:
         text: version, metadata and the source's offsets, one a line.
@@ -157,8 +160,8 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
     return offsets if found.get("journal") == journal else None
 
 
-def as_json(standing: Standing) -> dict[str, Any]:
-    """For programs; what is not known is null."""
+def as_json(standing: LoaderStatus) -> dict[str, Any]:
+    """Return it as JSON has it; what is not known is null."""
     facts = standing.facts
     return {
         "at_ms": facts.now_ms,
@@ -171,8 +174,8 @@ def as_json(standing: Standing) -> dict[str, Any]:
     }
 
 
-def parked_as_json(one: Parked) -> dict[str, Any]:
-    """A block that is parked or set aside, for programs; times are Unix milliseconds."""
+def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
+    """Return a block that is parked or set aside, for programs; times are Unix milliseconds."""
     return {
         "id": one.block.id,
         "table": one.block.table,
@@ -181,12 +184,13 @@ def parked_as_json(one: Parked) -> dict[str, Any]:
         "since_ms": one.since_ms,
         "claimed": one.claimed,
         "aside": one.aside,
+        "to_dead_letters": one.block.to_dead_letters,
         "tries": one.tries,
         "last_ms": one.last_ms,
     }
 
 
-def tried(one: Parked) -> str:
-    """How often a block was set aside, and when last, for people."""
+def tried(one: ParkedEntry) -> str:
+    """Return how often a block was set aside, and when last, for people."""
     last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"

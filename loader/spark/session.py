@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from loader.console import say
+from loader.spark import leftovers
 from relay import failpoints, log
 from relay.errors import MissingTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from relay.config.settings import Settings
 
@@ -74,14 +78,47 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
             "Its own words are above. Spark wants bash, Java 17 or newer (JAVA_HOME, or in PATH) "
             "and a directory for temporary files.",
         ) from error
+    _clear(SparkConf(_jvm=gateway.jvm))
     SparkContext(conf=conf, gateway=gateway)
     spark = SparkSession.builder.getOrCreate()
     hush(spark, *_AT_WORK)
     return spark
 
 
+def _clear(given: SparkConf) -> None:
+    """Remove what an earlier driver in this pod left behind; only said where that fails."""
+    pod = given.get("spark.kubernetes.driver.pod.name")
+    if pod is None:
+        return
+    namespace = given.get("spark.kubernetes.namespace") or "default"
+    try:
+        removed = leftovers.remove(leftovers.in_pod(), namespace, pod)
+    except OSError as error:
+        reason = f"what an earlier driver left behind is not removed: {error}"
+        hint = "Its executors end by themselves; one that is pending takes a CPU later."
+        say(f"{reason}. {hint}", level=logging.WARNING)
+        return
+    if removed:
+        say(f"removed what an earlier driver left behind: {', '.join(removed)}")
+
+
+def registered(spark: SparkSession) -> Callable[[], int] | None:
+    """What counts the executors that have registered; None where tasks run in the driver."""
+    if str(spark.sparkContext.master).startswith("local["):
+        return None
+    tracker = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - the only way
+
+    def count() -> int:
+        try:
+            return len(tracker.getExecutorInfos()) - 1  # the driver is one of them
+        except (Py4JError, ConnectionError):
+            return 0  # the JVM has ended
+
+    return count
+
+
 def with_retries(master: str) -> str:
-    """The master, where a task whose worker process died is tried again as on any cluster.
+    """Return the master, where a task whose worker process died is tried again as on any cluster.
 
     Without a second number in local[N, FAILURES], Spark fails the whole job at the first.
     """
@@ -90,7 +127,7 @@ def with_retries(master: str) -> str:
 
 
 def widened(master: str, pipelines: int) -> str:
-    """A local master with as many slots for each pipeline as it has for one.
+    """Return a local master with as many slots for each pipeline as it has for one.
 
     Of a cluster's slots each pipeline gets its share, at least one: it should have as many.
     """
@@ -102,7 +139,7 @@ def widened(master: str, pipelines: int) -> str:
 
 
 def python(master: str, environment: Mapping[str, str]) -> str:
-    """The interpreter of Spark's Python processes, which imports this package; else none works.
+    """Return the interpreter of Spark's Python processes, which imports this package.
 
     Executors of a cluster may have it elsewhere: then PYSPARK_PYTHON says where.
     """
@@ -111,7 +148,7 @@ def python(master: str, environment: Mapping[str, str]) -> str:
 
 
 def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
-    """From now on these log nothing below `level`."""
+    """Log nothing below `level` of these from now on."""
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
     log4j = jvm.org.apache.logging.log4j
     for logger in loggers:
@@ -123,7 +160,7 @@ _heard: list[Any] = []
 
 
 def mute(spark: SparkSession) -> None:
-    """From now on what `unheard` drops is dropped, until `unmute`.
+    """Drop what `unheard` drops from now on, until `unmute`.
 
     A query that a batch ends commits to its source once more as well, in its own time.
     """
@@ -141,7 +178,7 @@ def unmute(spark: SparkSession) -> None:
 
 @contextmanager
 def unheard(spark: SparkSession) -> Iterator[None]:
-    """What threads print that end with an exception meanwhile is dropped; logging goes on.
+    """Drop what threads print that end with an exception meanwhile; logging goes on.
 
     A query that is stopped commits to its source once more, whose connection is closed by then
     (Spark 4.3, with progress written beside the batches): a stack trace at every stop. What a query

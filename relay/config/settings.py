@@ -201,6 +201,14 @@ class Loader(Section):
         "_block", description="String column that gets the block id, in tables that have it"
     )
     insert_timeout_seconds: Seconds = Field(300.0, description="of one INSERT")
+    rejected: Literal["park", "dead"] = Field(
+        "park",
+        description="messages that only the INSERT finds to be bad, as a CHECK of the table or an "
+        "expression of it refuses their rows, while the rest of their block is loaded: park waits "
+        "for a person to settle them; dead makes them dead letters, each once, as the relay does "
+        "with what cannot become rows. For dead the loader's user has to read the source topic and "
+        "write the dead letters: `relay doctor --grants` prints the rights",
+    )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         0.0, description="how long to wait for servers that are away; 0 waits for ever"
     )
@@ -256,5 +264,5 @@ class Settings(Section):
         return Targets(self.loader.database, self.source.tables)
 
     def kafka_of(self, topic: str) -> Brokers:
-        """How to reach a topic: the source, or one that the app writes."""
+        """Return how to reach a topic: the source, or one that the app writes."""
         return self.source_kafka if topic == self.source.topic else self.kafka

@@ -29,8 +29,9 @@ from relay.kafka.errors import (
     without_frames,
 )
 from relay.kafka.hang_guard import armed, within
+from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import record_bytes
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,8 +61,9 @@ class TransactionalProducer:
     """
 
     def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
-        self._evidence = Evidence(config)
+        self._evidence = TransactionEvidence(config)
         self._config = self._evidence.config
+        self._renewal = Renewal(config)
         self._deadline_seconds = deadline_seconds
         self._group_id = group
         self._producer: Producer | None = None
@@ -73,11 +75,12 @@ class TransactionalProducer:
         self._refused: list[Lost] = []
 
     def replace(self) -> None:
-        """A new producer; init_transactions fences the old and ends what it left open."""
+        """Make a new producer; init_transactions fences the old and ends what it left open."""
         self.close()
         self._fatal = None
         self._evidence.forget()
-        self._producer = Producer({**self._config, "error_cb": self._on_error})
+        given = {**self._config, **self._renewal.current()}
+        self._producer = Producer({**given, "error_cb": self._on_error})
         producer = self._producer
         name = f"init_transactions of {self._config['transactional.id']}"
         self._call(name, lambda: producer.init_transactions(SLICE_SECONDS))
@@ -166,7 +169,7 @@ class TransactionalProducer:
     def send_offsets(
         self, topic: str, offsets: Offsets, group: Any = None, epochs: Epochs | None = None
     ) -> None:
-        """Floors, with leader epochs where known, under the metadata of begin or this `group`."""
+        """Send floors, with leader epochs where known, under begin's or this `group`."""
         places = group_offsets.places(topic, offsets, epochs or {})
         producer, group = self._open(), self._group if group is None else group
         # With the group's coordinator gone it ignores its own timeout (librdkafka#5511): where
@@ -208,6 +211,7 @@ class TransactionalProducer:
     def serve(self, wait_seconds: float = 0.0) -> None:
         """Hear what librdkafka has to say; unheard, its lines would pile up in memory."""
         try:
+            self._renewal.look(self._open())
             self._open().poll(wait_seconds)
         except KafkaException as error:  # a fatal one: the next call answers with it
             self._fatal = without_frames(error).args[0]

@@ -1,6 +1,6 @@
 """Read what was committed: the only thing a relay believes when it takes a partition over.
 
-Receives source partitions, gives Found for each: committed floor, the journal record that
+Receives source partitions, gives PartitionTruth for each: committed floor, the journal record that
 its metadata names, whatever is visible behind it, topic id and bounds. It decides nothing;
 relay.core.takeover does.
 """
@@ -17,12 +17,13 @@ from relay import names
 from relay.blocks import journal
 from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
-from relay.core.records import Found, JournalRecord
+from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.takeover import came_later
 from relay.errors import ContractBroken, Unavailable
 from relay.kafka.errors import REFUSED, answered
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -46,9 +47,10 @@ class TruthReader:
         self._topics = topics
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
-        admin = of_source = AdminClient(kafka_clients.admin(settings.kafka))
-        if settings.crosses:
-            of_source = AdminClient(kafka_clients.admin(settings.source_kafka))
+        brokers = [settings.kafka, *([settings.source_kafka] if settings.crosses else [])]
+        clients = [kafka_clients.admin(one) for one in brokers]
+        self._admins = [(AdminClient(client), Renewal(client)) for client in clients]
+        admin, of_source = self._admins[0][0], self._admins[-1][0]
         self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
         self._of_source = TopicEnds(of_source, settings.source.topic, deadline_seconds)
         self._readers: dict[str, PartitionReader] = {}
@@ -56,8 +58,8 @@ class TruthReader:
 
     def read(
         self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
-    ) -> tuple[Found, ...]:
-        """Found for each partition.
+    ) -> tuple[PartitionTruth, ...]:
+        """Return the truth of each partition.
 
         Args:
             partitions: of the source.
@@ -70,6 +72,8 @@ class TruthReader:
             ContractBroken: a committed offset carries foreign metadata.
         """
         self._widths = None
+        for admin, renewal in self._admins:
+            renewal.look(admin)
         try:
             return self._read(partitions, group, ends)
         except KafkaException as error:
@@ -82,7 +86,7 @@ class TruthReader:
 
     def _read(
         self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
-    ) -> tuple[Found, ...]:
+    ) -> tuple[PartitionTruth, ...]:
         source = self._topics.source()
         stable_ends = self._of_journal.stable(partitions)
         found = []
@@ -97,7 +101,7 @@ class TruthReader:
             low, high = bounds[index]
             record, later, last = self._journal_of(index, committed, stable_ends[index])
             found.append(
-                Found(
+                PartitionTruth(
                     index,
                     committed,
                     record,

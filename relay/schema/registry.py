@@ -23,6 +23,7 @@ from relay.config import kafka_clients
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.kafka.errors import PASSING
 from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import Renewal
 from relay.records_pb2 import TableSchema
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ Versions = dict[str, dict[int, TableSchema]]
 
 
 def fold(records: Iterable[TableSchema], known: Versions | None = None) -> Versions:
-    """The versions that count, of records in the topic's order.
+    """Return the versions that count, of records in the topic's order.
 
     A record counts if it is based on the current version (0: none yet) and is the
     next one. The rule needs nothing but the order, so all readers agree.
@@ -88,16 +89,16 @@ class Registry:
         self._failed: KafkaError | None = None
 
     def tables(self) -> list[str]:
-        """Tables with a schema, as of the last `catch_up`, sorted."""
+        """Return tables with a schema, as of the last `catch_up`, sorted."""
         return sorted(self._versions)
 
     def current(self, table: str) -> TableSchema | None:
-        """The table's schema as of the last `catch_up`; None if it has none yet."""
+        """Return the table's schema as of the last `catch_up`; None if it has none yet."""
         of_table = self._versions.get(table)
         return of_table[max(of_table)] if of_table else None
 
     def version(self, table: str, version: int) -> TableSchema | None:
-        """One version of the table's schema, as of the last `catch_up`."""
+        """Return one version of the table's schema, as of the last `catch_up`."""
         return self._versions.get(table, {}).get(version)
 
     def catch_up(self) -> None:
@@ -124,7 +125,9 @@ class Registry:
         record.CopyFrom(schema)
         record.written_at_ms = int(time.time() * 1000)
         if self._producer is None:
-            self._producer = Producer(kafka_clients.plain_producer(self._kafka))
+            client = kafka_clients.plain_producer(self._kafka)
+            self._producer, self._renewal = Producer(client), Renewal(client)
+        self._renewal.look(self._producer)
         self._failed = None
         try:
             self._producer.produce(

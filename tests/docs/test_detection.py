@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 
 from relay.operate.doctor import reasons
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from tests.docs import documents
 
 PATH = "relay/docs/detection.md"
 CODES = {*reasons.ERRORS, *reasons.WARNINGS, *reasons.NOTES}
-KINDS = {kind.value for kind in Kind}
+KINDS = {kind.value for kind in AnomalyKind}
 FAULTS = {
     "A1": "rows expire (TTL)",
     "A2": "rows are hidden",

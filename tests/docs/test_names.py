@@ -102,7 +102,9 @@ def unknown_metrics(text: str) -> list[str]:
 
 
 def alerts() -> frozenset[str]:
-    found = yaml.safe_load((ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8"))
+    found = yaml.safe_load(
+        (ROOT / "k8s/components/monitoring/prometheus-rules.yaml").read_text(encoding="utf-8")
+    )
     return frozenset(rule["alert"] for group in found["spec"]["groups"] for rule in group["rules"])
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from relay.cli import cli
 from relay.operate.doctor import examine, grants
 from relay.operate.doctor.findings import EXIT_WARNINGS, found
-from tests.config.test_kafka_settings import settings
+from tests.config.test_kafka_clients import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
 
@@ -50,6 +50,13 @@ def test_only_those_write_that_have_to() -> None:
         if {"Write", "Create"} & {right.operation for right in role.kafka}
     }
     assert writers == {"relay", "retirer", "replayer", "producer", "feeder"}
+    given = settings()
+    given = given.model_copy(
+        update={"loader": given.loader.model_copy(update={"rejected": "dead"})}
+    )
+    (loader,) = [role for role in grants.roles(given) if role.name == "loader"]
+    writes = {(right.kind, right.name) for right in loader.kafka if right.operation == "Write"}
+    assert writes == {("topic", "shop.dead"), ("transactional-id", "shop.left-out")}
     inserters = {
         name
         for name, role in by_name.items()
@@ -135,7 +142,9 @@ def test_a_role_that_there_is_not_is_named_with_those_that_there_are(tmp_path: P
     assert done.exit_code == 2
     assert "'king'" in done.output
     assert "relay, loader" in done.output
-    assert doctor(tmp_path, "--role", "relay").exit_code == 2, "without --grants it means nothing"
+    done = doctor(tmp_path, "--role", "operator")
+    assert done.exit_code == 2
+    assert "judges no role 'operator', but relay, loader, verifier" in done.output
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,15 @@ from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
-from relay.operate.doctor.facts import Clock, Replica, Setting, Topic, Trial
+from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
 from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
+from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
 from relay.operate.doctor.judge.window import merges_rows, window
 from relay.records_pb2 import Block
 from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
 from tests.doctor.healthy import (
+    BLOCKS,
     BROKER,
     OUTAGE,
     TABLE,
@@ -67,6 +69,37 @@ def test_a_topic_that_may_not_be_looked_at_is_a_missing_right_only() -> None:
     assert codes(of_kafka(kafka(topics=hidden))) == {"right-topic"}
 
 
+def test_each_role_is_judged_by_its_own_rights_in_kafka() -> None:
+    """What only others need is no finding; without a role the user has the data path's two."""
+    app, read = settings(), frozenset({"READ", "DESCRIBE"})
+    refused = Trial("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    granted = {
+        "loader": {"app.journal": read, BLOCKS: read},
+        "verifier": dict.fromkeys(topics(), read),
+    }
+    for role, rights_of in granted.items():
+        seen = kafka(
+            topics={
+                name: replace(one, granted=rights_of.get(name, frozenset()))
+                for name, one in topics().items()
+            },
+            group_granted=frozenset({"DESCRIBE"} if role == "verifier" else ()),
+            transactions=refused,
+            creation=Trial("TOPIC_AUTHORIZATION_FAILED"),
+        )
+        assert list(rights.judge_kafka(app, seen, [role])) == []
+        assert {one.code for one in rights.judge_kafka(app, seen)} == {
+            *("right-topic", "right-group", "right-transactional-id", "right-create")
+        }
+    nothing = kafka(
+        topics={name: replace(one, granted=frozenset()) for name, one in topics().items()},
+        group_granted=frozenset(),
+    )
+    lacking = {role: codes(list(rights.judge_kafka(app, nothing, [role]))) for role in rights.ROLES}
+    assert lacking["loader"] == {"right-topic"}
+    assert lacking["verifier"] == {"right-topic", "right-group"}
+
+
 def test_before_the_first_start_only_the_source_is_there() -> None:
     assert of_kafka(kafka(topics={"rows": topics()["rows"]}, heads={})) == []
 
@@ -90,8 +123,8 @@ def test_a_transaction_that_is_too_long_is_told_once() -> None:
 
 
 def test_clocks_differ_beyond_what_measuring_may_be_off() -> None:
-    assert of_kafka(kafka(clock=Clock(-9.0, 4.5))) == []
-    assert codes(of_kafka(kafka(clock=Clock(-9.0, 3.5)))) == {"broker-clock"}
+    assert of_kafka(kafka(clock=ClockOffset(-9.0, 4.5))) == []
+    assert codes(of_kafka(kafka(clock=ClockOffset(-9.0, 3.5)))) == {"broker-clock"}
 
 
 def test_a_journal_that_is_gone_is_told_of() -> None:

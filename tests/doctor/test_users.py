@@ -20,7 +20,7 @@ from loader.blocks import worker as blocks_worker
 from loader.blocks.worker import Worker
 from loader.clickhouse import dedup_trial, ledger_table
 from loader.clickhouse.tables import Tables
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import PARKED, PREPARED, Entry
 from loader.journal.startup import ledger_of
 from loader.operate.resolve import resolve
@@ -29,12 +29,13 @@ from relay import names
 from relay.config.settings import Settings
 from relay.errors import Refused, RelayError
 from relay.operate.doctor import examine, grants
-from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.findings import Severity
 from relay.operate.doctor.grants import ClickHouseRight
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import parsed
 from relay.operate.verify.read.landed_rows import LandedRows
-from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch
@@ -165,8 +166,8 @@ def loading(given: Settings, admin: Client) -> None:
     Tables(ledger.client, "_block")._window_defaults("ReplicatedMergeTree")
     worker = Worker(given)
     fresh, unknown, lost = block(given.app), block(given.app), block(given.app)
-    ledger.write([Row(unknown, Entry(PREPARED, 1, "old", 0, stamped=True, rows=ROWS))])
-    ledger.write([Row(lost, Entry(PARKED, 1, "old", reason="said no", rows=ROWS))])
+    ledger.write([NewEntry(unknown, Entry(PREPARED, 1, "old", 0, stamped=True, rows=ROWS))])
+    ledger.write([NewEntry(lost, Entry(PARKED, 1, "old", reason="said no", rows=ROWS))])
     try:
         for one in (fresh, unknown):
             (done,) = worker.load([one])
@@ -207,6 +208,13 @@ def prepared(given: Settings, admin: Client) -> None:
     admin.command(f"CREATE TABLE {name}.ledger AS {LEDGER} ENGINE = MergeTree ORDER BY app")
 
 
+def blank(given: Settings, admin: Client) -> None:
+    """As before the first start of a loader."""
+    admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
+    admin.command("DROP TABLE IF EXISTS " + LEDGER)
+    admin.command(ledger_table.create(LEDGER))
+
+
 LEDGER = "shop.ledger_of_another"
 
 
@@ -216,7 +224,7 @@ def reading(given: Settings, _: Client) -> None:
     with contextlib.closing(catalogue):
         found = catalogue.read([TABLE]).get(TABLE)
     if found is None or [one.name for one in found.columns] != ["id", "name", "_block"]:
-        with contextlib.closing(Server(given)) as server:
+        with contextlib.closing(ClickHouseQuestions(given)) as server:
             told = examine.clickhouse.judge(given, server.look([TABLE]), 3600)
             raise Refused(" ".join(one.mend for one in told if one.code == "table-missing"))
 
@@ -235,9 +243,7 @@ def worked(engine: Engine, admin: Client, case: Case, monkeypatch: pytest.Monkey
     monkeypatch.setattr(blocks_worker, "Fetcher", Fetched)
     given = settings(case.name)
     given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
-    admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
-    admin.command("DROP TABLE IF EXISTS " + LEDGER)
-    admin.command(ledger_table.create(LEDGER))
+    blank(given, admin)
     try:
         WORK[case.role](given, admin)
     except RelayError as error:
@@ -307,6 +313,25 @@ def test_a_right_that_is_missing_is_named(
     assert re.search(rf"{right.privileges}\b.* (ON|on) {place}", said, re.DOTALL), said
 
 
+@pytest.mark.parametrize("case", WHOLE[:3], ids=name_of)
+def test_the_doctor_judges_a_role_by_its_own_rights(
+    engine: Engine, admin: Client, case: Case
+) -> None:
+    """With exactly what is printed nothing is missing; nor is what others need."""
+    given = settings(case.name)
+    given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
+    blank(given, admin)
+    prepared(given, admin)
+    with contextlib.closing(ClickHouseQuestions(given)) as server:
+        seen = server.look([TABLE])
+    assert list(rights.judge_clickhouse(seen, [case.role])) == []
+    told = examine.clickhouse.judge(given, seen, 3600, inserts=case.role == "loader")
+    assert [one for one in told if one.severity is Severity.ERROR] == []
+    others = [role for role in rights.ROLES if role not in {case.role, "relay", "verifier"}]
+    if others:
+        assert list(rights.judge_clickhouse(seen, others)), "negative control"
+
+
 def test_the_doctor_finds_each_of_the_loaders(engine: Engine, admin: Client) -> None:
     """Beforehand, with the GRANT; and finds none with the whole."""
     later = "ALTER ADD COLUMN"  # where the ledger is an earlier version's, only
@@ -316,7 +341,7 @@ def test_the_doctor_finds_each_of_the_loaders(engine: Engine, admin: Client) -> 
         given = settings(case.name)
         given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
         admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
-        with contextlib.closing(Server(given)) as server:
+        with contextlib.closing(ClickHouseQuestions(given)) as server:
             found = [one.mend for one in rights.judge_clickhouse(server.look([TABLE]))]
         if case.without < 0:
             assert found == []

@@ -42,6 +42,8 @@ class Guards:
     over: bool = True  # an own INSERT that was refused may have left parts
     stays: bool = True  # whether what a statement wrote is still there is asked
     dropped: bool = True  # that parts are gone, by a table that was made anew, is known
+    fences: bool = True  # whoever looks for dead letters takes their producer's id over
+    letters: bool = True  # claims say that they are for dead letters
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,9 @@ class World:
     flying: tuple[Statement, ...] = ()
     rule: bool = False  # the table refuses a message now
     turns: int = 0  # times that a person makes the rule or drops it
+    letters: int = 0  # how often the block's messages are dead letters
+    writer: str = ""  # the claim whose producer has the transactional id of the dead letters
+    ending: tuple[tuple[int, str], ...] = ()  # requests to commit letters: owner or -1, claim
 
 
 class Violation(AssertionError):
@@ -177,6 +182,19 @@ def begin(
         turns=turns,
     )
     for i in range(loaders):
+        world = _restart(world, i, table)
+    return world
+
+
+def begin_left_out(
+    humans: tuple[plan.Human, ...], *, rounds: int, faults: int, table: Table
+) -> World:
+    """A block of left out messages, that stands aside, and what each loader is told to do."""
+    loaders = tuple(Loader(None, plan.Done("retry"), rounds, human=human) for human in humans)
+    steps = table.parts * (2 if table.viewed else 1)
+    aside = plan.Entry(plan.ASIDE, 1, "rest", rows=ROWS)
+    world = World(loaders, faults, others=0, ledger=(aside,), copies=(0,) * steps)
+    for i in range(len(humans)):
         world = _restart(world, i, table)
     return world
 
@@ -218,6 +236,8 @@ def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
         if 0 in world.copies or repeated:
             raise Violation(f"marked loaded with copies {world.copies}")
         _check_named(world, table)
+    if effect.outcome in plan.FINAL and world.letters != (effect.outcome == plan.DEAD):
+        raise Violation(f"{effect.outcome}, with {world.letters} dead letters")
     if effect.outcome == "retry" and loader.rounds > 0:
         return _restart(world, i, table)
     return _with(world, i, replace(loader, run=None, effect=effect, waiting=False))
@@ -238,7 +258,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     claim = loader.run.claim
     entries = _entries(world, claim, guards)
     match loader.effect:
-        case plan.Read():
+        case plan.ReadEntries():
             left = loader.run.at == "look" and any(e.left_out for e in entries)
             return _with(world, i, replace(loader, left=loader.left or left)), entries
         case plan.Isolate():
@@ -249,12 +269,15 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             made = _made(loader, table, _version(loader, table, i))
             said = {"rows": made.rows, "transform": made.transform, "left_out": int(loader.left)}
             sent = table.sent if attempt == 1 and guards.sent else plan.ALONE
+            if loader.human == "dead":  # its producer is there before
+                sent = plan.DEAD_LETTERS if guards.letters else plan.ALONE
+                world = replace(world, writer=claim)
             entry = plan.Entry(
                 plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said, sent=sent
             )
             answer = made if made.transform else plan.Ok()
             return replace(world, ledger=(*world.ledger, entry)), answer
-        case plan.Mark(attempt, state, _, made_by):
+        case plan.Settle(attempt, state, _, made_by):
             if not plan.holds(entries, claim):
                 return world, plan.Ok()
             of = _last_claim(world, made_by or claim)
@@ -263,6 +286,10 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Park(attempt, reason):
             entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
+        case plan.AskLetters():
+            if guards.fences:
+                world = replace(world, writer=claim)
+            return world, plan.LettersFound("written" if world.letters else "never")
         case plan.Ask():
             return world, _facts(world, loader.run, table, guards)
         case plan.AskRecord():
@@ -270,9 +297,9 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     raise TypeError(loader.effect)
 
 
-def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Facts:
+def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.InsertFacts:
     if guards.running and world.flying:
-        return plan.Facts(running="it still runs")
+        return plan.InsertFacts(running="it still runs")
     if len(world.made) > 1:
         raise Violation(f"parts made by {set(world.made)}")
     (made,) = world.made or {0}
@@ -283,7 +310,7 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Fa
     fewer = table.nature.vanish or table.hidden or world.deleted or dropped
     bounded = (table.bounded or not guards.bounded) and not dropped
     bounded = bounded and 0 <= run.since <= world.counter
-    return plan.Facts(
+    return plan.InsertFacts(
         inserted=world.counter - run.since if bounded else None,
         margin=table.window // 2,
         newest=world.counter,
@@ -306,19 +333,19 @@ def _version(loader: Loader, table: Table, i: int) -> int:
     return int(loader.left) if table.rejects else table.version(i)
 
 
-def _record(world: World, table: Table, guards: Guards) -> plan.Record:
+def _record(world: World, table: Table, guards: Guards) -> plan.ServerRecord:
     if not table.logged:
-        return plan.Record("unclear")
+        return plan.ServerRecord("unclear")
     if world.written:
         there = world.stays or not guards.stays
-        return plan.Record("written" if there else "gone", world.written)
-    return plan.Record("unclear" if world.unclear else "never")
+        return plan.ServerRecord("written" if there else "gone", world.written)
+    return plan.ServerRecord("unclear" if world.unclear else "never")
 
 
 def _made(loader: Loader, table: Table, version: int) -> plan.Made:
     """What a claim says of its rows."""
     assert loader.run is not None
-    if loader.human in {"loaded", "discard"}:
+    if loader.human in {"loaded", "discard", "dead"}:
         return plan.Made(loader.run.rows, plan.NOTHING_MADE)
     return plan.Made(table.total(version), table.named(version))
 
@@ -331,6 +358,8 @@ def _land(world: World, j: int, table: Table) -> World:
     if wrote:
         if any(entry.state == plan.DISCARDED for entry in world.ledger):
             raise Violation("rows came after the block was given up")
+        if world.letters:
+            raise Violation("rows of messages that are dead letters")
         world = _insert(world, token, table)
         copies = list(world.copies)
         copies[statement.landed] += 1
@@ -344,6 +373,23 @@ def _land(world: World, j: int, table: Table) -> World:
         world = replace(world, copies=tuple(copies), made=made, there=True)
     moved = replace(statement, landed=statement.landed + 1, wrote=statement.wrote or wrote)
     return replace(world, flying=(*world.flying[:j], moved, *world.flying[j + 1 :]))
+
+
+def _wrote_letters(world: World, j: int, *, heard: bool, table: Table) -> World:
+    """The brokers commit one's letters, unless another has taken the id over since."""
+    owner, claim = world.ending[j]
+    world = replace(world, ending=world.ending[:j] + world.ending[j + 1 :])
+    fenced = world.writer != claim
+    if not fenced:
+        world = replace(world, letters=world.letters + 1)
+        if world.letters > 1:
+            raise Violation("dead letters doubled")
+        if any(world.copies):
+            raise Violation("dead letters of messages whose rows are in the table")
+    if owner < 0:
+        return world
+    answer = plan.NoAnswer("fenced") if fenced else plan.LettersFound("written")
+    return _answer(world, owner, answer if heard else plan.NoAnswer("answer lost"), table)
 
 
 def _insert(world: World, token: str, table: Table) -> World:
@@ -370,15 +416,20 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             continue
         if world.faults:  # a crash; what flies goes on without it
             orphans = tuple(replace(s, owner=-1) if s.owner == i else s for s in world.flying)
-            yield _restart(replace(spent, flying=orphans), i, table)
+            ending = tuple((-1 if owner == i else owner, claim) for owner, claim in world.ending)
+            yield _restart(replace(spent, flying=orphans, ending=ending), i, table)
         if loader.waiting:
+            continue
+        if isinstance(loader.effect, plan.WriteLetters):
+            sent = _with(world, i, replace(loader, waiting=True))
+            yield replace(sent, ending=(*world.ending, (i, loader.run.claim)))
             continue
         if isinstance(loader.effect, plan.Insert):
             entries = _entries(world, loader.run.claim, guards)
             limit = loader.effect.limit
             if guards.limit and limit is not None and world.counter > limit:
                 # Said loudly (throwIf): a silent nothing would be marked loaded.
-                yield _answer(world, i, plan.Failed("others inserted"), table)
+                yield _answer(world, i, plan.NoAnswer("others inserted"), table)
                 continue
             passes = not guards.condition or plan.holds(entries, loader.run.claim)
             sent = _with(world, i, replace(loader, waiting=True))
@@ -400,9 +451,11 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             continue
         done, answer = _carry_out(world, i, table, guards)
         yield _answer(done, i, answer, table)
-        if world.faults and not isinstance(loader.effect, plan.Read | plan.Ask | plan.AskRecord):
+        if world.faults and not isinstance(
+            loader.effect, plan.ReadEntries | plan.Ask | plan.AskRecord
+        ):
             lost = replace(done, faults=world.faults - 1)
-            yield _answer(lost, i, plan.Failed("answer lost"), table)
+            yield _answer(lost, i, plan.NoAnswer("answer lost"), table)
     yield from _statements(world, table, guards)
     if world.others and all(statement.allowance for statement in world.flying):
         flying = tuple(replace(s, allowance=s.allowance - 1) for s in world.flying)
@@ -412,6 +465,10 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
 def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
     """What the statements that fly may do next, and a person behind them."""
     spent = replace(world, faults=world.faults - 1)
+    for j, (owner, _) in enumerate(world.ending):
+        yield _wrote_letters(world, j, heard=True, table=table)
+        if owner >= 0 and world.faults:
+            yield _wrote_letters(spent, j, heard=False, table=table)
     for j, statement in enumerate(world.flying):
         whole = statement.landed == len(world.copies)
         if statement.refused:  # perhaps after some of its parts
@@ -437,7 +494,7 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             flying = list(world.flying)
             flying[j] = replace(statement, owner=-1)
             lost = replace(spent, flying=tuple(flying))
-            yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
+            yield _answer(lost, statement.owner, plan.NoAnswer("timeout"), table)
     if world.asides:  # between its reading and its writing another may come: as with a claim
         entry = set_aside_plan.entry(world.ledger, f"a-{world.asides}", ROWS, "")
         if entry is not None:
@@ -461,7 +518,7 @@ def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
     while stack:
         world = stack.pop()
         nexts = list(successors(world, table, guards))
-        if not any(loader.run for loader in world.loaders) and not world.flying:
+        if not any([*(one.run for one in world.loaders), world.flying, world.ending]):
             endings.add(_finish(world, table, guards))
         for follower in nexts:
             if follower not in seen:

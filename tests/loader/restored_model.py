@@ -18,7 +18,7 @@ from typing import Literal
 from loader.core import plan
 from loader.core.positions import Noted, Unsure
 from loader.journal import begin_plan
-from loader.journal.checkpoint import Found
+from loader.journal.checkpoint import CheckpointPositions
 from relay.errors import ContractBroken
 from tests.loader import model
 from tests.loader.model import Guards, Loader, Table, Violation, World
@@ -115,8 +115,8 @@ def _started(state: State, around: Around, *, lost: bool = False) -> State:
     found = None
     if state.checkpoint is not None:
         done, planned = state.checkpoint
-        found = Found(JOURNAL, {0: done}, {0: planned} if around.planned else {})
-    facts = begin_plan.Facts("app", "ledger", JOURNAL, noted, {0: (0, 1)}, found, "here", lost)
+        found = CheckpointPositions(JOURNAL, {0: done}, {0: planned} if around.planned else {})
+    facts = begin_plan.StartFacts("app", "ledger", JOURNAL, noted, {0: (0, 1)}, found, "here", lost)
     begun = begin_plan.decide(facts)
     position = begun.positions[0]
     if not around.ledger_counts and found is not None:

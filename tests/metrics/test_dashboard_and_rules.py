@@ -88,13 +88,13 @@ def in_dashboard(node: Any) -> Iterator[str]:
 
 
 def dashboard() -> dict[str, Any]:
-    text = (ROOT / "k8s/base/grafana-dashboard.json").read_text(encoding="utf-8")
+    text = (ROOT / "k8s/components/monitoring/grafana-dashboard.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def rules() -> list[dict[str, Any]]:
-    text = (ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8")
+    text = (ROOT / "k8s/components/monitoring/prometheus-rules.yaml").read_text(encoding="utf-8")
     found = yaml.safe_load(text)
     assert (found["kind"], found["apiVersion"]) == ("PrometheusRule", "monitoring.coreos.com/v1")
     return [rule for group in found["spec"]["groups"] for rule in group["rules"]]

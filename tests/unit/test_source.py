@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
-from relay.core.records import Found
+from relay.core.records import PartitionTruth
 from relay.errors import Fenced, Refused
-from relay.intake.fetching import Fetching
+from relay.intake.fetch_assignment import Fetching
 from relay.intake.leader_epochs import LeaderEpochs
 from relay.intake.read_errors import AGAIN_SECONDS, Troubles
-from relay.intake.source import FULL_BYTES, Source, poll_bytes
+from relay.intake.source import FULL_BYTES, SourceMember, poll_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class Heard:
 
 
 def source() -> Any:
-    made = Source.__new__(Source)
+    made = SourceMember.__new__(SourceMember)
     made._topic, made._group, made._fatal = "rows", "shop.relay", None
     made.filled, made._bulk = 0.0, SimpleNamespace(begin=lambda **_: None)
     made._poll_bytes = 2 * FULL_BYTES
@@ -102,7 +102,7 @@ def test_a_refusal_is_one() -> None:
 class Revoking:
     """A client that takes the partitions away, and says in the same call what ended it."""
 
-    def __init__(self, source: Source, code: int) -> None:
+    def __init__(self, source: SourceMember, code: int) -> None:
         self._source, self._code = source, code
 
     def consume(self, *_: object) -> list[Heard]:
@@ -195,9 +195,9 @@ class Positioned:
         self.sought.append((place.partition, place.offset, place.leader_epoch))
 
 
-def found(partition: int, floor: int, epoch: int) -> Found:
+def found(partition: int, floor: int, epoch: int) -> PartitionTruth:
     committed = CommittedOffset(floor, n=1, journal_offset=0)
-    return Found(partition, committed, None, 0, "id", 0, 9, 0, leader_epoch=epoch)
+    return PartitionTruth(partition, committed, None, 0, "id", 0, 9, 0, leader_epoch=epoch)
 
 
 def positioned(epochs: dict[int, int]) -> Any:
@@ -227,3 +227,31 @@ def test_an_epoch_of_before_is_forgotten_when_the_truth_is_read_again() -> None:
     made.epochs.remember([found(0, floor=5, epoch=2), found(1, floor=5, epoch=2)])
     made.epochs.remember([found(0, floor=6, epoch=UNKNOWN_EPOCH)])
     assert made.leader_epochs({0: 5, 1: 5}) == {0: UNKNOWN_EPOCH, 1: 2}
+
+
+def test_an_assignment_that_follows_another_takes_that_one_away() -> None:
+    """The client rejoined while the first was taken over, and revokes nothing then."""
+    made, heard, given = positioned({}), [], []
+    made._owned, made._bulk, made._raised = frozenset(), SimpleNamespace(own=lambda _: None), None
+    made._on_revoked = lambda partitions: heard.append(("revoked", partitions))
+    made._on_assigned = lambda partitions: (
+        heard.append(("assigned", partitions)) or dict.fromkeys(partitions, 5)
+    )
+    client: Any = SimpleNamespace(
+        assign=lambda places: given.append([at.partition for at in places])
+    )
+
+    for partitions in ([0, 1], [1, 2]):
+        made._assigned(client, [TopicPartition("source", one) for one in partitions])
+    made._revoked(client, [TopicPartition("source", one) for one in (1, 2)])
+    made._assigned(client, [TopicPartition("source", 3)])
+
+    first, second, third = frozenset({0, 1}), frozenset({1, 2}), frozenset({3})
+    assert heard == [
+        ("assigned", first),
+        ("revoked", first),
+        ("assigned", second),
+        ("revoked", second),
+        ("assigned", third),
+    ]
+    assert given == [[0, 1], [1, 2], [3]]

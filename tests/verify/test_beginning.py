@@ -13,7 +13,14 @@ from loader.journal.startup import ledger_of
 from relay import names
 from relay.config.settings_file import load
 from relay.kafka.topics import READ, Topics
-from relay.operate.verify.judge.beginning import Beginning, First, as_json, beginnings, gaps, said
+from relay.operate.verify.judge.beginning import (
+    First,
+    JournalBeginning,
+    as_json,
+    beginnings,
+    gaps,
+    said,
+)
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.verify.test_live import RELAY, once, ran, spoken
 
@@ -76,7 +83,7 @@ def test_a_source_that_begins_later_is_said_too() -> None:
     ],
 )
 def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
-    one = Beginning(3, CUT, 16_820, settled=settled, asked=True)
+    one = JournalBeginning(3, CUT, 16_820, settled=settled, asked=True)
     assert one.unsettled == lost
     told = list(gaps([one]))
     assert bool(told) == lost
@@ -86,8 +93,8 @@ def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
 
 
 def test_a_partition_that_is_whole_has_no_gap_before_any_loader_ran() -> None:
-    assert not Beginning(0, WHOLE, 0, asked=True).unsettled
-    assert not Beginning(0, None, 0, asked=True).unsettled
+    assert not JournalBeginning(0, WHOLE, 0, asked=True).unsettled
+    assert not JournalBeginning(0, None, 0, asked=True).unsettled
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.doctor.ask import broker_clock, deduplication
 from relay.operate.doctor.ask import sample as ask_sample
-from relay.operate.doctor.ask.brokers import Brokers
-from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.brokers import BrokerQuestions
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.ask.client import Asker
 from relay.operate.doctor.findings import found, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
@@ -26,13 +26,13 @@ from relay.operate.doctor.judge import sample as samples
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Kafka, Unasked
+    from relay.operate.doctor.facts import KafkaFacts, Unasked
     from relay.operate.doctor.findings import Finding
     from relay.operate.doctor.judge.sample import OfTable
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExaminationScope:
     """What is to be looked at.
 
     Attributes:
@@ -40,16 +40,18 @@ class Wanted:
         tables: target tables beside those of the app's block topics.
         probe: whether a record may be written, in a topic of its own, to read a clock.
         tries: whether tables of its own may be made, to try deduplication.
+        roles: that this user has; what only others need is not judged.
     """
 
     outage_seconds: float
     tables: Collection[str] = ()
     probe: bool = False
     tries: bool = False
+    roles: Collection[str] = rights.DATA_PATH
 
 
-def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
-    """Every finding, the worst first."""
+def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
+    """Return every finding, the worst first."""
     findings: list[Finding] = []
     targets = {*wanted.tables, *settings.block.tables}
     try:
@@ -59,24 +61,25 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
     except Refused as error:
         findings.append(no_answer("kafka", error))
     else:
-        findings += judge_kafka(settings, facts, wanted.outage_seconds)
+        findings += judge_kafka(settings, facts, wanted.outage_seconds, wanted.roles)
         targets |= _tables_of(settings.app, facts)
     try:
-        with contextlib.closing(Server(settings)) as server:
+        with contextlib.closing(ClickHouseQuestions(settings)) as server:
             seen = server.look(sorted(targets))
         if wanted.tries:
             seen = replace(seen, tries=deduplication.tries(settings, seen))
     except (Unavailable, Refused) as error:
         findings.append(no_answer("clickhouse", error))
     else:
-        findings += clickhouse.judge(settings, seen, wanted.outage_seconds)
-        findings += rights.judge_clickhouse(seen)
+        inserts = "loader" in wanted.roles
+        findings += clickhouse.judge(settings, seen, wanted.outage_seconds, inserts=inserts)
+        findings += rights.judge_clickhouse(seen, wanted.roles)
         findings += unasked(seen.unasked)
     return worst_first(findings)
 
 
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
-    """What was seen in that many of the source topic's newest messages, and the findings."""
+    """Return what was seen in that many of the source topic's newest messages, and the findings."""
     try:
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
@@ -85,23 +88,30 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
     return seen, list(samples.judge(settings.source.topic, wanted, seen))
 
 
-def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about Kafka."""
+def judge_kafka(
+    settings: Settings,
+    facts: KafkaFacts,
+    outage_seconds: float,
+    roles: Collection[str] = rights.DATA_PATH,
+) -> Iterator[Finding]:
+    """Yield every finding about Kafka."""
     yield from judge_brokers.judge(settings, facts, outage_seconds)
     yield from topics.judge(settings, facts, outage_seconds)
-    yield from rights.judge_kafka(settings, facts)
+    yield from rights.judge_kafka(settings, facts, roles)
     yield from unasked(facts.unasked)
 
 
 def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
-    """A finding for each question without an answer."""
+    """Yield a finding for each question without an answer."""
     for question in questions:
         yield found("unasked", f"{question.what}: {question.reason}", question.mend)
 
 
-def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
+def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
     asker = Asker(settings.kafka)
-    brokers = Brokers(settings, asker, Asker(settings.source_kafka) if settings.crosses else None)
+    brokers = BrokerQuestions(
+        settings, asker, Asker(settings.source_kafka) if settings.crosses else None
+    )
     facts = brokers.look()
     if not wanted.probe:
         return replace(facts, unasked=(*facts.unasked, broker_clock.unprobed(settings.app)))
@@ -109,12 +119,12 @@ def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
     return replace(facts, clock=clock, unasked=brokers.unasked())
 
 
-def _tables_of(app: str, facts: Kafka) -> set[str]:
+def _tables_of(app: str, facts: KafkaFacts) -> set[str]:
     """Tables that have a block topic."""
     return {table for name in facts.topics if (table := names.table_of_topic(app, name))}
 
 
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:
-    """The finding where `server` (kafka, clickhouse) gave no answer to anything."""
+    """Return the finding where `server` (kafka, clickhouse) gave no answer to anything."""
     kind = "away" if isinstance(error, Unavailable) else "refused"
     return found(f"{server}-{kind}", error.message, error.next_step)

@@ -96,7 +96,7 @@ class Role:
 def roles(
     settings: Settings, tables: Collection[str] = (), version: Version | None = None
 ) -> list[Role]:
-    """All roles, each with exactly what it needs.
+    """Return all roles, each with exactly what it needs.
 
     Args:
         settings: of the app.
@@ -108,7 +108,7 @@ def roles(
 
 
 def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHouseRight]:
-    """What the loader's user needs in ClickHouse.
+    """Yield what the loader's user needs in ClickHouse.
 
     Args:
         settings: of the app.
@@ -153,7 +153,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [quoted(table) for table in sorted(tables)] or [ANY_TABLE]
     databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
-    ledger, blocks = f"{settings.loader.database}.*", names.blocks_prefix(app)
+    ledger = f"{settings.loader.database}.*"
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
     read_source = KafkaRight("Read", "topic", source, "rows")
@@ -171,10 +171,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
         Role(
             "loader",
             "loader run, loader status, loader parked",
-            (
-                KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed"),
-                KafkaRight("Read", "topic", blocks, "their rows", prefixed=True),
-            ),
+            tuple(_of_loading(settings)),
             tuple(of_loader(settings, targets)),
         ),
         Role(
@@ -225,6 +222,19 @@ def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
     yield KafkaRight("Create", "topic", f"{app}.", "where they are not there yet", prefixed=True)
 
 
+def _of_loading(settings: Settings) -> Iterator[KafkaRight]:
+    app = settings.app
+    yield KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed")
+    yield KafkaRight("Read", "topic", names.blocks_prefix(app), "their rows", prefixed=True)
+    if settings.loader.rejected == "dead":
+        refused = "messages that a table refuses"
+        yield KafkaRight("Read", "topic", settings.source.topic, refused)
+        yield KafkaRight("Read", "topic", names.dead_topic(app), "whether they are dead letters")
+        yield KafkaRight("Write", "topic", names.dead_topic(app), refused)
+        identity = names.left_out_transactional_id(app)
+        yield KafkaRight("Write", "transactional-id", identity, "each of them once")
+
+
 def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
     marks = names.replayed_topic(app)
     yield KafkaRight("Write", "topic", source, "the messages")
@@ -241,7 +251,7 @@ def _identities(settings: Settings) -> KafkaRight:
 
 
 def as_text(settings: Settings, role: Role) -> Iterator[str]:
-    """The commands and statements for a role, as lines; users are those of the settings."""
+    """Yield the commands and statements for a role, as lines; users are those of the settings."""
     yield f"# {role.name}: {role.runs}"
     for right in role.kafka:
         brokers = _brokers(settings, right)
@@ -259,7 +269,7 @@ def _when(right: ClickHouseRight) -> str:
 
 
 def as_json(settings: Settings, role: Role) -> dict[str, object]:
-    """The same as values."""
+    """Return the same as values."""
     return {
         "role": role.name,
         "runs": role.runs,

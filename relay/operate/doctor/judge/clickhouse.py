@@ -20,7 +20,7 @@ from relay.operate.doctor.versions import OLDEST, shown
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Setting, Table
+    from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
     from relay.operate.doctor.findings import Finding
 
 INSERTED_WITH: Mapping[str, str] = {
@@ -35,9 +35,20 @@ CLOCK_SECONDS = 5.0
 _STRINGS = frozenset({"String", "LowCardinality(String)"})
 
 
-def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about ClickHouse, rights aside."""
-    yield from _server(facts)
+def judge(
+    settings: Settings, facts: ClickHouseFacts, outage_seconds: float, *, inserts: bool = True
+) -> Iterator[Finding]:
+    """Yield every finding about ClickHouseFacts, rights aside.
+
+    Args:
+        settings: of the app.
+        facts: as this user was told them.
+        outage_seconds: how long an outage may last.
+        inserts: whether this user inserts; else its settings of INSERTs do not matter.
+    """
+    yield from _clock(facts)
+    if inserts:
+        yield from _settings(facts)
     yield from judge_version(facts)
     yield from judge_tries(facts, quoted(settings.loader.database))
     if not facts.tables:
@@ -60,7 +71,7 @@ def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Itera
     yield from judge_ledger(settings, facts)
 
 
-def _server(facts: ClickHouse) -> Iterator[Finding]:
+def _clock(facts: ClickHouseFacts) -> Iterator[Finding]:
     clock = facts.clock
     if clock is not None and abs(clock.ahead_seconds) - clock.within_seconds > CLOCK_SECONDS:
         way = "ahead of" if clock.ahead_seconds > 0 else "behind"
@@ -70,6 +81,10 @@ def _server(facts: ClickHouse) -> Iterator[Finding]:
             f"(± {span(clock.within_seconds)})",
             "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)",
         )
+
+
+def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
+    """What the server makes of an INSERT of this user's."""
     if not facts.settings:
         return  # could not be asked
     lacking = [name for name in REQUIRED if name not in facts.settings]
@@ -95,7 +110,7 @@ def _server(facts: ClickHouse) -> Iterator[Finding]:
         )
 
 
-def _fixed(facts: ClickHouse, name: str, setting: Setting, wanted: str) -> Finding:
+def _fixed(facts: ClickHouseFacts, name: str, setting: Setting, wanted: str) -> Finding:
     return found(
         "setting-fixed",
         f"{name} = {setting.value}, and user {facts.user} may not change it",
@@ -104,7 +119,7 @@ def _fixed(facts: ClickHouse, name: str, setting: Setting, wanted: str) -> Findi
 
 
 def _table(
-    settings: Settings, name: str, table: Table, facts: ClickHouse, outage_seconds: float
+    settings: Settings, name: str, table: TargetFacts, facts: ClickHouseFacts, outage_seconds: float
 ) -> Iterator[Finding]:
     kept = window(table, facts.windows)
     if kept is None:
@@ -133,7 +148,7 @@ def _table(
     yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
 
 
-def _block_column(name: str, table: Table, column: str) -> Iterator[Finding]:
+def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Finding]:
     if column not in table.columns:
         yield found(
             "block-column-missing",
@@ -178,7 +193,7 @@ def _window(
         )
 
 
-def _partitions(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding]:
+def _partitions(name: str, table: TargetFacts, facts: ClickHouseFacts) -> Iterator[Finding]:
     limit = facts.settings.get("max_partitions_per_insert_block")
     if limit is None or not limit.value.isdigit() or int(limit.value) == 0:
         return

@@ -9,31 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relay.operate.verify.judge import by_person
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
-from relay.operate.verify.judge.head import Head
-from relay.operate.verify.judge.record import Finding, Place, alone, foreign, messages
+from relay.operate.verify.judge import operator_records
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.record import (
+    JournalPlace,
+    UnplacedAnomaly,
+    alone,
+    foreign,
+    messages,
+)
 from relay.records_pb2 import Commit
 
 
 def check(
-    place: Place, head: Head | None, offset: int, commit: Commit
-) -> tuple[Head, list[Anomaly]]:
-    """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
+    place: JournalPlace, head: ChainHead | None, offset: int, commit: Commit
+) -> tuple[ChainHead, list[Anomaly]]:
+    """Return the head after `commit`, which lies at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = messages(commit)
-    person = by_person.by_person(commit)
-    anew = person and by_person.counts_anew(commit)
+    person = operator_records.by_person(commit)
+    anew = person and operator_records.counts_anew(commit)
     findings = [*foreign(place, commit)]
     if before is not None:
         findings += _sequence(before, commit, person=person)
     findings += alone(commit)
     if before is not None:
         if before.rewinding or commit.rewound:
-            findings += by_person.in_order(before, commit)
+            findings += operator_records.in_order(before, commit)
         if person:
-            findings += by_person.judge(before, commit, marks)
+            findings += operator_records.judge(before, commit, marks)
         else:
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)
@@ -45,19 +51,23 @@ def check(
     return _next_head(before, offset, commit, marks, covered), anomalies
 
 
-def _before_first(commit: Commit) -> Head:
+def _before_first(commit: Commit) -> ChainHead:
     """Nothing was read before the first record, so its counts can be checked in full."""
     start = commit.previous_floor
-    return Head(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
+    return ChainHead(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
 
 
 def _next_head(
-    before: Head | None, offset: int, commit: Commit, marks: Mapping[str, int], covered: int | None
-) -> Head:
+    before: ChainHead | None,
+    offset: int,
+    commit: Commit,
+    marks: Mapping[str, int],
+    covered: int | None,
+) -> ChainHead:
     ends = before.ends if before is not None else {}
     if commit.blocks:
         ends = {**ends, **{block.topic: block.next_offset for block in commit.blocks}}
-    return Head(
+    return ChainHead(
         n=commit.n,
         epoch=commit.epoch,
         floor=commit.floor,
@@ -73,25 +83,25 @@ def _next_head(
     )
 
 
-def _sequence(head: Head, commit: Commit, *, person: bool) -> Iterator[Finding]:
+def _sequence(head: ChainHead, commit: Commit, *, person: bool) -> Iterator[UnplacedAnomaly]:
     if commit.source_topic_id != head.topic_id and not person:
-        yield Finding(
-            Kind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
         )
     if commit.epoch != head.epoch and not person:
-        kind = Kind.BACKWARD if commit.epoch < head.epoch else Kind.TORN
-        yield Finding(kind, f"epoch {commit.epoch} after {head.epoch}")
+        kind = AnomalyKind.BACKWARD if commit.epoch < head.epoch else AnomalyKind.TORN
+        yield UnplacedAnomaly(kind, f"epoch {commit.epoch} after {head.epoch}")
     if commit.n != head.n + 1:
-        kind = Kind.BACKWARD if commit.n <= head.n else Kind.GAP
-        yield Finding(kind, f"n={commit.n} after n={head.n}")
+        kind = AnomalyKind.BACKWARD if commit.n <= head.n else AnomalyKind.GAP
+        yield UnplacedAnomaly(kind, f"n={commit.n} after n={head.n}")
     if commit.previous_floor != head.floor:
-        kind = Kind.BACKWARD if commit.previous_floor < head.floor else Kind.GAP
-        yield Finding(
+        kind = AnomalyKind.BACKWARD if commit.previous_floor < head.floor else AnomalyKind.GAP
+        yield UnplacedAnomaly(
             kind, f"previous floor {commit.previous_floor}, the record before has {head.floor}"
         )
 
 
-def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Finding]:
+def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
 
     A table's messages before max(mark, floor) are in blocks or dead letters already.
@@ -102,12 +112,17 @@ def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Findi
     for table, first, following in seals:
         done = max(head.marks.get(table, 0), head.floor)
         if table in moved:
-            yield Finding(Kind.OVERLAP, f"{table} is sealed twice in one transaction")
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP, f"{table} is sealed twice in one transaction"
+            )
         if first < done:
-            yield Finding(Kind.OVERLAP, f"{table} sealed from {first}, done up to {done}")
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP, f"{table} sealed from {first}, done up to {done}"
+            )
         if not first < following <= commit.position:
-            yield Finding(
-                Kind.TORN, f"{table} sealed from {first} to {following}, at {commit.position}"
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
+                f"{table} sealed from {first} to {following}, at {commit.position}",
             )
         moved[table] = following
     for table in {*head.marks, *now, *moved}:
@@ -115,42 +130,45 @@ def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Findi
         expected = moved.get(table, before)
         if after == (expected if expected > commit.floor else 0):
             continue
-        kind = Kind.BACKWARD if after < expected else Kind.GAP
-        yield Finding(kind, f"mark of {table} is {after or 'none'}, expected {expected}")
+        kind = AnomalyKind.BACKWARD if after < expected else AnomalyKind.GAP
+        yield UnplacedAnomaly(kind, f"mark of {table} is {after or 'none'}, expected {expected}")
 
 
-def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
+def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Blocks of a table follow each other in the block topic."""
     for block in commit.blocks:
         end = head.ends.get(block.topic, 0)
         if block.first_offset < end:
-            yield Finding(
-                Kind.OVERLAP, f"block {block.id} at {block.first_offset}, the last ends at {end}"
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
+                f"block {block.id} at {block.first_offset}, the last ends at {end}",
             )
 
 
-def _counts(head: Head, commit: Commit, told: int) -> Iterator[Finding]:
+def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnomaly]:
     """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
     if commit.reference != head.reference:
-        kind = Kind.BACKWARD if commit.reference < head.reference else Kind.GAP
-        yield Finding(kind, f"reference {commit.reference}, expected {head.reference}")
+        kind = AnomalyKind.BACKWARD if commit.reference < head.reference else AnomalyKind.GAP
+        yield UnplacedAnomaly(kind, f"reference {commit.reference}, expected {head.reference}")
         return
     if commit.count < head.count:
-        yield Finding(Kind.BACKWARD, f"count {commit.count} after {head.count}")
+        yield UnplacedAnomaly(AnomalyKind.BACKWARD, f"count {commit.count} after {head.count}")
     if commit.floor == head.floor and commit.count != head.count:
-        yield Finding(Kind.TORN, f"count {head.count} became {commit.count}, the floor stayed")
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN, f"count {head.count} became {commit.count}, the floor stayed"
+        )
     if head.covered is None:
         return
     covered = head.covered + told
     if commit.count > covered:
-        yield Finding(
-            Kind.GAP,
+        yield UnplacedAnomaly(
+            AnomalyKind.GAP,
             f"{commit.count} messages before floor {commit.floor} since {commit.reference}, "
             f"only {covered} in blocks and dead letters",
         )
     elif commit.flush_point and commit.count < covered:
-        yield Finding(
-            Kind.OVERLAP,
+        yield UnplacedAnomaly(
+            AnomalyKind.OVERLAP,
             f"{commit.count} messages since {commit.reference} at the flush point "
             f"{commit.floor}, {covered} in blocks and dead letters",
         )

@@ -1,22 +1,24 @@
 """Judges what lies in a block topic, and in ClickHouse, against the journal's blocks. Pure.
 
-Receives the journal's blocks and what was found, gives findings. A block topic is taken in one
+Receives the journal's blocks and what was found, gives findings; likewise of the dead letters that
+loaders wrote, against the ledger. A block topic is taken in one
 pass, record by record, so that its size does not matter.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
 
-from relay.names import LEFT_OUT
-from relay.operate.verify.judge.anomaly import Kind
+from relay.names import LEFT_OUT, sealed
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.records_pb2 import Block
 
 
@@ -50,8 +52,8 @@ class BlockTopic:
         self._last = ""
         self._unlisted: dict[str, int] = {}
 
-    def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[Finding]:
-        """The next visible record: the block it belongs to, its rows, its bytes."""
+    def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[UnplacedAnomaly]:
+        """Yield the next visible record: the block it belongs to, its rows, its bytes."""
         if block not in self._expected:
             self._unlisted.setdefault(block, offset)
             return
@@ -59,24 +61,30 @@ class BlockTopic:
         if seen is None:
             seen = self._seen[block] = _Seen(offset, offset, 0, 0, 0)
         elif block != self._last:
-            yield Finding(Kind.TORN, f"block {block} goes on at {offset}, after {self._last}")
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN, f"block {block} goes on at {offset}, after {self._last}"
+            )
         self._last = block
         seen.next = offset + 1
         seen.chunks += 1
         seen.rows += rows
         seen.crc32c = google_crc32c.extend(seen.crc32c, value)
 
-    def end(self) -> Iterator[Finding]:
-        """After the last record."""
+    def end(self) -> Iterator[UnplacedAnomaly]:
+        """Judge what only the end shows, after the last record."""
         # Older ones belong to records that retention took from the journal.
         oldest = min((block.first_offset for block in self._expected.values()), default=0)
         for name, offset in self._unlisted.items():
             if offset >= oldest:
-                yield Finding(Kind.TORN, f"block {name} at {offset} is in no journal record")
+                yield UnplacedAnomaly(
+                    AnomalyKind.TORN, f"block {name} at {offset} is in no journal record"
+                )
         for name, block in self._expected.items():
             seen = self._seen.get(name)
             if seen is None:
-                yield Finding(Kind.GAP, f"block {name}: none of its {block.chunks} chunks is there")
+                yield UnplacedAnomaly(
+                    AnomalyKind.GAP, f"block {name}: none of its {block.chunks} chunks is there"
+                )
                 continue
             found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
             journal = (
@@ -87,8 +95,8 @@ class BlockTopic:
                 block.next_offset,
             )
             if found != journal:
-                kind = Kind.GAP if found[:2] < journal[:2] else Kind.TORN
-                yield Finding(
+                kind = AnomalyKind.GAP if found[:2] < journal[:2] else AnomalyKind.TORN
+                yield UnplacedAnomaly(
                     kind,
                     f"block {name}: (chunks, rows, CRC-32C, first offset, next offset) are "
                     f"{found}, the journal says {journal}",
@@ -103,10 +111,10 @@ def landed(
     late_seconds: float,
     made: Mapping[str, int] | None = None,
     missing: Missing | None = None,
-) -> Iterator[Finding]:
-    """Blocks of one table against the ledger, and the rows that carry their ids.
+) -> Iterator[UnplacedAnomaly]:
+    """Yield blocks of one table against the ledger, and the rows that carry their ids.
 
-    Rows that carry other ids are relay.operate.verify.judge.unlisted's.
+    Rows that carry other ids are relay.operate.verify.judge.unlisted_blocks's.
 
     Args:
         blocks: the journal's.
@@ -124,18 +132,18 @@ def landed(
         whole = (made or {}).get(block.id, block.rows)
         if rows > whole and extra:
             text = f"block {block.id}: {rows} rows in the table, {whole} in it"
-            yield Finding(Kind.OVERLAP, text, block.partition)
+            yield UnplacedAnomaly(AnomalyKind.OVERLAP, text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
             if missing is None or not missing.explained(block, rows, whole):
                 but = "" if missing is None else f"; {missing.unexplained}"
                 text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
-                yield Finding(Kind.GAP, text, block.partition)
+                yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
         elif (
-            state not in {"loaded", "parked", "aside", "discarded"}
+            state not in {"loaded", "parked", "aside", "discarded", "dead"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
-            yield Finding(
-                Kind.LATE,
+            yield UnplacedAnomaly(
+                AnomalyKind.LATE,
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
                 f"is {state or 'not touched'}",
                 block.partition,
@@ -143,7 +151,7 @@ def landed(
 
 
 def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
-    """Blocks that messages make which a loader left out of others: judged as any other.
+    """Yield blocks that messages make which a loader left out of others: judged as any other.
 
     Args:
         blocks: the journal's, of one table.
@@ -161,7 +169,7 @@ def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block
 def given_up(
     blocks: Iterable[Block], counted: Mapping[str, int] | None, reasons: Mapping[str, str]
 ) -> Iterator[str]:
-    """Blocks of one table that a person discarded: no anomaly, and not to be forgotten.
+    """Yield blocks of one table that a person discarded: no anomaly, and not to be forgotten.
 
     Args:
         blocks: the journal's.
@@ -178,7 +186,7 @@ def given_up(
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedStretch:
     """A stretch of a table's messages in a source partition, whose fate the journal tells."""
 
     table: str
@@ -188,9 +196,9 @@ class Sealed:
 
 
 def source_counts(
-    sealed: Iterable[Sealed], offsets: Mapping[str, Sequence[int]]
-) -> Iterator[Finding]:
-    """Sealed stretches of one source partition against the messages that a re-read finds.
+    sealed: Iterable[SealedStretch], offsets: Mapping[str, Sequence[int]]
+) -> Iterator[UnplacedAnomaly]:
+    """Yield sealed stretches of one source partition against the messages that a re-read finds.
 
     Args:
         sealed: in order of each table; those that begin before the log's start are left out.
@@ -201,16 +209,121 @@ def source_counts(
         there = offsets.get(one.table, ())
         at = taken.get(one.table, 0)
         while at < len(there) and there[at] < one.first:
-            yield Finding(
-                Kind.GAP, f"message {there[at]} of {one.table!r} is in no block and no dead letter"
+            yield UnplacedAnomaly(
+                AnomalyKind.GAP,
+                f"message {there[at]} of {one.table!r} is in no block and no dead letter",
             )
             at += 1
         begin, at = at, bisect_left(there, one.next, at)
         taken[one.table] = at
         if at - begin != one.messages:
-            kind = Kind.GAP if at - begin > one.messages else Kind.OVERLAP
-            yield Finding(
+            kind = AnomalyKind.GAP if at - begin > one.messages else AnomalyKind.OVERLAP
+            yield UnplacedAnomaly(
                 kind,
                 f"{one.table!r} from {one.first} to {one.next}: the journal tells of "
                 f"{one.messages} messages, the source topic has {at - begin}",
             )
+
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessages:
+    """A block of left out messages, by the ledger.
+
+    Attributes:
+        state: of the block.
+        partition: of the source.
+        messages: their source offsets.
+        since: where their dead letters can begin; -1: no loader was about to write any.
+        rows: in the table that carry the block's id; None where they are not counted.
+    """
+
+    state: str
+    partition: int
+    messages: frozenset[int]
+    since: int = -1
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderLetter:
+    """A dead letter that a loader wrote: of which block, and the source offset of its message."""
+
+    block: str
+    message: int
+
+
+class LetterJudge:
+    """The dead letters of one source partition against the ledger.
+
+    Args:
+        partition: theirs.
+        begin: of the topic's partition: retention took what was before.
+        known: blocks that the journal retains, by id; of others the ledger need not have anything.
+
+    Attributes:
+        not_judged: sentences about what cannot be known; complete after `judge`.
+    """
+
+    def __init__(self, partition: int, begin: int, known: Collection[str]) -> None:
+        self._partition, self._begin, self._known = partition, begin, known
+        self.not_judged: list[str] = []
+
+    def judge(
+        self, letters: Iterable[LoaderLetter], ledger: Mapping[str, RefusedMessages]
+    ) -> Iterator[UnplacedAnomaly]:
+        """Yield what is wrong; the ledger was read before the letters were."""
+        found: dict[str, Counter[int]] = defaultdict(Counter)
+        for letter in letters:
+            found[letter.block][letter.message] += 1
+        mine = {b: one for b, one in ledger.items() if one.partition == self._partition}
+        for block, messages in found.items():
+            yield from self._of(block, messages, mine.get(block))
+        for block, one in mine.items():
+            if one.state == "dead":
+                yield from self._whole(block, one, found.get(block, Counter()))
+
+    def _of(
+        self, block: str, messages: Counter[int], one: RefusedMessages | None
+    ) -> Iterator[UnplacedAnomaly]:
+        if twice := sorted(message for message, count in messages.items() if count > 1):
+            yield self._finding(
+                AnomalyKind.OVERLAP, block, twice, "are dead letters more than once"
+            )
+        if one is None:
+            if sealed(block) in self._known:
+                text = "are dead letters, and the ledger knows no such block"
+                yield self._finding(AnomalyKind.FOREIGN, block, sorted(messages), text)
+            return
+        if others := sorted(set(messages) - one.messages):
+            text = "are dead letters, and were not left out of it by the ledger"
+            yield self._finding(AnomalyKind.TORN, block, others, text)
+        if one.state == "loaded" or one.rows:
+            text = f"are dead letters, and rows as well: the block is {one.state}"
+            yield self._finding(AnomalyKind.OVERLAP, block, sorted(messages), text)
+
+    def _whole(
+        self, block: str, one: RefusedMessages, messages: Counter[int]
+    ) -> Iterator[UnplacedAnomaly]:
+        if not (missing := sorted(one.messages - set(messages))):
+            return
+        if self._begin > max(one.since, 0):
+            self.not_judged.append(
+                f"block {block}: {len(missing)} of its {len(one.messages)} dead letters may have "
+                f"gone by retention: the topic begins at {self._begin}"
+            )
+            return
+        yield self._finding(
+            AnomalyKind.GAP, block, missing, "are no dead letters, as the ledger says"
+        )
+
+    def _finding(
+        self, kind: AnomalyKind, block: str, messages: list[int], what: str
+    ) -> UnplacedAnomaly:
+        first = ", ".join(map(str, messages[:_SHOWN]))
+        more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
+        return UnplacedAnomaly(
+            kind, f"block {block}: messages {first}{more} {what}", self._partition
+        )

@@ -5,20 +5,26 @@ Receives table names, gives counts and histories by block id. Never writes.
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.operate.verify.judge.contents import RefusedMessages
 from relay.operate.verify.judge.ledger_history import History
 from relay.operate.verify.read.optional import Optional, allowed
+from relay.records_pb2 import Block
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relay.config.settings import Settings
 
 STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
+    countIf(state = 'dead') > 0, 'dead',
     argMax(state, (attempt, state != 'prepared', claim)))"""
 """A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
 _HISTORY = (
@@ -54,6 +60,13 @@ SELECT block, argMaxIf(rows, at, state = 'parked') FROM {{ledger:Identifier}}.le
 WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
 GROUP BY block
 """  # noqa: S608 - a constant
+_REFUSED = f"""
+SELECT block, {STATE}, argMaxIf(record, attempt, state IN ('parked', 'aside')),
+       minIf(seen, sent = 'dead letters'), countIf(sent = 'dead letters')
+FROM {{ledger:Identifier}}.ledger
+WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
+GROUP BY block
+"""  # noqa: S608 - constants
 
 
 class LandedRows:
@@ -72,7 +85,7 @@ class LandedRows:
             raise translated(error, settings.clickhouse, "look at the blocks' rows") from error
 
     def counted(self, table: str) -> dict[str, int] | None:
-        """Rows by block id, of this app's blocks; None where the table has no such column."""
+        """Return rows by id of this app's blocks; None where the table has no such column."""
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         column = self._settings.loader.block_column
@@ -94,7 +107,7 @@ class LandedRows:
         return dict(rows)
 
     def has_ledger(self) -> bool:
-        """Whether a loader has ever run here."""
+        """Return whether a loader has ever run here."""
         exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
         if self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0]:
             return True
@@ -102,18 +115,18 @@ class LandedRows:
         return False
 
     def ledger(self, table: str) -> dict[str, History]:
-        """The way of each block that the loader has touched; nothing before its first run."""
+        """Return the way of each block that the loader touched; nothing before its first run."""
         if not self.has_ledger():
             return {}
         rows = self._ask(_HISTORY, self._ledger(table=table))
         return {block: History(*history) for block, *history in rows}
 
     def discarded(self, table: str) -> dict[str, str]:
-        """The reason of each block that a person gave up."""
+        """Return the reason of each block that a person gave up."""
         return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
 
     def made(self, table: str) -> dict[str, int]:
-        """Rows of each block that went through loader.transform, which may make more or fewer.
+        """Return rows of each block that went through loader.transform: maybe more or fewer.
 
         Of one that is not loaded yet, the most that an INSERT of it may have brought.
         """
@@ -122,8 +135,29 @@ class LandedRows:
         return dict(self._ask(_MADE, self._ledger(table=table)))
 
     def left_out(self, table: str) -> dict[str, int]:
-        """Rows of each block that messages make which were left out of another."""
+        """Return rows of each block that messages make which were left out of another."""
         return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
+
+    def refused(self, table: str, counted: Mapping[str, int] | None) -> dict[str, RefusedMessages]:
+        """What is left out of blocks, by the block that it makes.
+
+        Args:
+            table: theirs.
+            counted: its rows by block id; None where they are not counted.
+        """
+        if not self.left_out(table):
+            return {}  # the ledger may be of an earlier version, without some of the columns
+        found = {}
+        for name, state, record, since, claims in self._ask(_REFUSED, self._ledger(table=table)):
+            block = Block.FromString(base64.b64decode(record))
+            found[name] = RefusedMessages(
+                state,
+                block.partition,
+                frozenset(one.offset for one in block.left_out),
+                since if claims else -1,
+                None if counted is None else counted.get(name, 0),
+            )
+        return found
 
     def _look_into(self, place: dict[str, Any]) -> None:
         """A table that this user may not read is as if it were not there, in system tables.
@@ -141,7 +175,7 @@ class LandedRows:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}
 
     def optional(self) -> Optional:
-        """Questions through the same client that may be refused."""
+        """Return questions through the same client that may be refused."""
         return Optional(self._client, self._settings.clickhouse.user)
 
     def _ask(
