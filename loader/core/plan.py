@@ -24,10 +24,13 @@ Why it is safe, however many loaders run and whenever they pause or die:
 * The server's answer to the attempt's own INSERT is proof: at least the block's rows
   written means done, 0 means that nothing happened. No count overrules it, because rows
   may expire, merge or be hidden from this user the moment they are written.
-* What an earlier claim did is proved in the order of `_decide`: the same statement again
-  under the same token while the table surely remembers it; what the server recorded of
-  the statement; the table's own rows, where their number means something. Where nothing
-  proves it, the block is parked.
+* What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
+  number means something; the same statement again under the same token while the table surely
+  remembers it; what the server recorded of the statement; none of its rows. Where nothing proves
+  it, the block is parked.
+* Tables and ledger may be restored from a backup, together or the ledger's older than the table's.
+  So what a statement wrote has to be where it wrote it, and a statement under a claim that the
+  ledger does not have shows that the ledger was set back.
 * Where loader.transform makes the rows, each claim says how many, and by which version of it. What
   is in the table came under one claim; what two versions may have made is never completed by
   either, and told apart by its count, or parked.
@@ -180,9 +183,9 @@ class ServerRecord:
 
     Attributes:
         state: "written": one finished, and wrote at least as many rows as the block has;
-            "never": the record is complete, and none has written anything; "unclear": else. Of a
-            block that the ledger may have forgotten also: "gone": one finished, and its parts were
-            dropped since, as when a table is restored; "perhaps": nor is that known.
+            "never": the record is complete, and none has written anything; "gone": one finished,
+            and its parts were dropped since, as when a table is restored; "perhaps": one finished,
+            and whether its parts were dropped is not known; "unclear": else.
         claim: of the statement that finished, where the record names it.
         said: the same in words.
     """
@@ -611,11 +614,12 @@ def _decide(run: Run) -> Effect:
         return Insert(None)
     if run.human in {"loaded", "discard"}:
         return _as_told(run, counted)
-    if (limit := _remembered(run)) is not None:
-        return Insert(limit)
+    # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
+    if (limit := _remembered(run)) is not None:
+        return Insert(limit)
     return AskRecord()
 
 
@@ -671,7 +675,9 @@ def _remembered(run: Run) -> int | None:
 def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """Without the token: what the server recorded, then what a count means, else a person."""
     facts = run.facts
-    if record.state == "written" and (maker := _maker(run, record.claim)):
+    known = _knows(run, record.claim)
+    written = record.state == "written" or (record.state == "perhaps" and known)
+    if written and (maker := _maker(run, record.claim)):
         return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
     if run.human == "dead":
@@ -682,7 +688,8 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     by_hand = run.human == "absent" and bool(counted)
     if (record.state == "never" and not by_hand) or facts.repeatable:
         return Insert(None)
-    if counted == 0 and not facts.fewer and not facts.views:
+    removed = record.state == "gone" and known  # by a person, or a backup without it was restored
+    if counted == 0 and not facts.fewer and not facts.views and not removed:
         return Insert(None)
     unknown = run.forgotten and not run.lost and record.state != "perhaps"
     if unknown and not run.earlier and not counted:
@@ -690,6 +697,14 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         # went when the table was set back, together with the ledger.
         return Insert(None)
     return Park(run.attempt, _undecided(run, counted, record))
+
+
+def _knows(run: Run, claim: str) -> bool:
+    """Whether the ledger has the claim of a statement: else it was set back since.
+
+    "": what earlier versions of the program sent, which did not say.
+    """
+    return not run.forgotten and claim in {"", run.claim, *(one.claim for one in run.earlier)}
 
 
 def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
