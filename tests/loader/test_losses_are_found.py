@@ -32,7 +32,6 @@ from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal, batch
 from tests.loader.restored import Backup
 from tests.loader.test_evidence import (
-    OLD,
     create,
     number,
     removed,
@@ -91,28 +90,6 @@ def without_record(patch: Patch) -> None:
     """What the server recorded is not asked, nor why rows may be gone: a count is believed."""
     patch.setattr(ServerRecords, "record", lambda *_: plan.ServerRecord("unclear"))
     patch.setattr(tables, "why_fewer", lambda *_: "")
-
-
-def test_a1_expired_rows_inserted_again(
-    journal: Journal, worker: Worker, client: Client, database: str, *, guarded: bool
-) -> None:
-    """Guard: the server's answer to one's own INSERT is proof."""
-    columns = f", _block String, day Date DEFAULT {OLD}"
-    table = create(client, f"{database}.t", columns, more=f"TTL day + INTERVAL 30 DAY {window(0)}")
-    view = summed(client, table)
-    blocks = journal.seal(table, batch(0, 100))
-    with Patch.context() as patch:
-        if not guarded:
-            without_record(patch)
-            without_views(patch)
-            patch.setattr(plan, "_wrote", lambda run, _: (run, plan.Done("retry", "none there")))
-            for _ in range(3):
-                worker.load(blocks)
-                client.command(f"OPTIMIZE TABLE {table} FINAL")
-                assert number(client, table) == 0
-    until_settled(worker, blocks)
-    assert number(client, view) == (100 if guarded else 300)
-    assert found(journal, client, *blocks) == (set() if guarded else {AnomalyKind.OVERLAP})
 
 
 def test_a3_a_view_without_its_rows(
