@@ -87,7 +87,7 @@ def readiness(facts: Facts) -> tuple[Check, ...]:
 def _partitions(facts: Facts, limit: float) -> Check:
     """Each one: the others may flow all the while."""
     if facts.away:
-        return Check("partitions", ok=True, why="not judged while a server is away")
+        return Check("partitions", ok=True, why="not judged while a server does not answer")
     late = sorted(p for p, seconds in facts.waiting.items() if seconds > limit)
     if not late:
         return Check("partitions", ok=True, why=f"all {len(facts.waiting)} move")

@@ -131,7 +131,7 @@ class Loading(threading.Thread):
                 return
             self.status = status
             if self._once or pause is None or self._without_engine:
-                self._say("stays ended; the others go on", level=logging.ERROR, status=status)
+                self._say("is not started again; the others continue", level=logging.ERROR, status=status)
                 return
             self._say(f"begins again in {pause:g} s", level=logging.WARNING, status=status)
             self._ending.wait(pause)

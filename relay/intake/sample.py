@@ -84,7 +84,7 @@ def sample(settings: Settings, wanted: int) -> list[Message]:
             ]
     except KafkaException as error:
         grant = f"grant Read on topic {topic} to the user of the source's brokers"
-        raise answered(f"look at messages of {topic}", error.args[0], grant) from error
+        raise answered(f"read messages of {topic}", error.args[0], grant) from error
 
 
 def by_table(messages: Iterable[Message]) -> dict[str, list[Message]]:
@@ -120,7 +120,7 @@ def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
     if found.error is not None:
         raise Refused(
             f"source topic {topic!r}: {found.error.str()}",
-            "create it, or mend source.topic; the relay never creates its source",
+            "create it, or correct source.topic; the relay never creates its source topic",
         )
     return {
         index: Range(*reader.get_watermark_offsets(TopicPartition(topic, index), SECONDS))

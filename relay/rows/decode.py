@@ -109,7 +109,13 @@ def _narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch,
     arrays, misfits = [], []
     columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
-        misfits.append(_Misfit(at, rows, partial(_said, "not as long as the others of its Nested")))
+        misfits.append(
+            _Misfit(
+                at,
+                rows,
+                partial(_said, "the array is not as long as the others of its Nested column"),
+            )
+        )
     for at, kind in enumerate(codec.types):
         array = columns[at]
         narrowed = kind.narrow(array)
@@ -131,7 +137,7 @@ def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
     return kind.why(array.slice(row, 1))
 
 
-_LEFT_OUT = "left out, but EPHEMERAL and not Nullable, so that nothing can stand for it"
+_LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"
 
 
 def _first_misfits(misfits: list[_Misfit], owner: Integers) -> dict[int, tuple[int, _Misfit]]:

@@ -228,7 +228,7 @@ def test_a_wrong_password(pipeline: Pipeline, server: Authorized) -> None:
 
     process = pipeline.start("a", config(pipeline, server, password="not this one"))
 
-    refused(pipeline, process, "_AUTHENTICATION", "mend user, password")
+    refused(pipeline, process, "_AUTHENTICATION", "correct user, password")
     assert "not this one" not in pipeline.log(process)
 
 
@@ -257,7 +257,7 @@ def test_a_wrong_password_is_told_by_every_command(
 
     said = capfd.readouterr().err
     assert "_AUTHENTICATION" in said
-    assert "mend user, password or certificate in kafka.client" in said
+    assert "correct user, password or certificate in kafka.client" in said
     assert "not this one" not in said
 
 
@@ -333,7 +333,7 @@ def test_a_loader_with_a_wrong_password_says_so(pipeline: Pipeline, server: Auth
     with pytest.raises(Refused, match="_AUTHENTICATION") as error:
         startup.topic_id(denied, f"{pipeline.app}.journal")
 
-    assert error.value.next_step.startswith("mend user, password")
+    assert error.value.next_step.startswith("correct user, password")
 
 
 def read_journal(allowed: Settings, journal: str) -> list[Row]:

@@ -18,7 +18,7 @@ Headers = list[tuple[str, str | bytes | None]]
 MANY = 150
 FEW = 30
 JSON = b'{"id": 1, "v": "a"}'
-FIRST = "the first dead letter of its kind"
+FIRST = "the first dead letter of this kind"
 
 
 def fill(

@@ -157,7 +157,7 @@ def test_a_wrong_password(server: Authorized, app: str) -> None:
     """Not a broker that is away; and not what the password was."""
     (found,) = examined(settings(app, server.sasl, "not this one"))
     assert found.code == "kafka-refused"
-    assert "mend user, password" in found.mend
+    assert "correct user, password" in found.mend
     assert "not this one" not in str(found)
 
 

@@ -195,7 +195,7 @@ def test_one_that_waits_for_a_person_stays_ended(
     one, stop = loading(tmp_path, monkeypatch, [raising(error)], once=once)
     one.run()
     assert (one.status, stop.is_set()) == (status, False)
-    assert "stays ended; the others go on" in capsys.readouterr().err
+    assert "is not started again; the others continue" in capsys.readouterr().err
 
 
 def test_with_once_it_ends_when_all_is_loaded(

@@ -143,7 +143,7 @@ def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) 
         for name, raw in letter.origin.headers:
             yield f"  {name}: {_shown(raw)}"
     size = "null" if letter.value is None else f"{letter.size:,} bytes"
-    yield f"value        {size if letter.whole else 'in the source topic alone'}"
+    yield f"value        {size if letter.whole else 'only in the source topic'}"
     for line in inspect.hexdump(letter.value or b"", most):
         yield f"  {line}"
     yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"

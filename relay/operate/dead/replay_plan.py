@@ -94,7 +94,7 @@ class Why(Enum):
 
     DONE = "replayed already"
     NO_TABLE = "no table: would be a dead letter again; say which with --as-table"
-    LEFT_OUT = "the message is in the source topic alone: raise the topics' limits, then rewind"
+    LEFT_OUT = "the message is only in the source topic: raise the topics' limits, then rewind"
     OTHER_SOURCE = "of another source topic than source.topic"
 
 

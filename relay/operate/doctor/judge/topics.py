@@ -96,7 +96,7 @@ def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterat
         yield found(
             "partitions-more",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
-            "use another app name: this one's topics belong to another source",
+            "set another `app`: the topics of this one belong to another source topic",
         )
     if topic.partitions < source.partitions and name not in registries(settings.app):
         yield found(

@@ -120,7 +120,7 @@ class Reader:
                 if refused := self._heard.refused():
                     raise Refused(
                         f"the brokers let nobody in: {refused.name()} ({refused.str()})",
-                        "mend user, password or certificate in kafka.client",
+                        "correct user, password or certificate in kafka.client",
                     ) from error
                 if time.monotonic() > deadline:
                     raise away(error) from error
