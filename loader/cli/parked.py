@@ -128,17 +128,24 @@ def resolve(
         click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
         left += outcome != wanted
     if left:
-        raise Refused(f"{left} block(s) are not {wanted}", "Read the reasons above.")
+        raise Refused(
+            f"{left} block(s) are not {wanted}",
+            "Read the reasons above, correct what they name, and run it again.",
+        )
 
 
 def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
     """The word, where the others go with it."""
     if human is None:
-        raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
+        raise click.UsageError(
+            "Say what to do with the blocks: --retry, --insert, --loaded or --discard."
+        )
     if human == "discard" and not why.strip():
-        raise click.UsageError("--discard gives rows up: say why, with --why TEXT.")
+        raise click.UsageError(
+            "--discard gives the blocks' rows up: give your reason with --why TEXT."
+        )
     if for_real and human != "discard":
-        raise click.UsageError("--run goes with --discard; the other words do it at once.")
+        raise click.UsageError("--run applies only to --discard; the other options act at once.")
     return human
 
 
@@ -151,9 +158,11 @@ def given_up(blocks: Collection[Block]) -> Iterator[str]:
     tables: Counter[str] = Counter()
     rows: Counter[str] = Counter()
     for block in blocks:
-        yield f"would be given up: {block.id}  {block.rows:,} rows of {block.table}"
+        yield f"--run would give up: {block.id}  {block.rows:,} rows of {block.table}"
         tables[block.table] += 1
         rows[block.table] += block.rows
     for table, count in sorted(tables.items()):
         yield f"{table}: {count:,} block(s), {rows[table]:,} rows"
-    yield "nothing was done: --run does it" if blocks else "no such block waits"
+    yield (
+        "nothing was done; add --run to do it" if blocks else "no such block is parked or set aside"
+    )

@@ -118,7 +118,7 @@ _TABLE = (
     Column("aside"),
     Column("parked"),
     Column("discarded"),
-    Column("waits longest", right=False),
+    Column("oldest waiting", right=False),
     Column("for"),
 )
 

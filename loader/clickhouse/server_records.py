@@ -132,10 +132,10 @@ class Evidence:
             **_place(table),
         )
         if parts is None:
-            return "whether this user sees all rows cannot be asked (SELECT on system.parts)"
+            return "whether this user sees all rows is not known (it needs SELECT on system.parts)"
         shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
         if shown is None:
-            return f"its rows cannot be counted (SELECT on {table})"
+            return f"its rows cannot be counted (the user needs SELECT on {table})"
         if int(shown[0][0]) < int(parts[0][0]):
             return "this user does not see all rows of the table (a row policy, DELETEs)"
         if seen := self.shown_only(table):  # others' rows came between the two, as many as hide
@@ -149,7 +149,7 @@ class Evidence:
         except ClickHouseError as error:
             if is_permanent(error):
                 return ""  # nor can it count them
-            raise failure(error, "asking which rows are shown") from error
+            raise failure(error, "asking which rows this user sees") from error
 
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
@@ -182,8 +182,8 @@ class Evidence:
         kinds = sorted({kind for kind, *_ in found})
         return Record(
             "unclear",
-            said="the server's query log has no INSERT of it that ended well"
-            + (f" ({', '.join(kinds)})" if kinds else ", and may lack some"),
+            said="the server's query log has no INSERT of this block that succeeded"
+            + (f" ({', '.join(kinds)})" if kinds else ", and the log may lack some"),
         )
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> Record:
@@ -192,9 +192,11 @@ class Evidence:
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
         if there:
             return _written(claim)
-        said = "the server recorded that its INSERT ended well"
+        said = "the server recorded that its INSERT succeeded"
         if made and not elsewhere:
-            return Record("gone", claim, f"{said}, and its parts were dropped or replaced since")
+            return Record(
+                "gone", claim, f"{said}, but its parts were dropped or replaced since then"
+            )
         return Record("perhaps", claim, f"{said}, but not whether its rows are still there")
 
     def _wrote_nothing(self, statements: Sequence[tuple[str, str]], since_ms: int) -> bool:
@@ -268,12 +270,15 @@ def why_fewer(
     """
     reasons = list(known)
     if parts is not None and parts.dropped:
-        reasons.append("partitions were dropped, detached or replaced since")
+        reasons.append("partitions were dropped, detached or replaced since then")
     deletes = evidence.deletes(table, since_ms)
     if deletes:
-        reasons.append("rows were deleted since")
+        reasons.append("rows were deleted since then")
     if deletes is None:
-        reasons.append("whether rows were deleted since cannot be asked (system.mutations)")
+        reasons.append(
+            "whether rows were deleted since then is not known (the user needs SELECT on "
+            "system.mutations)"
+        )
     if not reasons and (hidden := evidence.hidden(table)):
         reasons.append(hidden)
     return ", ".join(reasons)

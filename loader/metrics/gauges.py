@@ -66,7 +66,7 @@ class Current(Collector):
             batch_open=recorder.batch_since is not None,
             away=recorder.away,
             started=recorder.started,
-            unseen="not looked at yet" if look is None else look.failed,
+            unseen="not read yet" if look is None else look.failed,
             waiting={} if look is None else self._unmoved(look),
         )
 

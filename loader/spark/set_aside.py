@@ -210,8 +210,8 @@ class SetAside:
         without = {one.block: one.left_out for one in outcomes}
         for block, state in gone.items():
             left_out = without.get(block, 0)
-            but = f", without {left_out} messages that it refuses" if left_out else ""
-            text = f"{state} {block}, which stood aside{but}"
+            but = f", without {left_out} messages that the table refuses" if left_out else ""
+            text = f"{state} {block}, which had been set aside{but}"
             self._say(text, block=block, table=table, left_out=left_out)
 
     def _drop(self) -> None:

@@ -60,8 +60,8 @@ def check(file: Path) -> None:
         click.echo(f"{file}: ok{which}, app {settings.app!r}")
         if settings.source.start is None:
             click.echo(
-                "note: source.start is not set; partitions without a committed floor need"
-                " `relay run --start`"
+                "note: source.start is not set; for partitions without a committed offset, start "
+                "with `relay run --start`"
             )
 
 

@@ -142,7 +142,7 @@ def _made_anew(found: Found, record: JournalRecord) -> StopError | None:
     return _stop(
         found,
         f"topic id changed from {record.source_topic_id} to {found.source_topic_id}: "
-        "the source topic was deleted and made anew",
+        "the source topic was deleted and created again",
     )
 
 

@@ -99,12 +99,12 @@ class RowEncoder:
                 except _Misfit as misfit:
                     raise BadValue(
                         f"{self.codec.schema.table}, column {name!r}: {misfit}",
-                        "mend the value, or change the column's type in ClickHouse",
+                        "correct the value, or change the column's type in ClickHouse",
                     ) from misfit
         try:
             data: bytes = self.codec.message_class(**fields).SerializeToString()
         except ValueError as error:  # text that is no Unicode
-            raise BadValue(f"{self.codec.schema.table}: {error}", "mend the value") from error
+            raise BadValue(f"{self.codec.schema.table}: {error}", "correct the value") from error
         return data
 
 
@@ -113,7 +113,7 @@ def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
     return ConfigError(
         f"{codec.schema.table} has no column {', '.join(map(repr, unknown))} "
         f"(it has {', '.join(codec.column_names)})",
-        "mend the name, or add the column in ClickHouse",
+        "correct the name, or add the column in ClickHouse",
     )
 
 

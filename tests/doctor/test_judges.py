@@ -98,7 +98,7 @@ def test_a_journal_that_is_gone_is_told_of() -> None:
     head = replace(kafka().heads[0], journal_start=None)
     (found,) = of_kafka(kafka(heads={0: head}))
     assert found.code == "journal-passed"
-    assert "app.journal[0] is not there" in found.what
+    assert "app.journal[0] does not exist" in found.what
 
 
 def test_retention_is_held_against_the_outage_that_was_named() -> None:
@@ -153,7 +153,7 @@ def test_a_fixed_setting_of_the_right_value_is_fine() -> None:
 def test_a_readonly_user_cannot_insert() -> None:
     facts = clickhouse()
     told = of_clickhouse(replace(facts, settings={**facts.settings, "readonly": Setting("1")}))
-    assert [f.what for f in told] == ["readonly = 1, and user loader may not change it"]
+    assert [f.what for f in told] == ["readonly = 1, but user loader may not change it"]
 
 
 def test_a_window_that_ends_by_time_is_held_against_the_outage() -> None:

@@ -69,7 +69,10 @@ STOPS: dict[str, tuple[Facts, str]] = {
         facts({}, Found("J", {0: 5}), bounds={0: (7, 100)}),
         r"begins at offset 7, and nobody",
     ),
-    "another journal's positions": (facts({("old", 0): 9}), r"belong to journal old, .*made anew"),
+    "another journal's positions": (
+        facts({("old", 0): 9}),
+        r"belong to journal old, .*created again",
+    ),
     "another journal's checkpoint": (
         facts(BOTH, Found("old")),
         r"checkpoint belongs to journal old",

@@ -43,7 +43,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     [
         ("whole", ""),
         ("narrow", "this user does not see all rows of the table (a row policy, DELETEs)"),
-        ("no_parts", "whether this user sees all rows cannot be asked (SELECT on system.parts)"),
+        ("no_parts", "whether this user sees all rows is not known (SELECT on system.parts)"),
         ("no_rows", f"its rows cannot be counted (SELECT on {TABLE})"),
     ],
 )

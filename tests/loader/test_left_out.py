@@ -190,7 +190,10 @@ def test_the_table_takes_nothing(
     table = make(client, f"{database}.t", "CONSTRAINT none CHECK id < 0")
     (block,) = journal.seal(table, batch(0, 100), each=1)
     (one,) = isolating.load([block])
-    assert (one.outcome, one.reason.endswith("so is each of its messages alone")) == (PARKED, True)
+    assert (
+        one.outcome,
+        one.reason.endswith("the table also refuses each of its messages one by one"),
+    ) == (PARKED, True)
     assert [(one.block.id, one.block.rows) for one in ledger.waiting()] == [(block.id, 100)]
 
 
@@ -282,7 +285,7 @@ def test_a_view_refuses_what_the_table_takes(
     (block,) = journal.seal(table, batch(0, 100), each=1)
     (one,) = isolating.load([block])
     assert one.outcome == PARKED
-    assert "the table itself takes each of its messages" in one.reason
+    assert "the table accepts each of its messages one by one" in one.reason
 
 
 def test_a_rewind_takes_them_along(

@@ -225,7 +225,7 @@ def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
 
     site.pipeline.delete_source()
     site.pipeline.create_source()
-    stops(site, "made anew")
+    stops(site, "created again")
     assert site.person("accept", "--run", "--why", "moved house")[0] == 0
     site.pipeline.send(range(300, 310))
     site.relayed()

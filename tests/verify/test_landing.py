@@ -372,7 +372,7 @@ def test_a_user_who_may_read_tables_alone(shop: Shop) -> None:
     assert "GRANT SELECT ON system.mutations TO clerk" in text
     kinds, more = shop.judge(block, forged, user=CLERK, removed=[table])
     assert kinds == [], more
-    assert "rows were removed on purpose, as --removed says" in more
+    assert "rows were removed on purpose (--removed)" in more
     assert f"{bare}: this user may not read system.query_log (GRANT SELECT ON system" in text
     assert "the ledger alone calls it loaded: 1 block" in text
 

@@ -136,7 +136,7 @@ def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) 
     yield f"source       {letter.source_topic} {letter.source}"
     yield f"replayed     {_replayed(mark)}"
     if letter.origin is None:
-        yield "key, headers were not kept (written by an earlier release)"
+        yield "key and headers were not kept (an earlier release wrote this dead letter)"
     else:
         yield f"key          {_shown(letter.origin.key)}"
         yield f"headers      {len(letter.origin.headers)}"
@@ -162,9 +162,9 @@ def tally(found: Tally, source_topic: str, *, done: bool) -> Iterator[str]:
     for table, count in sorted(found.tables.items()):
         yield f"  {count:,} of {table}"
     for why, count in found.left.items():
-        yield f"left {count:,}: {why.value}"
+        yield f"not sent, {count:,}: {why.value}"
     if found.sent and not done:
-        yield "nothing was sent yet: add --run"
+        yield "nothing was sent; add --run to send them"
 
 
 def _replayed(mark: Mark | None) -> str:

@@ -110,6 +110,6 @@ def _served(
         "/healthz": lambda _: figures.health(time.monotonic()),
     }
     with Serving(listen, routes, page.headers) as serving:
-        log.info("serving", extra={"page": f"http://{serving.address}/"})
+        log.info("serving the page", extra={"page": f"http://{serving.address}/"})
         with contextlib.closing(Looking(lambda: ask.Look(settings, lasting=True), samples)):
             yield

@@ -204,7 +204,7 @@ def health(standing: Standing, now: float) -> Answer:
     Neither an anomaly nor a server that is away is mended by a restart.
     """
     silent = standing.silent_seconds(now)
-    why = f"last record or round {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
+    why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
     away = standing.problem
     return answer((
         Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),

@@ -87,7 +87,7 @@ class Server:
         try:
             self._client = connect(settings.clickhouse)
         except ClickHouseError as error:
-            raise translated(error, settings.clickhouse, "look at it") from error
+            raise translated(error, settings.clickhouse, "read it") from error
 
     def look(self, targets: Collection[str]) -> ClickHouse:
         """All facts."""

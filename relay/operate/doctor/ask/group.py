@@ -132,7 +132,7 @@ class Standing:
             wanted += [TopicPartition(record, p.partition) for p in read if p.partition < width]
             starts = self._starts(wanted)
         except KafkaException as error:
-            self._of_source.cannot(f"where group {group} stands", error.args[0])
+            self._of_source.cannot(f"read the committed offsets of group {group}", error.args[0])
             return {}
         return {place.partition: _head(place, source, record, starts) for place in read}
 

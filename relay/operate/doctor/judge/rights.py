@@ -45,7 +45,7 @@ def judge_kafka(settings: Settings, facts: Kafka) -> Iterator[Finding]:
             if topic.granted is not None and operation not in topic.granted:
                 yield found(
                     "right-topic",
-                    f"topic {name}: this user may not {operation.capitalize()}, and {who} must",
+                    f"topic {name}: this user may not {operation.capitalize()}, which {who} must",
                     _on_topic(settings, name, operation.capitalize()),
                 )
     group = names.group_id(app)

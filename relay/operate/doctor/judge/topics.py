@@ -33,7 +33,7 @@ def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[F
     if source is None:
         yield found(
             "source-missing",
-            f"source topic {settings.source.topic} is not there",
+            f"source topic {settings.source.topic} does not exist",
             f"kafka-topics --bootstrap-server {settings.source_kafka.bootstrap} --create --topic "
             f"{settings.source.topic} --partitions 12 --replication-factor {SAFE_COPIES}; or mend "
             "source.topic",
@@ -66,7 +66,7 @@ def _copies(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
             "topic-unwritable",
             f"{name}: {topic.in_sync} of {topic.replicas} replica(s) in sync, and "
             f"min.insync.replicas = {least}",
-            f"bring the brokers back that hold its replicas (kafka-topics --bootstrap-server "
+            "start the brokers that hold its replicas (kafka-topics --bootstrap-server "
             f"{kafka.bootstrap} --describe --under-min-isr-partitions)",
         )
     if topic.replicas < SAFE_COPIES:
@@ -143,7 +143,7 @@ def _kept(settings: Settings, name: str, topic: Topic, outage_seconds: float) ->
     if kept < outage_seconds:
         yield found(
             "dead-retention" if name == names.dead_topic(settings.app) else "topic-retention",
-            f"{name}: retention.ms = {kept_ms} ({span(kept)}), and an outage may last "
+            f"{name}: retention.ms = {kept_ms} ({span(kept)}), but an outage may last "
             f"{span(outage_seconds)}",
             set_topic(kafka, name, retention_ms=round(outage_seconds * 1000)),
         )
@@ -164,8 +164,8 @@ def _journal(settings: Settings, name: str, kept: float) -> Iterator[Finding]:
         )
     yield found(
         "journal-retention",
-        f"{name} keeps records for {span(kept)}: an app whose relays are stopped for longer "
-        "cannot be started again by itself",
+        f"{name} keeps records for {span(kept)}: if an app's relays are stopped for longer, a "
+        "person has to start them again",
         mend,
     )
 
@@ -179,7 +179,7 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
     if blocks and most < needed:
         yield found(
             "topic-message-bytes",
-            f"{name}: max.message.bytes = {most}, and block.chunk_bytes = "
+            f"{name}: max.message.bytes = {most}, but block.chunk_bytes = "
             f"{settings.block.chunk_bytes} needs {needed}",
             set_topic(settings.kafka, name, max_message_bytes=16 << 20)
             + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
@@ -188,15 +188,15 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
     if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
         yield found(
             "row-message-bytes",
-            f"{name}: max.message.bytes = {most}, and the source's is {largest}: a row that is "
-            "larger than the first becomes a dead letter",
+            f"{name}: max.message.bytes = {most}, but the source topic's is {largest}: a row that "
+            f"is larger than {name} accepts becomes a dead letter",
             set_topic(settings.kafka, name, max_message_bytes=largest + CHUNK_ROOM),
         )
     dead = name == names.dead_topic(settings.app)
     if dead and largest is not None and most < largest + LETTER_ROOM:
         yield found(
             "dead-message-bytes",
-            f"{name}: max.message.bytes = {most}, and the source's is {largest}",
+            f"{name}: max.message.bytes = {most}, but the source topic's is {largest}",
             set_topic(settings.kafka, name, max_message_bytes=largest + LETTER_ROOM),
         )
 

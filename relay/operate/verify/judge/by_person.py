@@ -47,10 +47,12 @@ def in_order(head: Head, commit: Commit) -> Iterator[Finding]:
     if by_person(commit) and head.rewinding:
         yield Finding(Kind.TORN, "a person's record comes before the rewind has ended")
     elif not by_person(commit) and commit.rewound != head.rewinding:
-        what = "ends no rewind" if commit.rewound else "comes before the rewind has ended"
+        what = (
+            "ends no rewind" if commit.rewound else "comes before the unfinished rewind has ended"
+        )
         yield Finding(Kind.TORN, f"the record {what}")
     if commit.rewound and (commit.blocks or commit.dead or commit.floor != head.floor):
-        yield Finding(Kind.TORN, "the end of a rewind tells of messages")
+        yield Finding(Kind.TORN, "the record that ends a rewind lists messages")
 
 
 def judge(head: Head, commit: Commit, marks: Mapping[str, int]) -> Iterator[Finding]:
@@ -58,10 +60,12 @@ def judge(head: Head, commit: Commit, marks: Mapping[str, int]) -> Iterator[Find
     if commit.HasField("rewind") and commit.HasField("accept"):
         yield Finding(Kind.TORN, "a rewind and an accept in one record")
     if commit.blocks or commit.dead:
-        yield Finding(Kind.TORN, "a person's record tells of messages")
+        yield Finding(Kind.TORN, "a person's record lists messages")
     if commit.epoch != head.epoch + 1:
         kind = Kind.BACKWARD if commit.epoch <= head.epoch else Kind.TORN
-        yield Finding(kind, f"epoch {commit.epoch} of a person's record after {head.epoch}")
+        yield Finding(
+            kind, f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
+        )
     if commit.position != commit.floor:
         yield Finding(Kind.TORN, f"position {commit.position}, floor {commit.floor}")
     if counts_anew(commit) and (commit.reference, commit.count) != (commit.floor, 0):
@@ -150,7 +154,8 @@ class Sealed:
             if latest > commit.floor and table not in starts and table not in marked:
                 yield Finding(
                     Kind.OVERLAP,
-                    f"{table} has blocks up to {latest} and is read again from {commit.floor}",
+                    f"{table} has blocks up to offset {latest}, but is read again from "
+                    f"{commit.floor}",
                 )
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
@@ -228,12 +233,12 @@ def replaced(
         if rows > allowed:
             yield Finding(
                 Kind.OVERLAP,
-                f"block {name} was superseded by a rewind: {rows} rows of it are there",
+                f"a rewind superseded block {name}, but {rows} of its rows are in the table",
             )
         state = ledger.get(name, NOTHING).state
         if state not in {"loaded", "discarded"}:
             yield Finding(
                 Kind.OVERLAP,
-                f"block {name} was superseded by a rewind and may still be loaded: it is "
+                f"a rewind superseded block {name}, but it may still be loaded: its state is "
                 f"{state or 'not touched'}",
             )

@@ -76,18 +76,24 @@ def _next_head(
 def _sequence(head: Head, commit: Commit, *, person: bool) -> Iterator[Finding]:
     if commit.source_topic_id != head.topic_id and not person:
         yield Finding(
-            Kind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
+            Kind.FOREIGN,
+            f"the record's source topic id is {commit.source_topic_id}, the record before it "
+            f"has {head.topic_id}",
         )
     if commit.epoch != head.epoch and not person:
         kind = Kind.BACKWARD if commit.epoch < head.epoch else Kind.TORN
-        yield Finding(kind, f"epoch {commit.epoch} after {head.epoch}")
+        yield Finding(
+            kind, f"the record's epoch is {commit.epoch}, the record before it has {head.epoch}"
+        )
     if commit.n != head.n + 1:
         kind = Kind.BACKWARD if commit.n <= head.n else Kind.GAP
-        yield Finding(kind, f"n={commit.n} after n={head.n}")
+        yield Finding(kind, f"the record has n={commit.n}, the record before it n={head.n}")
     if commit.previous_floor != head.floor:
         kind = Kind.BACKWARD if commit.previous_floor < head.floor else Kind.GAP
         yield Finding(
-            kind, f"previous floor {commit.previous_floor}, the record before has {head.floor}"
+            kind,
+            f"the record's previous floor is {commit.previous_floor}, but the record before "
+            f"it has floor {head.floor}",
         )
 
 
@@ -104,10 +110,15 @@ def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Findi
         if table in moved:
             yield Finding(Kind.OVERLAP, f"{table} is sealed twice in one transaction")
         if first < done:
-            yield Finding(Kind.OVERLAP, f"{table} sealed from {first}, done up to {done}")
+            yield Finding(
+                Kind.OVERLAP,
+                f"{table} is sealed from offset {first}, although it is done up to {done}",
+            )
         if not first < following <= commit.position:
             yield Finding(
-                Kind.TORN, f"{table} sealed from {first} to {following}, at {commit.position}"
+                Kind.TORN,
+                f"{table} is sealed from offset {first} to {following}, with position "
+                f"{commit.position}",
             )
         moved[table] = following
     for table in {*head.marks, *now, *moved}:
@@ -116,7 +127,7 @@ def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Findi
         if after == (expected if expected > commit.floor else 0):
             continue
         kind = Kind.BACKWARD if after < expected else Kind.GAP
-        yield Finding(kind, f"mark of {table} is {after or 'none'}, expected {expected}")
+        yield Finding(kind, f"the mark of {table} is {after or 'none'}, expected {expected}")
 
 
 def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
@@ -125,7 +136,9 @@ def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
         end = head.ends.get(block.topic, 0)
         if block.first_offset < end:
             yield Finding(
-                Kind.OVERLAP, f"block {block.id} at {block.first_offset}, the last ends at {end}"
+                Kind.OVERLAP,
+                f"block {block.id} begins at offset {block.first_offset} of its topic, but "
+                f"the block before it ends at {end}",
             )
 
 
@@ -133,24 +146,33 @@ def _counts(head: Head, commit: Commit, told: int) -> Iterator[Finding]:
     """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
     if commit.reference != head.reference:
         kind = Kind.BACKWARD if commit.reference < head.reference else Kind.GAP
-        yield Finding(kind, f"reference {commit.reference}, expected {head.reference}")
+        yield Finding(
+            kind, f"the record's reference is {commit.reference}, expected {head.reference}"
+        )
         return
     if commit.count < head.count:
-        yield Finding(Kind.BACKWARD, f"count {commit.count} after {head.count}")
+        yield Finding(
+            Kind.BACKWARD,
+            f"the record's count is {commit.count}, lower than {head.count} of the record before "
+            "it",
+        )
     if commit.floor == head.floor and commit.count != head.count:
-        yield Finding(Kind.TORN, f"count {head.count} became {commit.count}, the floor stayed")
+        yield Finding(
+            Kind.TORN,
+            f"the count went from {head.count} to {commit.count}, although the floor did not move",
+        )
     if head.covered is None:
         return
     covered = head.covered + told
     if commit.count > covered:
         yield Finding(
             Kind.GAP,
-            f"{commit.count} messages before floor {commit.floor} since {commit.reference}, "
-            f"only {covered} in blocks and dead letters",
+            f"the relay counted {commit.count} messages from {commit.reference} to floor "
+            f"{commit.floor}, but only {covered} are in blocks and dead letters",
         )
     elif commit.flush_point and commit.count < covered:
         yield Finding(
             Kind.OVERLAP,
-            f"{commit.count} messages since {commit.reference} at the flush point "
-            f"{commit.floor}, {covered} in blocks and dead letters",
+            f"the relay counted {commit.count} messages from {commit.reference} to the flush "
+            f"point {commit.floor}, but {covered} are in blocks and dead letters",
         )

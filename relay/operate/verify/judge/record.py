@@ -36,7 +36,7 @@ def foreign(place: Place, commit: Commit) -> Iterator[Finding]:
     found = (commit.app, commit.source_topic, commit.partition)
     expected = (place.app, place.source_topic, place.partition)
     if found != expected:
-        yield Finding(Kind.FOREIGN, f"the record is of {found}, expected {expected}")
+        yield Finding(Kind.FOREIGN, f"the record belongs to {found}, expected {expected}")
 
 
 def alone(commit: Commit) -> Iterator[Finding]:
@@ -66,7 +66,9 @@ def _itself(commit: Commit) -> Iterator[Finding]:
         )
     if commit.reference > commit.floor or commit.count < 0:
         yield Finding(
-            Kind.TORN, f"reference {commit.reference}, count {commit.count}, floor {commit.floor}"
+            Kind.TORN,
+            f"the record's reference {commit.reference}, count {commit.count} and floor "
+            f"{commit.floor} do not fit together",
         )
 
 
@@ -77,7 +79,9 @@ def _ids(commit: Commit) -> Iterator[Finding]:
         yield Finding(Kind.OVERLAP, f"a table has two blocks in one transaction: {sorted(tables)}")
     for dead in commit.dead:
         if dead.messages < 1:
-            yield Finding(Kind.TORN, f"{dead.messages} dead letters of {dead.table!r}")
+            yield Finding(
+                Kind.TORN, f"the record lists {dead.messages} dead letters of {dead.table!r}"
+            )
     app, partition, epoch = commit.app, commit.partition, commit.epoch
     for block in commit.blocks:
         expected = f"{app}:{block.table}:{partition}:{epoch}:{block.first_source_offset}"
@@ -89,14 +93,14 @@ def _ids(commit: Commit) -> Iterator[Finding]:
         if rows < 1 or of_messages < 1 or chunks < 1:
             yield Finding(
                 Kind.TORN,
-                f"block {block.id}: {of_messages} messages, {rows} rows, {chunks} chunks",
+                f"block {block.id} has {of_messages} messages, {rows} rows and {chunks} chunks",
             )
         elif rows < of_messages:  # an empty batch is a dead letter
-            yield Finding(Kind.TORN, f"block {block.id}: {rows} rows of {of_messages} messages")
+            yield Finding(Kind.TORN, f"block {block.id} has {rows} rows of {of_messages} messages")
         if block.next_offset - block.first_offset < chunks:
             yield Finding(
                 Kind.TORN,
-                f"block {block.id}: {chunks} chunks in offsets {block.first_offset} to "
+                f"block {block.id} has {chunks} chunks in offsets {block.first_offset} to "
                 f"{block.next_offset}",
             )
 
