@@ -221,7 +221,7 @@ def test_commands_are_what_a_shell_takes() -> None:
             },
             "TTL d deletes them",
         ),
-        ({"views": (view(),)}, "it says nothing of what is behind view shop.v"),
+        ({"views": (view(),)}, "it says nothing about the table behind view shop.v"),
         ({"policies": ("p ON shop.orders",)}, "p ON shop.orders hides them"),
     ],
 )
@@ -236,7 +236,7 @@ def test_without_a_window_no_token_is_said_to_decide() -> None:
     findings = of_clickhouse(clickhouse(table(engine_full=NO_WINDOW)), decided=True)
     (said,) = [one for one in findings if one.code == "decided-by"]
     assert "token" not in said.what
-    assert said.what.endswith("; then finding none of its rows")
+    assert said.what.endswith("; then a count that finds none of its rows")
     assert "then finding all its rows by _block, then what the server's logs" in said.what
 
 
