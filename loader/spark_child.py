@@ -20,7 +20,7 @@ CLOSED = (ConnectionError, EOFError)
 def end_with_spark(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """As sys.excepthook of the process that reads the journal for Spark.
+    """End with Spark; sys.excepthook of the process that reads the journal for Spark.
 
     A query that ends may interrupt Spark in the midst of a question, which closes the connection.
     The answer then fails, and Spark ends the process, perhaps in the midst of the traceback.
@@ -42,6 +42,6 @@ class Traceback:
 
     @staticmethod
     def print_exc() -> None:
-        """As traceback.print_exc."""
+        """Print as traceback.print_exc does."""
         if not isinstance(sys.exception(), CLOSED):
             traceback.print_exc()

@@ -32,7 +32,7 @@ class Failpoint:
     always: bool = False
 
     def passed(self) -> None:
-        """Execution is there."""
+        """Act if the failpoint is due: execution is there."""
         self.passes -= 1
         if self.always or self.passes == 0:
             self.act()
@@ -53,7 +53,7 @@ class Failpoint:
 
 
 def parse(text: str) -> Failpoint:
-    """`name[:action[:passes]]`, as in the environment; passes: a number, or every.
+    """Parse `name[:action[:passes]]`, as in the environment; passes: a number, or every.
 
     Raises:
         ValueError: an action that is none of kill, stop, wait=FILE.

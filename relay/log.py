@@ -47,13 +47,13 @@ def setup(json: bool, pipeline: str = "") -> None:  # noqa: FBT001 - log.setup(j
 
 
 def in_child() -> None:
-    """As `setup`, in a process that another program started: as FORMAT in its environment says."""
+    """Set up the log in a child process, as FORMAT in its environment says."""
     if not logging.getLogger().handlers:
         setup(json=os.environ.get(FORMAT) == "json")
 
 
 def in_use() -> bool | None:
-    """What `as_parent` gets in a child of this process: whether lines are JSON; None: no log."""
+    """Return what `as_parent` gets in a child: whether lines are JSON; None: no log."""
     return is_json() if logging.getLogger().handlers else None
 
 
@@ -66,22 +66,22 @@ def as_parent(json: bool | None) -> None:  # noqa: FBT001 - handed over as it is
 
 
 def about(**fields: object) -> None:
-    """From now on each line of this thread carries these, and what `about` said before no more."""
+    """Add these to each line of this thread from now on, in place of those before."""
     _ABOUT.set(fields)
 
 
 def is_json() -> bool:
-    """Whether `setup` was told to write JSON."""
+    """Return whether `setup` was told to write JSON."""
     return any(isinstance(one.formatter, _Json) for one in logging.getLogger().handlers)
 
 
 def is_text() -> bool:
-    """Whether `setup` was told to write for people."""
+    """Return whether `setup` was told to write for people."""
     return any(isinstance(one.formatter, _Text) for one in logging.getLogger().handlers)
 
 
 def clients() -> logging.Logger:
-    """The logger of librdkafka's own lines; one that repeats is shown once a while."""
+    """Return the logger of librdkafka's own lines; one that repeats is shown once a while."""
     logger = logging.getLogger("librdkafka")
     if not logger.filters:
         logger.addFilter(_OncePerWhile())

@@ -30,17 +30,17 @@ NO_TABLE = ""
 
 
 def is_table_name(name: str) -> bool:
-    """Whether `name` is `database.table` in plain identifiers."""
+    """Return whether `name` is `database.table` in plain identifiers."""
     return _TABLE.fullmatch(name) is not None
 
 
 def is_app_name(name: str) -> bool:
-    """Whether `name` can prefix topics, groups and transactional ids."""
+    """Return whether `name` can prefix topics, groups and transactional ids."""
     return _APP.fullmatch(name) is not None
 
 
 def split_table(table: str) -> tuple[str, str]:
-    """`database.table` as (database, table).
+    """Split `database.table` into (database, table).
 
     Raises:
         ValueError: not a table name.
@@ -86,27 +86,27 @@ def table_of_topic(app: str, topic: str) -> str:
 
 
 def journal_topic(app: str) -> str:
-    """The topic with one Commit per source partition per transaction."""
+    """Return the topic with one Commit per source partition per transaction."""
     return f"{app}.journal"
 
 
 def dead_topic(app: str) -> str:
-    """The topic of source messages that could not become rows."""
+    """Return the topic of source messages that could not become rows."""
     return f"{app}.dead"
 
 
 def replayed_topic(app: str) -> str:
-    """The topic with one mark per dead letter that was replayed."""
+    """Return the topic with one mark per dead letter that was replayed."""
     return f"{app}.replayed"
 
 
 def schemas_topic(app: str) -> str:
-    """The schema registry topic."""
+    """Return the schema registry topic."""
     return f"{app}.schemas"
 
 
 def is_written(topic: str, app: str) -> bool:
-    """Whether it is one that the app's relays write."""
+    """Return whether it is one that the app's relays write."""
     own = (journal_topic(app), dead_topic(app), schemas_topic(app))
     return topic in own or topic.startswith(blocks_prefix(app))
 
@@ -136,7 +136,7 @@ def sealed(block: str) -> str:
 
 
 def is_of_block(comment: str) -> str:
-    """SQL: whether a statement with this log_comment inserts the block {block:String}."""
+    """Return SQL: whether a statement with this log_comment inserts the block {block:String}."""
     return f"has(splitByChar(',', {comment}), {{block:String}})"
 
 
@@ -146,22 +146,22 @@ def commented(comment: str) -> list[str]:
 
 
 def group_id(app: str) -> str:
-    """The relay's consumer group; floors are committed to it."""
+    """Return the relay's consumer group; floors are committed to it."""
     return f"{app}.relay"
 
 
 def transactional_id(app: str, member: str) -> str:
-    """Of the relay process `member`; stable over restarts, so that a successor fences it."""
+    """Return the relay process's id, stable over restarts, so that a successor fences it."""
     return f"{app}.relay.{member}"
 
 
 def instance_id(app: str, member: str) -> str:
-    """The group.instance.id of the relay process `member`: a restart keeps its partitions."""
+    """Return the group.instance.id of the process `member`: a restart keeps its partitions."""
     return f"{app}.{member}"
 
 
 def partition_transactional_id(app: str, partition: int) -> str:
-    """Of a source partition, where the source is in another cluster: its new owner fences the old.
+    """Return the id of a source partition of another cluster: its new owner fences the old.
 
     The app stands for the source's cluster and topic: an app has only one of each.
     """
@@ -169,17 +169,17 @@ def partition_transactional_id(app: str, partition: int) -> str:
 
 
 def transactional_ids(app: str, *, by_partition: bool) -> str:
-    """How those of the app's relays begin."""
+    """Return how those of the app's relays begin."""
     return f"{app}.source." if by_partition else transactional_id(app, "")
 
 
 def replay_transactional_id(app: str) -> str:
-    """Of the app's one replay of dead letters: a second one fences the first."""
+    """Return the id of the app's one replay of dead letters: a second one fences the first."""
     return f"{app}.dead-replay"
 
 
 def rewind_transactional_id(app: str) -> str:
-    """Of the app's one rewind or accept: a second one fences the first."""
+    """Return the id of the app's one rewind or accept: a second one fences the first."""
     return f"{app}.rewind"
 
 
@@ -224,7 +224,7 @@ class BlockId:
 
     @classmethod
     def parse(cls, text: str) -> BlockId:
-        """The reverse of `str`.
+        """Return the reverse of `str`.
 
         Raises:
             ValueError: not a block id.

@@ -12,10 +12,40 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from relay.config.server_settings import ClickHouse
+from relay.dev import process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from tests import reach
 from tests.jvms import live_shortly
+
+STARTING = frozenset(
+    {
+        *("stack", "running_rig", "behind_proxy", "logged_port", "engine", "server"),
+        *("own", "hasty", "elsewhere", "east", "chrome"),
+    }
+)
+"""Fixtures that start a server, or a browser. Whatever test uses one, however indirectly, gets the
+mark `servers`; a test that starts one itself carries the mark."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need servers, so that -m "not servers" answers a newcomer quickly."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if not STARTING.isdisjoint(fixtures) or item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.servers)
+
+
+@pytest.fixture(autouse=True)
+def _no_server_without_the_mark(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if request.node.get_closest_marker("servers") is None:
+
+        def refuse(*_: object, **__: object) -> None:
+            pytest.fail("this test starts a server: give it the mark `servers`")
+
+        monkeypatch.setattr(process, "spawn", refuse)
 
 
 def pytest_configure() -> None:

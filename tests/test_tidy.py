@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 import grimp
 import pytest
 
+from relay.program.command import HELP
+
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST_FUNCTION = 70
 LONGEST_MODULE = 400
 GENERATED = {"relay/records_pb2.py"}
+DIALECT = frozenset(
+    {
+        *("apart", "aside", "asked", "away", "few", "found", "given", "heard", "held", "kept"),
+        *("left", "looking", "looks", "moved", "plain", "read", "said", "seen", "sent", "shown"),
+        *("standing", "strangers", "told", "troubles", "wanted"),
+    }
+)
+"""Words that say nothing of the field: no module or test file is named with one alone."""
 
 LONGER_MODULES: dict[str, str] = {
     "loader/core/plan.py": "every decision about a block stands in one file, with its proof",
@@ -133,7 +144,7 @@ def dotted(module: str) -> str:
 
 def unhelpful(command: click.Command, path: str) -> Iterator[str]:
     """Commands and options, from this one down, that explain nothing."""
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **HELP)
     if not (command.help or "").strip():
         yield path
     for option in command.params:
@@ -246,6 +257,74 @@ def test_a_command_without_help_is_found() -> None:
     group = click.Group("g", help="Does it.")
     group.add_command(click.Command("c", params=[click.Option(["--o"])]))
     assert list(unhelpful(group, "g")) == ["g c", "g c --o"]
+
+
+def classes(texts: dict[str, str]) -> dict[str, list[str]]:
+    """Where each class name is defined, nested classes included."""
+    places: dict[str, list[str]] = {}
+    for module, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    return places
+
+
+def several_meanings(texts: dict[str, str]) -> dict[str, list[str]]:
+    """Class names that are defined more than once."""
+    return {name: where for name, where in classes(texts).items() if len(where) > 1}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Whoever reads a class name need not ask in which module."""
+    assert several_meanings({m: source(m) for m in written()}) == {}
+
+
+def test_a_class_name_with_two_meanings_is_found() -> None:
+    """Negative control: in two modules, in one, and within a function."""
+    once, twice = "class Facts: ...", "def f():\n    class Facts: ..."
+    assert several_meanings({"a": once, "b": twice}) == {"Facts": ["a", "b"]}
+    assert several_meanings({"a": f"{once}\n{once}"}) == {"Facts": ["a", "a"]}
+    assert several_meanings({"a": once, "b": "class Fact: ..."}) == {}
+
+
+def in_dialect(paths: Iterable[str]) -> list[str]:
+    """Modules and test files that are named with a word of DIALECT alone."""
+    return [path for path in paths if Path(path).stem.removeprefix("test_") in DIALECT]
+
+
+def test_modules_are_nouns_of_the_field() -> None:
+    """A reader learns from a module's name what is in it; test files follow the modules."""
+    tests = [str(p.relative_to(ROOT)) for p in (ROOT / "tests").rglob("*.py")]
+    assert in_dialect([*written(), *tests]) == []
+
+
+def test_a_module_in_dialect_is_found() -> None:
+    """Negative control: a module and a test file; a field's name that only contains the word."""
+    paths = ["relay/heard.py", "tests/unit/test_told.py", "loader/spark/set_aside.py"]
+    assert in_dialect(paths) == ["relay/heard.py", "tests/unit/test_told.py"]
+
+
+def unknown_modules(room: str, docstring: str) -> list[str]:
+    """What a room's docstring names in backticks and is not there."""
+    here = ROOT / room
+    return [
+        name
+        for name in re.findall(r"`([a-z_]+)`", docstring)
+        if not any((here / path).exists() for path in (name, f"{name}.py"))
+        and name not in {"relay", "loader"}
+    ]
+
+
+@pytest.mark.parametrize("room", sorted(m for m in modules() if m.endswith("__init__.py")))
+def test_a_room_names_the_modules_that_it_has(room: str) -> None:
+    """Its docstring is the only map, so a module that was renamed is renamed there too."""
+    docstring = ast.get_docstring(ast.parse(source(room))) or ""
+    assert unknown_modules(str(Path(room).parent), docstring) == []
+
+
+def test_a_room_that_names_a_module_of_yesterday_is_found() -> None:
+    """Negative control."""
+    assert unknown_modules("relay/core", "Read `step`, then `looking`.") == ["looking"]
 
 
 @pytest.mark.parametrize("room", sorted(m for m in modules() if m.endswith("__init__.py")))

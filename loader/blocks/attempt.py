@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Figures:
+class AttemptFigures:
     """What one attempt at one block cost: plain numbers, as they travel through Spark.
 
     Attributes:
@@ -57,7 +57,7 @@ class Outcome:
     outcome: str
     rows: int
     reason: str
-    figures: Figures = field(default_factory=Figures)
+    figures: AttemptFigures = field(default_factory=AttemptFigures)
     about: str = ""
     left_out: int = 0
 
@@ -88,15 +88,15 @@ class Attempt:
     new: bool = False
     made: pa.RecordBatch | None = None
     divisible: bool = False
-    figures: Figures = field(default_factory=Figures)
+    figures: AttemptFigures = field(default_factory=AttemptFigures)
 
     def answer(self, answer: plan.Answer) -> None:
-        """On to the next effect."""
+        """Take an answer, and go on to the next effect."""
         self.run, self.effect = plan.step(self.run, answer)
 
 
 def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
-    """Runs `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
+    """Run `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
     before = [attempt.effect for attempt in attempts]
     try:
         work()
@@ -104,21 +104,21 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
         about = About.TABLE if isinstance(error, TableRefused) else About.SERVER
         for attempt, effect in zip(attempts, before, strict=True):
             if attempt.effect is effect:
-                attempt.answer(plan.Failed(error.message, about))
+                attempt.answer(plan.NoAnswer(error.message, about))
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
     """Return them in groups that one statement marks: of one state, for one reason."""
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:
-        assert isinstance(one.effect, plan.Mark)
+        assert isinstance(one.effect, plan.Settle)
         said = one.effect.state, one.effect.reason, one.effect.made_by
         found.setdefault(said, []).append(one)
     return list(found.values())
 
 
 def outcome(attempt: Attempt) -> Outcome:
-    """Of an attempt that is over."""
+    """Return the outcome of an attempt that is over."""
     done = attempt.effect
     assert isinstance(done, plan.Done)
     asked = attempt.asked and not attempt.inserted

@@ -75,7 +75,7 @@ class Fetcher:
         self.messages = b""
 
     def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
-        """The block's rows; the client reads on in the background.
+        """Return the block's rows; the client reads on in the background.
 
         Args:
             block: wanted now.
@@ -104,7 +104,7 @@ class Fetcher:
         return check(block, values)
 
     def rest(self) -> None:
-        """Reads nothing until the next fetch.
+        """Read nothing until the next fetch.
 
         At a partition's end the client would ask again every few milliseconds.
         """
@@ -112,7 +112,7 @@ class Fetcher:
         self._consumer.unassign()
 
     def close(self) -> None:
-        """Ends the consumer."""
+        """End the consumer."""
         self._consumer.close()
 
     def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
@@ -211,7 +211,7 @@ class Fetcher:
 
 
 def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
-    """Where reading begins, by partition: of the block, and of those to be read at once with it."""
+    """Return where reading begins, by partition: of this block, and of those read with it."""
     found = {_place(block): block.first_offset}
     size = block.row_bytes
     for other in ahead[: AT_ONCE - 1]:
@@ -248,7 +248,7 @@ def _value(message: Message, block: Block, sequence: int) -> bytes:
 
 
 def check(block: Block, values: list[bytes]) -> pa.RecordBatch:
-    """The chunks as one record batch.
+    """Return the chunks as one record batch.
 
     Raises:
         Damaged: checksum or rows differ from the journal.

@@ -24,7 +24,7 @@ CLICKHOUSE = b"clickhouse"
 def fitted(
     made: pa.RecordBatch, block: pa.RecordBatch, columns: Mapping[str, str], stamp: str
 ) -> pa.RecordBatch:
-    """The rows for the INSERT.
+    """Return the rows for the INSERT.
 
     A column that the block has in the same Arrow type keeps its meaning. Any other is the
     table's of that name, in the form that the document `messages` shows for blocks; it is cast
@@ -73,7 +73,7 @@ def _meant(
 
 
 def recorded_type(field: pa.Field[Any]) -> str:
-    """The ClickHouse type for which the relay wrote a column; empty where it says none."""
+    """Return the ClickHouse type for which the relay wrote a column; empty where it says none."""
     return (field.metadata or {}).get(CLICKHOUSE, b"").decode()
 
 

@@ -45,7 +45,7 @@ ID_BYTES = 5_000
 """Of the ids of blocks in one INSERT: its log_comment names them, in the URL, with escapes."""
 
 
-class Ready(NamedTuple):
+class ReadyBlock(NamedTuple):
     """A block whose rows are there."""
 
     attempt: Attempt
@@ -72,14 +72,14 @@ class Inserter:
         self._fetcher, self._stamp = fetcher, stamp
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
-        """Answers each of the attempts, all under one claim, in their order.
+        """Answer each of the attempts, all under one claim, in their order.
 
         Raises:
             Refused: the user may not insert into a table, or not read a block topic.
         """
-        waiting: list[Ready] = []
+        waiting: list[ReadyBlock] = []
         for attempt in attempts:
-            found: list[Ready] = []
+            found: list[ReadyBlock] = []
             guarded([attempt], lambda one=attempt, to=found: to.extend(self._ready(one)))  # type: ignore[misc]
             if found and waiting and not joins(waiting, found[0], self._stamp):
                 self._send(waiting)
@@ -92,7 +92,7 @@ class Inserter:
         if waiting:
             self._send(waiting)
 
-    def _ready(self, attempt: Attempt) -> list[Ready]:
+    def _ready(self, attempt: Attempt) -> list[ReadyBlock]:
         """The attempt with its rows; nothing where it is answered without an INSERT."""
         assert attempt.target is not None
         assert isinstance(attempt.effect, plan.Insert)
@@ -109,13 +109,13 @@ class Inserter:
         if not batch.num_rows:
             attempt.answer(plan.Wrote(0))  # a transform left nothing of it
             return []
-        return [Ready(attempt, attempt.target, batch, attempt.effect.limit)]
+        return [ReadyBlock(attempt, attempt.target, batch, attempt.effect.limit)]
 
-    def _send(self, group: Sequence[Ready]) -> None:
+    def _send(self, group: Sequence[ReadyBlock]) -> None:
         attempts = [one.attempt for one in group]
         guarded(attempts, lambda: self._statement(group))
 
-    def _statement(self, group: Sequence[Ready]) -> None:
+    def _statement(self, group: Sequence[ReadyBlock]) -> None:
         first, figures = group[0], group[0].attempt.figures
         begun = time.monotonic()
         figures.inserts += 1
@@ -144,7 +144,7 @@ class Inserter:
             one.attempt.answer(said)
 
     def _answers(
-        self, group: Sequence[Ready], answer: plan.Answer, rows: int
+        self, group: Sequence[ReadyBlock], answer: plan.Answer, rows: int
     ) -> Sequence[plan.Answer]:
         """What the answer to the statement says of each of its blocks."""
         if len(group) == 1:
@@ -152,28 +152,28 @@ class Inserter:
         if isinstance(answer, plan.Wrote) and answer.rows >= rows:
             return [plan.Wrote(one.batch.num_rows) for one in group]
         if _is_refused(answer, About.SIZE, About.UNKNOWN):
-            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
+            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
             # For one of them, perhaps: the next attempt at each finds that by itself. Where it is
             # for its rows, other tables do not wait for that attempt: they stand aside.
             about = About.BLOCK if isinstance(answer, plan.Rejected) else ""
             reason = f"in one INSERT with {len(group) - 1} others: {answer.reason}"
-            answer = plan.Failed(reason, about)
+            answer = plan.NoAnswer(reason, about)
         return [answer] * len(group)
 
-    def _unless_altered(self, answer: plan.Answer, of: Ready) -> plan.Answer:
+    def _unless_altered(self, answer: plan.Answer, of: ReadyBlock) -> plan.Answer:
         """A refusal says nothing of a table that is not the one which was looked at any more."""
         table = of.attempt.block.table
         if _is_refused(answer, About.TABLE, About.UNKNOWN):
-            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.Failed)
+            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
             now = self._tables.look({table}).get(table)
             if now is None or now.shape != of.target.shape:
-                return plan.Failed(f"{table} was altered meanwhile: {answer.reason}")
+                return plan.NoAnswer(f"{table} was altered meanwhile: {answer.reason}")
         return answer
 
 
 def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
     """Whether the statement was refused for its rows, or for one of these."""
-    failed = isinstance(answer, plan.Failed) and answer.about in abouts
+    failed = isinstance(answer, plan.NoAnswer) and answer.about in abouts
     return failed or isinstance(answer, plan.Impossible | plan.Rejected)
 
 
@@ -184,8 +184,8 @@ def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
     return answer
 
 
-def whole(group: Sequence[Ready], stamp: str) -> pa.RecordBatch:
-    """Their rows; of several blocks with a column more, the id of each row's block."""
+def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
+    """Return their rows; of several blocks with a column more, the id of each row's block."""
     if len(group) == 1:
         return group[0].batch
     rows: pa.RecordBatch = pa.concat_batches([one.batch for one in group])  # type: ignore[attr-defined]
@@ -197,8 +197,8 @@ def whole(group: Sequence[Ready], stamp: str) -> pa.RecordBatch:
     return rows.append_column(field, pa.DictionaryArray.from_arrays(index, ids))
 
 
-def joins(group: Sequence[Ready], one: Ready, stamp: str) -> bool:
-    """Whether `one` may go into the INSERT of these."""
+def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
+    """Return whether `one` may go into the INSERT of these."""
     first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
@@ -211,12 +211,12 @@ def joins(group: Sequence[Ready], one: Ready, stamp: str) -> bool:
     )
 
 
-def open_for_more(one: Ready, stamp: str) -> bool:
-    """Whether any other block may go into the INSERT of this one."""
+def open_for_more(one: ReadyBlock, stamp: str) -> bool:
+    """Return whether any other block may go into the INSERT of this one."""
     return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
 
 
-def _joinable(one: Ready, stamp: str) -> bool:
+def _joinable(one: ReadyBlock, stamp: str) -> bool:
     """Whether the claim leaves room for others, and nobody else has claimed the block."""
     return (
         not one.attempt.alone

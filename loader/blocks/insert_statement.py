@@ -204,7 +204,7 @@ class Body(bytes):
     """
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The beginning as text."""
+        """Return the beginning as text."""
         return self[:16].decode(encoding, errors)
 
 
@@ -261,11 +261,11 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         )
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
-            return plan.Failed(f"{table} was altered meanwhile")
+            return plan.NoAnswer(f"{table} was altered meanwhile")
         if f"Exception: {_TAKEN}" in str(error):
-            return plan.Failed(_TAKEN)
+            return plan.NoAnswer(_TAKEN)
         if limit is not None and error_code(error) == _THROWN:
-            return plan.Failed("others inserted into the table meanwhile")
+            return plan.NoAnswer("others inserted into the table meanwhile")
         return _failed(error, table)
     return _written(summary)
 
@@ -277,14 +277,14 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
         raise failure(error, f"INSERT into {table}") from error
     if what is About.BLOCK:
         return plan.Rejected(one_line(error))
-    return plan.Failed(told(error, f"INSERT into {table}")[:500], what)
+    return plan.NoAnswer(told(error, f"INSERT into {table}")[:500], what)
 
 
 def _written(answer: object) -> plan.Answer:
     """Return how many rows the server says that it wrote."""
     rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
     if rows is None:
-        return plan.Failed(
+        return plan.NoAnswer(
             "the server did not say how many rows it wrote; check whether a proxy removes the "
             "header X-ClickHouse-Summary"
         )

@@ -16,7 +16,7 @@ from loader.blocks.fetch import Damaged
 from loader.blocks.scratch_table import NoScratch, like
 from loader.blocks.transform import CannotTransform
 from loader.core import left_out, plan
-from loader.core.bad_messages import MOST, Refusal, TooMany, refused
+from loader.core.bad_messages import MOST, TableRefusal, TooMany, refused
 from relay.blocks.message_rows import MessageRows
 from relay.failpoints import reached
 
@@ -90,11 +90,11 @@ class Isolator:
         assert target is not None
         with like(self._client, self._database, block, target, self._stamp) as takes:
 
-            def trial(messages: Indexes) -> Refusal | None:
+            def trial(messages: Indexes) -> TableRefusal | None:
                 try:
                     made = self._maker.of(block, rows_of(rows, listed, messages), target)
                 except CannotTransform as error:
-                    return Refusal(str(error))
+                    return TableRefusal(str(error))
                 return takes(made) if made.num_rows else None
 
             return refused(trial, listed)

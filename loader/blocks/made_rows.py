@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def transforms(settings: Loader) -> Transforms:
-    """Those that the settings name, none of them loaded yet."""
+    """Return those that the settings name, none of them loaded yet."""
     overrides = {name: one.transform for name, one in settings.tables.items()}
     return Transforms(settings.transform, overrides)
 
@@ -41,11 +41,11 @@ class Maker:
         self._stamp = settings.block_column
 
     def makes(self, table: str) -> bool:
-        """Whether a transform makes the table's rows."""
+        """Return whether a transform makes the table's rows."""
         return bool(self._transforms.name(table))
 
-    def make(self, attempt: Attempt) -> plan.Made | plan.Failed | plan.Rejected | plan.Impossible:
-        """What a claim of this attempt says of its rows.
+    def make(self, attempt: Attempt) -> plan.Made | plan.NoAnswer | plan.Rejected | plan.Impossible:
+        """Return what a claim of this attempt says of its rows.
 
         Raises:
             Refused: the transform cannot be imported here, or is not deterministic.
@@ -66,12 +66,12 @@ class Maker:
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         except Unavailable as error:
-            return plan.Failed(error.message)
+            return plan.NoAnswer(error.message)
         version = "" if transform is None else transform.version
         return plan.Made(attempt.made.num_rows, left_out.version(version, block))
 
     def read(self, attempt: Attempt) -> tuple[pa.RecordBatch, MessageRows | None]:
-        """The block's rows as they were sealed, and whose they are; None where it does not say.
+        """Return the rows as they were sealed, and whose they are; None where unknown.
 
         Raises:
             Damaged, Unavailable, Refused: as Fetcher.fetch.
@@ -83,7 +83,7 @@ class Maker:
         return rows, message_rows.decode(listed) if listed else None
 
     def of(self, block: Block, rows: pa.RecordBatch, target: Target) -> pa.RecordBatch:
-        """What the table's transform makes of these rows of the block, if it has one.
+        """Return what the table's transform makes of these rows of the block, if it has one.
 
         Raises:
             CannotTransform: as Transforms.made.

@@ -16,7 +16,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks.insert_statement import body, settings, trial_statement
 from loader.clickhouse.client import TableRefused, one_line, quoted, quoted_table, table_failure
-from loader.core.bad_messages import Refusal
+from loader.core.bad_messages import TableRefusal
 from relay import names
 from relay.clickhouse.errors import About, about
 from relay.errors import Unavailable
@@ -72,7 +72,7 @@ def engine_of(engine: str, engine_full: str) -> str:
 @contextlib.contextmanager
 def like(
     client: HttpClient, database: str, block: Block, target: Target, stamp: str
-) -> Iterator[Callable[[pa.RecordBatch], Refusal | None]]:
+) -> Iterator[Callable[[pa.RecordBatch], TableRefusal | None]]:
     """Give what tries rows of the block on a table like its own, and drop that table at the end.
 
     Args:
@@ -105,7 +105,7 @@ def like(
 
     reached("scratch_made")
 
-    def trial(rows: pa.RecordBatch) -> Refusal | None:
+    def trial(rows: pa.RecordBatch) -> TableRefusal | None:
         return _tried(client, name, block, rows, target, stamp)
 
     try:
@@ -152,7 +152,7 @@ def _tried(
     rows: pa.RecordBatch,
     target: Target,
     stamp: str,
-) -> Refusal | None:
+) -> TableRefusal | None:
     sql = trial_statement(block, rows.schema, target, stamp, scratch)
     asked = settings([block], "", rows.num_rows, alone=True)
     # What the server records of a trial must not be taken for an INSERT of the block.
@@ -168,5 +168,5 @@ def _tried(
             raise table_failure(error, f"trying rows of {block.table} on {scratch}") from error
         text = _NAMED_TABLE.sub(block.table, one_line(error))
         row = _NAMED_ROW.search(text)
-        return Refusal(text, int(row[1]) - 1 if row else None)
+        return TableRefusal(text, int(row[1]) - 1 if row else None)
     return None

@@ -14,7 +14,7 @@ from relay.records_pb2 import Block, Commit
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BlockSelection:
     """What is asked for.
 
     Attributes:
@@ -30,7 +30,7 @@ class Wanted:
     block: str = ""
 
     def takes(self, block: Block) -> bool:
-        """Whether the block is one of them."""
+        """Return whether the block is one of them."""
         return (
             block.table == self.table
             and self.block in {"", block.id}
@@ -40,14 +40,14 @@ class Wanted:
 
 
 def concerns(commit: Commit, table: str) -> bool:
-    """Whether the record has blocks of the table, or a rewind of it."""
+    """Return whether the record has blocks of the table, or a rewind of it."""
     return any(block.table == table for block in commit.blocks) or any(
         start.table == table for start in commit.rewind.starts
     )
 
 
 def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
-    """The table's blocks that no rewind has replaced, in order of the records.
+    """Return the table's blocks that no rewind has replaced, in order of the records.
 
     Args:
         records: partition and record, each partition's in the journal's order.
@@ -64,13 +64,13 @@ def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
 
 
 def newest(blocks: Sequence[Block]) -> Block | None:
-    """The block whose columns are the DataFrame's; of several alike, the last."""
+    """Return the block whose columns are the DataFrame's; of several alike, the last."""
     ranked = reversed(blocks)
     return max(ranked, key=lambda one: (one.schema_version, one.sealed_at_ms), default=None)
 
 
 def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
-    """The blocks by neighbours in Kafka, each group of about so many bytes at most.
+    """Return the blocks by neighbours in Kafka, each group of about so many bytes at most.
 
     Args:
         blocks: in any order.
@@ -90,5 +90,5 @@ def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
 
 
 def near(blocks: Iterable[Block]) -> list[Block]:
-    """The blocks in the order in which they lie in Kafka: neighbours are read in one go."""
+    """Return the blocks in the order in which they lie in Kafka: neighbours are read in one go."""
     return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))

@@ -45,7 +45,7 @@ class Transform:
     function: Function
 
     def once(self, table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What one run makes of a block's rows.
+        """Return what one run makes of a block's rows.
 
         Raises:
             CannotTransform: the function raised, or gave no record batch and no table.
@@ -80,11 +80,11 @@ class Transforms:
         self._tried: set[str] = set()
 
     def name(self, table: str) -> str:
-        """Of the table's, as in the settings; empty: it has none."""
+        """Return the name of the table's transform, as in the settings; empty: it has none."""
         return self._of_tables.get(table, self._default)
 
     def of(self, table: str) -> Transform | None:
-        """The table's.
+        """Return the table's.
 
         Raises:
             Refused: it cannot be imported.
@@ -105,7 +105,7 @@ class Transforms:
                 raise ConfigError(error.message, error.next_step) from error
 
     def made(self, transform: Transform, table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What it makes of a block's rows; the table's first rows here go through it twice.
+        """Return what it makes of a block's rows; the table's first rows here go through it twice.
 
         Raises:
             CannotTransform: as Transform.once.
@@ -130,7 +130,7 @@ class Transforms:
 
 
 def load(name: str) -> Transform:
-    """The function `module:function`.
+    """Return the function `module:function`.
 
     Raises:
         Refused: there is no such module or function here, or the module has no source.
@@ -176,7 +176,7 @@ def _joined(table: pa.Table) -> pa.RecordBatch:
 
 
 def differ(one: pa.RecordBatch, other: pa.RecordBatch) -> str:
-    """What two results differ in, as words; empty: nothing. A NaN is equal to itself."""
+    """Return what two results differ in, as words; empty: nothing. A NaN is equal to itself."""
     if one.num_rows != other.num_rows:
         return f"the number of rows, {one.num_rows} and {other.num_rows}"
     if not one.schema.equals(other.schema):

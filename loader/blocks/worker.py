@@ -25,11 +25,11 @@ from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.servers import several
-from loader.clickhouse.table_cache import Looks
+from loader.clickhouse.table_cache import TableCache
 from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from relay.clickhouse.errors import About
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
@@ -74,7 +74,7 @@ class Worker:
         self._running = Running(self._client, settings.clickhouse)
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
         self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
-        self._looks = Looks(self._tables, self._stamp)
+        self._looks = TableCache(self._tables, self._stamp)
         self._targets = settings.targets()
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
@@ -85,7 +85,7 @@ class Worker:
         self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
 
     def close(self) -> None:
-        """Ends consumer and client."""
+        """End consumer and client."""
         self._fetcher.close()
         self._running.close()
         self._client.close()
@@ -98,7 +98,7 @@ class Worker:
         why: str = "",
         until: int = 0,
     ) -> list[Outcome]:
-        """One attempt at each block.
+        """Return one attempt at each block.
 
         Args:
             blocks: sealed ones of the app.
@@ -187,9 +187,9 @@ class Worker:
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
         """The next effect of each: all but questions and parking for several at once."""
-        reading = [a for a in attempts if isinstance(a.effect, plan.Read)]
+        reading = [a for a in attempts if isinstance(a.effect, plan.ReadEntries)]
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
-        marking = [a for a in attempts if isinstance(a.effect, plan.Mark)]
+        marking = [a for a in attempts if isinstance(a.effect, plan.Settle)]
         if reading:
             guarded(reading, lambda: self._read(reading))
         if claiming:
@@ -229,19 +229,19 @@ class Worker:
         self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
-            rows = [Row(one.block, _claim_of(one, made)) for one, made in claimed]
+            rows = [NewEntry(one.block, _claim_of(one, made)) for one, made in claimed]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
             attempt.answer(made)
 
-    def _no_target(self, table: str) -> plan.Failed | plan.Impossible:
+    def _no_target(self, table: str) -> plan.NoAnswer | plan.Impossible:
         """Why no row may go into the table for ever, or not now."""
         ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
         if refusal := self._targets.refusal(table) or ledger:
             return plan.Impossible(refusal)
         missing = f"there is no table {table}, or this user may not see it"
-        return plan.Failed(missing, About.TABLE)
+        return plan.NoAnswer(missing, About.TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
         """Which of them may go together: the claim says so, before anything is inserted."""
@@ -254,7 +254,7 @@ class Worker:
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
-        assert isinstance(first.effect, plan.Mark)
+        assert isinstance(first.effect, plan.Settle)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
         self._ledger.mark(blocks, first.run.claim, said, made_by)
         reached("after_loaded")
@@ -266,7 +266,7 @@ class Worker:
         attempt.asked |= isinstance(effect, plan.Ask)
         match effect:
             case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
-                attempt.answer(plan.Facts())
+                attempt.answer(plan.InsertFacts())
             case plan.Ask():
                 assert attempt.target is not None
                 claimed = self._claimed(attempt)
@@ -282,7 +282,7 @@ class Worker:
                 attempt.answer(self._isolator.isolate(attempt, reason))
             case plan.Park(number, reason):
                 entry = plan.Entry(plan.PARKED, number, run.claim, reason=reason, rows=run.rows)
-                self._ledger.write([Row(block, entry)])
+                self._ledger.write([NewEntry(block, entry)])
                 attempt.answer(plan.Ok())
 
     def _claimed(self, attempt: Attempt) -> Claimed:

@@ -1,7 +1,7 @@
 """The command `loader`: its subcommand run; status and parked stand beside.
 
-Receives arguments and the configuration file; prints errors as message and next step
-and exits with the status of relay.errors. SIGTERM and SIGINT end a run with status 0.
+Receives arguments and the configuration file; relay.program.command prints errors and gives the
+exit status. SIGTERM and SIGINT end a run with status 0.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from loader.cli.parked import parked
 from loader.cli.status import status
 from loader.cli.supersede import supersede
 from loader.console import say
-from relay import errors, log
+from relay import log
 from relay.config import settings_file
-from relay.errors import RelayError
 from relay.program import java
 from relay.program.command import (
     EXIT_STATUSES,
@@ -31,7 +30,7 @@ from relay.program.command import (
     WholeGroup,
     chosen_pipeline,
     log_format_option,
-    show_error,
+    run_main,
 )
 from relay.version import __version__
 
@@ -51,27 +50,32 @@ if TYPE_CHECKING:
 def loader() -> None:
     """Insert every sealed block into ClickHouse exactly once.
 
-    The other half, from Kafka into blocks, is `relay`.
+    The other program, `relay`, forms these blocks from the source topic.
     """
 
 
 @loader.command()
 @config_argument
-@click.option("--once", is_flag=True, help="Load what is sealed now, then exit.")
-@click.option("--master", help="Spark master, instead of loader.master.")
-@click.option("--checkpoint", type=click.Path(path_type=Path), help="Instead of loader.checkpoint.")
+@click.option("--once", is_flag=True, help="Load the blocks that are sealed now, then exit.")
+@click.option("--master", help="Spark master; overrides loader.master.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="Directory of Spark's checkpoint; overrides loader.checkpoint.",
+)
 @click.option(
     "--ledger-lost",
     "lost",
     is_flag=True,
-    help="The ledger was lost or emptied: begin with the journal's first record, and ask each "
-    "table what it has of a block before inserting it.",
+    help="Use this after the ledger was lost or emptied: the loader begins with the journal's "
+    "first record and checks what each table has of a block before it inserts.",
 )
 @click.option(
     "--http",
     "listen",
     metavar="HOST:PORT",
-    help="Serve /metrics, /healthz and /readyz there.",
+    help="Serve /metrics, /healthz and /readyz at this address. With several pipelines the second "
+    "serves at PORT+1, and so on.",
 )
 @log_format_option
 def run(
@@ -84,13 +88,12 @@ def run(
     listen: str | None,
     log_format: str,
 ) -> None:
-    """Load sealed blocks until told to stop.
+    """Load sealed blocks into ClickHouse until SIGTERM or Ctrl-C.
 
-    Where the configuration has several pipelines, all of them, in one Spark session with a query
-    and a checkpoint for each. What ends one ends no other: it is begun again, with pauses, unless
-    it ended with a status that waits for a person (2, 3, 5, 6). The worst status is this command's
-    at its end. With --once, none is begun again, and it ends when all have ended. --http: the
-    first serves at PORT, the second at PORT+1, and so on.
+    If the configuration has several pipelines, all of them run in one Spark session, each with a
+    query and a checkpoint of its own. A pipeline that fails is started again after a pause and does
+    not end the others, unless it ended with a status that needs a person (2, 3, 5, 6). The exit
+    status of the command is then the most severe one. With --once nothing is started again.
     """
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
@@ -157,14 +160,5 @@ loader.add_command(supersede)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point of the command."""
-    try:
-        sys.exit(loader.main(arguments, prog_name="loader", standalone_mode=False) or 0)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(errors.ConfigError.exit_code)
-    except click.Abort:
-        sys.exit(130)
-    except RelayError as error:
-        show_error("loader", error)
-        sys.exit(error.exit_code)
+    """Run the command line and exit with its status."""
+    sys.exit(run_main(loader, "loader", arguments))

@@ -19,7 +19,7 @@ _DAY = 86_400
 
 @click.group(cls=WholeGroup)
 def ledger() -> None:
-    """The table that says which blocks are loaded: remove what nobody needs any more.
+    """Maintain the ledger, the table that records which blocks are loaded.
 
     \b
     loader ledger clean relay.toml
@@ -29,12 +29,16 @@ def ledger() -> None:
 
 @ledger.command("clean")
 @config_argument
-@click.option("--run", is_flag=True, help="Remove it; without, only what would go is shown.")
+@click.option(
+    "--run",
+    is_flag=True,
+    help="Remove entries. Without --run the command only prints what it would remove.",
+)
 @click.option(
     "--gone",
     multiple=True,
     metavar="TOPIC-ID",
-    help="A journal that was deleted: what it knew of is removed, too. `loader run` names it.",
+    help="Also remove entries that belong to this deleted journal; `loader run` prints its id.",
 )
 @click.option(
     "--older-than",
@@ -43,18 +47,18 @@ def ledger() -> None:
     default=7,
     show_default=True,
     metavar="DAYS",
-    help="Keep entries of blocks that were settled later.",
+    help="Keep entries of blocks that were settled within this many days.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def clean_command(
     path: Path, *, run: bool, gone: tuple[str, ...], days: int, as_json: bool
 ) -> None:
-    """Remove entries that no loader asks for any more.
+    """Remove ledger entries that no loader needs any more.
 
-    These are entries of blocks that are loaded or discarded and whose journal records Kafka's
-    retention has deleted, and old positions. What waits for a person stays, as does every block
-    that the journal still holds. Loaders may run meanwhile. `loader status` counts what the ledger
-    holds, so it shows fewer loaded blocks afterwards.
+    These are old positions, and entries of blocks that are loaded or discarded and whose journal
+    records Kafka's retention has deleted. Blocks that wait for a person stay, as does every block
+    that is still in the journal. Loaders may keep running. Afterwards `loader status` shows fewer
+    loaded blocks, because it counts the ledger's entries.
 
     \b
     loader ledger clean relay.toml

@@ -18,13 +18,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def config_argument(command: F) -> F:
-    """The file and --pipeline; the function gets `path`."""
+    """Return the file and --pipeline; the function gets `path`."""
     argument = click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
     return argument(pipeline_option(command))
 
 
 def settings_of(path: Path) -> Settings:
-    """Of the file's one app, or of the pipeline that --pipeline names.
+    """Return the settings of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.settings_file.load.

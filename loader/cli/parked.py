@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=WholeGroup)
 def parked() -> None:
-    """Blocks that the loader neither inserts blind nor skips: list them, settle them.
+    """List and settle blocks that the loader cannot load by itself.
 
-    A parked one waits for a person. One that is set aside waits for its table, or for a limit that
-    it exceeds: a running loader tries it again, every two minutes at most, and needs nobody.
+    A parked block waits for a person, because nothing proves what became of its rows or because
+    its table refuses them for good. A block that is set aside waits for its table or for a limit
+    that it exceeds: a running loader retries it at least every two minutes.
 
     \b
     loader parked ls relay.toml
@@ -38,12 +39,12 @@ def parked() -> None:
 
 @parked.command("ls")
 @config_argument
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_parked(path: Path, *, as_json: bool) -> None:
-    """List parked blocks and those that are set aside, with rows and reasons.
+    """List blocks that are parked or set aside, with rows and reasons.
 
-    A claimed one is being settled by somebody, or that was broken off: settling it again is
-    safe.
+    A claimed block is being settled by somebody right now, or that was interrupted. It is safe to
+    settle it again.
 
     \b
     loader parked ls relay.toml
@@ -68,46 +69,52 @@ def list_parked(path: Path, *, as_json: bool) -> None:
 @config_argument
 @click.argument("blocks", nargs=-1, required=True, metavar="BLOCK...")
 @click.option(
-    "--retry", "human", flag_value="retry", help="Decide again: what stood in the way is mended."
+    "--retry", "human", flag_value="retry", help="Try again, because you have fixed the cause."
 )
 @click.option(
     "--insert",
     "human",
     flag_value="absent",
-    help="Insert: you have looked, and none of the block's rows are in the table.",
+    help="Insert the rows, because you have checked that the table has none of them.",
 )
 @click.option(
     "--loaded",
     "human",
     flag_value="loaded",
-    help="Mark as loaded: you have looked, and all of its rows are in the table.",
+    help="Mark the block as loaded, because you have checked that the table has all of its rows.",
 )
 @click.option(
     "--discard",
     "human",
     flag_value="discard",
-    help="Never load it: its rows are given up. Needs --why; says what would be given up, and "
-    "does it with --run alone. The ledger keeps it as discarded, and relay verify goes on naming "
-    "it.",
+    help="Never load the block: give its rows up. Needs --why. Without --run the command only "
+    "prints what would be given up. The ledger records it, and `relay verify` keeps reporting it.",
 )
 @click.option(
-    "--why", default="", metavar="TEXT", help="Your reason, for the ledger; --discard needs it."
+    "--why",
+    default="",
+    metavar="TEXT",
+    help="Your reason; the ledger keeps it. Required with --discard.",
 )
 @click.option(
-    "--run", "for_real", is_flag=True, help="With --discard: do it; the other words do it at once."
+    "--run",
+    "for_real",
+    is_flag=True,
+    help="With --discard: really discard. The other options act at once.",
 )
 def resolve(
     path: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
 ) -> None:
-    """Settle BLOCKs that are not loaded; "all" means every parked one, "aside" every one set aside.
+    """Settle BLOCKs that are not loaded: "all" means every parked one, "aside" every one set aside.
 
-    It is done here and now, under a claim as a loader's: running loaders need no restart and
-    cannot come between, and a second resolve of a block is refused. A block that no loader has
-    settled is taken from the journal, so it need not be parked: one that a loader is at, or left
-    in the middle, can be given up as well. Where the table has the
-    block-id column its count has the last word: --loaded is refused unless all rows are there,
-    and a block that is whole is marked loaded even under --discard. What a --discard leaves in
-    the table stays there. Ends with status 5 where a block is not settled as told.
+    The command acts at once and under a claim, as a loader does: running loaders need no restart
+    and cannot interfere, and a second resolve of the same block is refused. Any block in the
+    journal that is not loaded can be settled, parked or not.
+
+    If the table has the block-id column, its row count overrides you: --loaded is refused unless
+    all rows are there, and a block whose rows are all there is marked loaded even under --discard.
+    Rows that a discarded block has in the table stay there. The exit status is 5 if a block could
+    not be settled as you asked.
 
     \b
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry

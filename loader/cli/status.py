@@ -15,7 +15,7 @@ from rich.table import Table
 from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from loader.operate import status as operate_status
-from loader.operate.status import Facts, PositionRow, Standing, TableRow
+from loader.operate.status import LoaderFacts, LoaderStatus, LoaderTableRow, PositionRow
 from relay import names
 from relay.kafka.topics import READ, Topics
 from relay.program.console import console_of, print_parts
@@ -32,14 +32,20 @@ WIDTH = 140  # columns, where there is no terminal to ask
 
 @click.command()
 @config_argument
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(path: Path, *, as_json: bool) -> None:
-    """Show each table's blocks by state, what waits longest, and how far the journal is settled.
+    """Show each table's blocks by state, the oldest waiting block, and progress in the journal.
 
-    sealed: no loader has touched it; claimed: one is at it, or ended in the middle; loaded;
-    aside: its table or a limit keeps it out, and a running loader tries it again every two
-    minutes at most; parked: it waits for a person; discarded: a person gave it up. Starts no
-    Spark, changes nothing, and may run beside a loader.
+    \b
+    sealed     no loader has begun to load it
+    claimed    a loader is loading it, or stopped in the middle
+    loaded     its rows are in the table
+    aside      the table or a limit refuses it for now; the loader retries it at least every
+               two minutes
+    parked     a person has to decide (`loader parked`)
+    discarded  a person gave it up
+
+    The command starts no Spark, changes nothing, and may run beside a loader.
 
     \b
     loader status relay.toml
@@ -53,7 +59,7 @@ def status(path: Path, *, as_json: bool) -> None:
     print_parts(console, _shown(found, console.width))
 
 
-def _facts(settings: Settings) -> Facts:
+def _facts(settings: Settings) -> LoaderFacts:
     ledger = ledger_of(settings)
     there = ledger.exists()
     counts = ledger.counts() if there else []
@@ -63,11 +69,11 @@ def _facts(settings: Settings) -> Facts:
     now_ms = time.time_ns() // 1_000_000
     topic = names.journal_topic(settings.app)
     journal = Topics(settings).describe(topic, (READ,)) is not None
-    facts = Facts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
+    facts = LoaderFacts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
     return _journal(settings, ledger, facts) if journal else facts
 
 
-def _journal(settings: Settings, ledger: Ledger, facts: Facts) -> Facts:
+def _journal(settings: Settings, ledger: Ledger, facts: LoaderFacts) -> LoaderFacts:
     """With what stands in the journal behind the ledger's position."""
     # Spark's Python, which `loader parked` mostly does without.
     from loader.journal.sealed_blocks import sealed  # noqa: PLC0415
@@ -93,7 +99,7 @@ def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
     return operate_status.checkpointed(text, journal)
 
 
-def _shown(found: Standing, width: int) -> Iterator[Table | str]:
+def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
     if not found.facts.journal:
         yield "no journal yet: no relay has run"
     if not found.facts.ledger:
@@ -123,7 +129,7 @@ _TABLE = (
 )
 
 
-def _table(row: TableRow) -> Iterator[str]:
+def _table(row: LoaderTableRow) -> Iterator[str]:
     yield row.table
     yield _blocks(row.sealed_blocks, row.sealed_rows)
     yield f"{row.claimed_blocks:,}"

@@ -19,15 +19,21 @@ from relay.records_pb2 import Block
 
 @click.command()
 @config_argument
-@click.option("--blocks", type=click.File("r"), required=True, metavar="FILE", help="- for stdin.")
-@click.option("--keep-rows", is_flag=True, help="Leave in the tables what is there.")
-@click.option("--why", default="", metavar="TEXT", help="For the ledger.")
+@click.option(
+    "--blocks",
+    type=click.File("r"),
+    required=True,
+    metavar="FILE",
+    help="File of blocks; - for stdin.",
+)
+@click.option("--keep-rows", is_flag=True, help="Do not remove rows from the tables.")
+@click.option("--why", default="", metavar="TEXT", help="Reason; the ledger keeps it.")
 def supersede(path: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
-    """Settle superseded blocks and remove their rows; `relay rewind` starts this by itself.
+    """Settle superseded blocks and remove their rows; `relay rewind` runs this command itself.
 
-    FILE holds one journal record of a block per line, in base64. Blocks that are not loaded are
-    discarded, under a claim as a loader's; then rows that carry their ids are deleted. Running
-    loaders need no stop, and it may be repeated.
+    Each line of FILE is a block's journal record in base64. The command discards blocks that are
+    not loaded, under a claim as a loader does, and then deletes rows that carry the ids of the
+    blocks. Loaders may keep running, and the command may be repeated.
 
     \b
     loader supersede relay.toml --blocks - < superseded.txt

@@ -53,7 +53,7 @@ class TableRefused(Refused):
 
 
 def connect(settings: ClickHouse, timeout: float) -> HttpClient:
-    """A client without session, whose requests end after `timeout` seconds.
+    """Return a client without session, whose requests end after `timeout` seconds.
 
     Of several replicas one is asked; after a failure the next (relay.clickhouse.replicas).
 
@@ -146,7 +146,7 @@ def table_failure(error: Exception, what: str) -> Unavailable | Refused:
 
 
 def one_line(error: Exception) -> str:
-    """An error's text without line breaks, at most 500 characters."""
+    """Return an error's text without line breaks, at most 500 characters."""
     return silence(error) or _cut(plain(str(error)))
 
 
@@ -155,18 +155,18 @@ def _cut(text: str) -> str:
 
 
 def quoted(identifier: str) -> str:
-    """An identifier as ClickHouse reads it back, whatever is in it."""
+    """Return an identifier as ClickHouse reads it back, whatever is in it."""
     escaped = identifier.replace("\\", "\\\\").replace("`", "\\`")
     return f"`{escaped}`"
 
 
 def quoted_table(table: str) -> str:
-    """A table given as `database.table`, as ClickHouse reads it back."""
+    """Return a table given as `database.table`, as ClickHouse reads it back."""
     database, name = names.split_table(table)
     return f"{quoted(database)}.{quoted(name)}"
 
 
 def literal(text: str) -> str:
-    """A string literal as ClickHouse reads it back."""
+    """Return a string literal as ClickHouse reads it back."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -15,7 +15,7 @@ from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, quoted
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core import left_out
-from loader.core.entries import Parked, Row
+from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
@@ -75,11 +75,11 @@ class Ledger:
         self.holding = HOLDING.replace("LEDGER", self.name)
 
     def exists(self) -> bool:
-        """Whether a loader has ever run here."""
+        """Return whether a loader has ever run here."""
         return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
 
     def engine(self, database: str) -> str:
-        """Its table's; empty where there is none."""
+        """Return its table's; empty where there is none."""
         rows = self._ask(
             "SELECT engine FROM system.tables WHERE database = {within:String} AND name = 'ledger'",
             within=database,
@@ -87,7 +87,7 @@ class Ledger:
         return str(rows[0][0]) if rows else ""
 
     def ensure(self, database: str) -> None:
-        """Makes database and table where they are not there.
+        """Make database and table where they are not there.
 
         Raises:
             ContractBroken: a table of that name has other columns.
@@ -120,7 +120,7 @@ class Ledger:
             )
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
-        """All rows of the blocks, by block id; a block without rows is not in it."""
+        """Return all rows of the blocks, by block id; a block without rows is not in it."""
         found: dict[str, list[Entry]] = {}
         for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
@@ -146,8 +146,8 @@ class Ledger:
         )
         return Claimed(float(rows[0][0]), int(rows[0][1]))
 
-    def write(self, rows: Sequence[Row], until: int = 0) -> None:
-        """Appends rows, all of them visible at once.
+    def write(self, rows: Sequence[NewEntry], until: int = 0) -> None:
+        """Append rows, all of them visible at once.
 
         Args:
             rows: state changes.
@@ -222,17 +222,17 @@ class Ledger:
         )
 
     def noted(self) -> Noted:
-        """What it says of the app's journals: positions, and what may be missing."""
+        """Return what it says of the app's journals: positions, and what may be missing."""
         return noted(self.ask(NOTED))
 
     def positions(self) -> Mapping[tuple[str, int], int]:
-        """Next journal offset by (journal topic id, partition): all before it is settled."""
+        """Return the next journal offset by (topic id, partition): all before is settled."""
         return self.noted().positions
 
     def save_positions(
         self, journal: str, positions: Mapping[int, int], known: Mapping[int, int] | None = None
     ) -> None:
-        """Appends position rows, unless the ledger is behind what it is `known` to have said.
+        """Append position rows, unless the ledger is behind what it is `known` to have said.
 
         Where it has those positions no more, somebody set it back, and a position beyond would
         hide what is missing: then nothing is written.
@@ -240,35 +240,35 @@ class Ledger:
         self._tell(SAVE.replace("LEDGER", self.name), **saved(journal, positions, known or {}))
 
     def note(self, rows: Iterable[Mapping[str, object]]) -> None:
-        """Appends rows that loader.core.positions made."""
+        """Append rows that loader.core.positions made."""
         self._append(iter(rows))
 
     def ask(self, sql: str) -> list[Sequence[Any]]:
-        """The answer to a question about the table, which it calls LEDGER."""
+        """Return the answer to a question about the table, which it calls LEDGER."""
         return self._ask(sql.replace("LEDGER", self.name))
 
     def remove(self, where: str) -> None:
-        """Removes rows; waits until it is done, on all replicas."""
+        """Remove rows; wait until it is done, on all replicas."""
         self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
-        """(table, state, blocks, rows); a block that is tried again is aside all the while."""
+        """Return (table, state, blocks, rows); a block that is tried again stays aside."""
         return sorted(
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
 
-    def waiting(self) -> list[Parked]:
-        """Blocks parked or set aside, and not settled since, by block id."""
+    def waiting(self) -> list[ParkedEntry]:
+        """Return blocks parked or set aside, and not settled since, by block id."""
         rows = self._current(
             "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
             "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
-        found = [Parked(left_out.read(row[0]), *row[1:]) for row in rows]
+        found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:
-        """Those that wait for a person, with reasons."""
+        """Return those that wait for a person, with reasons."""
         return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
     def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:

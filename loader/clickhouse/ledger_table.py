@@ -37,7 +37,7 @@ LATER = frozenset({"transform", "sent", "left_out"})
 
 
 def create(name: str) -> str:
-    """The statement that makes the table; `name` is quoted."""
+    """Return the statement that makes the table; `name` is quoted."""
     columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
     return (
         f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree "
@@ -46,7 +46,7 @@ def create(name: str) -> str:
 
 
 def add(name: str, found: Collection[str]) -> str:
-    """The statement that adds what a table with these columns lacks; empty: nothing.
+    """Return the statement that adds what a table with these columns lacks; empty: nothing.
 
     Raises:
         ContractBroken: it lacks columns that every ledger has had.
@@ -63,7 +63,7 @@ def add(name: str, found: Collection[str]) -> str:
 
 
 def given(until: int) -> str:
-    """The part of an INSERT that names the columns of rows sent along.
+    """Return the part of an INSERT that names the columns of rows sent along.
 
     Args:
         until: Unix seconds; the server takes the rows no later than that, by its clock; 0: always.

@@ -100,9 +100,9 @@ class Running:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._clock = client, clock
-        servers: list[_Server] = []
+        servers: list[_AskedServer] = []
         if settings is not None and settings.insert_quorum is not None:
-            servers = [_Server(settings, url, clock) for url in settings.urls]
+            servers = [_AskedServer(settings, url, clock) for url in settings.urls]
         self._alone = not servers
         self._balancer = servers.pop() if len(servers) == 1 else None
         self._replicas = servers
@@ -113,7 +113,7 @@ class Running:
             one.close()
 
     def of(self, block: Block) -> Still:
-        """Whether an INSERT of the block still runs.
+        """Return whether an INSERT of the block still runs.
 
         Raises:
             Unavailable, Refused: the only server gave no answer.
@@ -151,7 +151,7 @@ class Running:
         unknown = {t for t in tables if not _only_replicas(answered, _place(t))}
         return Runs(frozenset(blocks), frozenset(unknown))
 
-    def _of_app_behind(self, balancer: _Server, about: About, tables: Collection[str]) -> Runs:
+    def _of_app_behind(self, balancer: _AskedServer, about: About, tables: Collection[str]) -> Runs:
         blocks, unknown = set[str](), set[str]()
         for table in tables:
             met, missing = self._met(balancer, {**about, **_place(table)}, _ALL)
@@ -187,7 +187,7 @@ class Running:
             return Still(running=False)
         return _unknown(*silent)
 
-    def _behind(self, balancer: _Server, about: About) -> Still:
+    def _behind(self, balancer: _AskedServer, about: About) -> Still:
         met, missing = self._met(balancer, about, _BOTH, enough=bool)
         if met is None:
             return self._on_the_only_one(about)
@@ -198,7 +198,7 @@ class Running:
 
     def _met(
         self,
-        balancer: _Server,
+        balancer: _AskedServer,
         about: About,
         sql: str,
         enough: Callable[[Any], bool] = lambda _: False,
@@ -238,7 +238,7 @@ class Running:
         return list(answers.items()), said
 
 
-class _Server:
+class _AskedServer:
     """A server, or a balancer, that is asked directly; its client is made at the first question."""
 
     def __init__(self, settings: ClickHouse, url: str, clock: Callable[[], float]) -> None:
@@ -285,7 +285,7 @@ class _Server:
         return client
 
 
-def _only_replicas(answered: Sequence[_Server], about: About) -> bool:
+def _only_replicas(answered: Sequence[_AskedServer], about: About) -> bool:
     """Whether the coordinator knows no other replicas of the table than these."""
     met, known = set(), set[str]()
     for one in answered:

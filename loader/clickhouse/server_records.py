@@ -16,7 +16,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import error_code, failure, is_permanent, quoted_table
 from loader.clickhouse.hidden_rows import shown_only
-from loader.core.plan import Record
+from loader.core.plan import ServerRecord
 from relay import names
 
 if TYPE_CHECKING:
@@ -37,12 +37,14 @@ _COMPLETE = (
 """Whether a log has everything since the claim: the server writes it in memory first, so a
 server that was started since may have lost the last entries of the one before."""
 _PARTS = (
-    "SELECT countIf(rows > 0 AND error = 0), countIf(rows = 0 AND error = 0) "  # noqa: S608 - constants
+    "SELECT countIf(rows > 0 AND error = 0), countIf((rows = 0 OR table_uuid NOT IN "  # noqa: S608 - constants
+    "(SELECT uuid FROM system.tables WHERE database = {database:String} AND name = {name:String})) "
+    "AND error = 0) "
     "FROM system.part_log WHERE event_type = 'NewPart' AND database = {database:String} "
     f"AND table = {{name:String}} AND event_date >= toDate({_SINCE}) AND event_time >= {_SINCE} - 1"
 )
-"""Parts that INSERTs made; and empty ones, which cover what DROP or DETACH PARTITION, TRUNCATE
-and the like take away."""
+"""Parts that INSERTs made; and those that are gone, with their tokens. Empty ones cover what DROP
+or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own."""
 _STATEMENTS = (
     "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
     "toUnixTimestamp64Micro(event_time_microseconds) FROM system.query_log "
@@ -92,7 +94,7 @@ class Parts:
     dropped: int
 
 
-class Evidence:
+class ServerRecords:
     """Questions about what a server recorded, through one client.
 
     Args:
@@ -158,7 +160,7 @@ class Evidence:
 
     def record(
         self, block: str, rows: Mapping[str, int], since_ms: int, *, stays: bool = False
-    ) -> Record:
+    ) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
         Args:
@@ -170,7 +172,9 @@ class Evidence:
         self._flushed()
         found = self._ask(_STATEMENTS, since_ms, block=block)
         if found is None:
-            return Record("unclear", said="the server keeps no query log that this user may read")
+            return ServerRecord(
+                "unclear", said="the server keeps no query log that this user may read"
+            )
         for kind, written, comment, _, ended in found:
             claim = names.claim_of_comment(comment)
             needed = rows.get(claim, max(rows.values(), default=1))
@@ -178,15 +182,15 @@ class Evidence:
                 queries = sorted({query for _, _, _, query, _ in found})
                 return self._stays(claim, queries, ended, since_ms) if stays else _written(claim)
         if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
-            return Record("never")
+            return ServerRecord("never")
         kinds = sorted({kind for kind, *_ in found})
-        return Record(
+        return ServerRecord(
             "unclear",
             said="the server's query log has no INSERT of this block that succeeded"
             + (f" ({', '.join(kinds)})" if kinds else ", and the log may lack some"),
         )
 
-    def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> Record:
+    def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
         """Whether what the INSERTs wrote is where they wrote it, as far as the part log says."""
         asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
@@ -194,10 +198,10 @@ class Evidence:
             return _written(claim)
         said = "the server recorded that its INSERT succeeded"
         if made and not elsewhere:
-            return Record(
+            return ServerRecord(
                 "gone", claim, f"{said}, but its parts were dropped or replaced since then"
             )
-        return Record("perhaps", claim, f"{said}, but not whether its rows are still there")
+        return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
     def _wrote_nothing(self, statements: Sequence[tuple[str, str]], since_ms: int) -> bool:
         """Whether the logs have all INSERTs of the block, each has ended, and none made a part.
@@ -242,8 +246,8 @@ class Evidence:
             raise failure(error, "asking what the server recorded") from error
 
 
-def _written(claim: str) -> Record:
-    return Record("written", claim)
+def _written(claim: str) -> ServerRecord:
+    return ServerRecord("written", claim)
 
 
 def earliest(block: Block) -> int:
@@ -257,7 +261,7 @@ def _place(table: str) -> dict[str, str]:
 
 
 def why_fewer(
-    table: str, since_ms: int, evidence: Evidence, parts: Parts | None, known: Collection[str]
+    table: str, since_ms: int, evidence: ServerRecords, parts: Parts | None, known: Collection[str]
 ) -> str:
     """Return why rows of the table may be gone, or not be seen; "": they would be seen.
 
@@ -270,7 +274,9 @@ def why_fewer(
     """
     reasons = list(known)
     if parts is not None and parts.dropped:
-        reasons.append("partitions were dropped, detached or replaced since then")
+        reasons.append(
+            "the table or partitions of it were dropped, detached or replaced since then"
+        )
     deletes = evidence.deletes(table, since_ms)
     if deletes:
         reasons.append("rows were deleted since then")

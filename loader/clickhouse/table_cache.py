@@ -21,7 +21,7 @@ SECONDS = 5.0
 """That a look lasts: several micro-batches of small blocks."""
 
 
-class Looks:
+class TableCache:
     """Of one worker.
 
     Args:
@@ -37,7 +37,7 @@ class Looks:
         self._seen: dict[str, tuple[float, Target]] = {}
 
     def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
-        """Their tables, as far as they exist, by name.
+        """Return their tables, as far as they exist, by name.
 
         Args:
             blocks: about to be claimed.

@@ -19,8 +19,8 @@ from loader.clickhouse.client import (
     table_failure,
 )
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.server_records import Evidence, Parts, why_fewer
-from loader.core.plan import Facts
+from loader.clickhouse.server_records import Parts, ServerRecords, why_fewer
+from loader.core.plan import InsertFacts
 from loader.core.table_rules import Nature, nature
 from relay import names
 from relay.clickhouse.replicas import is_shared
@@ -71,11 +71,11 @@ class Target:
     """Of inserts; -1 where there is none, or where it may not be read."""
 
     def stamped(self, block_column: str) -> bool:
-        """Whether rows carry the id of their block."""
+        """Return whether rows carry the id of their block."""
         return block_column in self.columns
 
     def counts(self, block_column: str) -> bool:
-        """Whether nothing but counting rows is needed to decide about a block of it.
+        """Return whether nothing but counting rows is needed to decide about a block of it.
 
         Then blocks may go together, under a token that no other attempt repeats.
         """
@@ -121,7 +121,7 @@ class Tables:
         self._block_column = block_column
         self._defaults: dict[str, dict[str, int]] = {}
         self._started = 0
-        self.evidence = Evidence(client, several=several)
+        self.evidence = ServerRecords(client, several=several)
         self.ledgers: set[str] = set()
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
@@ -169,7 +169,7 @@ class Tables:
             for table, one in natures.items()
         }
 
-    def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> Facts:
+    def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> InsertFacts:
         """Return what loader.core.plan asks about a block that an earlier claim may have inserted.
 
         Args:
@@ -179,7 +179,7 @@ class Tables:
             claimed: when the oldest claim was made.
         """
         if (still := self._running.of(block)).running:
-            return Facts(running=still.reason)
+            return InsertFacts(running=still.reason)
         of = target.nature
         parts = self.evidence.parts(block.table, claimed.at_ms)
         newest = self._counters({block.table: of})[block.table]
@@ -193,7 +193,7 @@ class Tables:
             fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
-        return Facts(
+        return InsertFacts(
             inserted=inserted,
             margin=of.window.margin(claimed.seconds),
             newest=newest,

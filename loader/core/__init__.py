@@ -2,10 +2,9 @@
 
 In comes what the ledger and the servers say; out comes what to do: insert, repeat, wait, skip,
 set aside or park. Read `plan` first: it holds every decision about one block, with its proof.
-`begin_plan` would be the next question (where to start, in `loader.journal`); `set_aside_plan`
-says when a block is tried again, `bad_messages` and `left_out` which messages a table refuses,
-`table_rules` what a table's engine means for counting, `entries` and `positions` what the ledger
-holds.
+Where a loader starts is decided by `loader.journal.begin_plan`. `set_aside_plan` says when a block
+is tried again, `bad_messages` and `left_out` which messages a table refuses, `table_rules`
+what a table's engine means for counting, `entries` and `positions` what the ledger holds.
 """
 
 # pure

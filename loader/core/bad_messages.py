@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from relay.blocks.message_rows import MessageRows
 
     Indexes = npt.NDArray[np.int64]
-    Trial = Callable[[Indexes], "Refusal | None"]
+    Trial = Callable[[Indexes], "TableRefusal | None"]
 
 MOST = 2_000
 """Refused messages of one block. With more, it is the table that does not fit, and not they."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TableRefusal:
     """The table refuses some of the rows.
 
     Attributes:

@@ -9,7 +9,7 @@ from relay.records_pb2 import Block
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NewEntry:
     """A state change to write."""
 
     block: Block
@@ -17,7 +17,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedEntry:
     """A block that waits for a person, or for its table.
 
     Attributes:

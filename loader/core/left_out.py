@@ -66,12 +66,12 @@ def made_of(block: Block) -> Block:
 
 
 def is_left_out(block: Block) -> bool:
-    """Whether it is made of messages that were left out of another."""
+    """Return whether it is made of messages that were left out of another."""
     return block.id.endswith(LEFT_OUT)
 
 
 def is_divisible(block: Block, listed: bytes) -> bool:
-    """Whether single messages of it can be left out.
+    """Return whether single messages of it can be left out.
 
     There have to be several, and `listed`, as the block's first chunk has it, to say whose rows
     are whose.
@@ -95,7 +95,7 @@ def rows(block: Block) -> int:
 
 
 def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
-    """Return of each row of the sealed block whether an INSERT of this one has it.
+    """Return for each row of the sealed block whether an INSERT of this one has it.
 
     Raises:
         ValueError: the block does not say whose its rows are.
@@ -106,7 +106,7 @@ def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
 
 
 def inserted(block: Block, listed: MessageRows) -> npt.NDArray[np.bool_]:
-    """Return of each message of the sealed block whether an INSERT of this one has it."""
+    """Return for each message of the sealed block whether an INSERT of this one has it."""
     out = np.isin(listed.offsets, [one.offset for one in block.left_out])
     return out if is_left_out(block) else ~out
 

@@ -4,17 +4,19 @@
 production (loader.blocks.worker carries the effects out) and under the exhaustive search of
 tests/loader/model.py. An attempt at a block goes
 
-    Read -> Claim -> Read -> [Ask -> [AskRecord]] -> Insert | Park -> Mark -> Read -> Done
+    ReadEntries -> Claim -> ReadEntries -> [Ask -> [AskRecord]]
+        -> Insert | Park -> Settle -> ReadEntries -> Done
 
 and, where the INSERT refuses the rows themselves, from there
 
-    Isolate -> Claim -> Read -> Ask -> Insert | Park -> Mark -> Read -> Done
+    Isolate -> Claim -> ReadEntries -> Ask
+        -> Insert | Park -> Settle -> ReadEntries -> Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
 * The claim is written before the ledger is read again. So of two attempts that could
   both insert, at least one sees the other's claim, and that one asks first.
-* INSERT and Mark carry `holds` as a condition, evaluated by ClickHouse when the
+* INSERT and Settle carry `holds` as a condition, evaluated by ClickHouse when the
   statement runs: an attempt that was overtaken, or settled by another, inserts nothing.
   So after its own claim is in, an attempt need only look at what earlier claims did.
 * A statement of an earlier claim may have passed its condition and still be running:
@@ -112,7 +114,7 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
-    """The row that settles the block: final by anyone, or parked or set aside by the latest."""
+    """Return the row that settles the block: a final one, or the latest if parked or aside."""
     if not entries:
         return None
     for final in (LOADED, DISCARDED):
@@ -123,7 +125,7 @@ def settled(entries: Sequence[Entry]) -> Entry | None:
 
 
 def holds(entries: Sequence[Entry], claim: str) -> bool:
-    """Whether the claim is the current one: the condition of INSERT and Mark.
+    """Return whether the claim is the current one: the condition of INSERT and Settle.
 
     loader.clickhouse.ledger has the same in SQL (`HOLDS`); a test compares the two.
     """
@@ -131,7 +133,7 @@ def holds(entries: Sequence[Entry], claim: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InsertFacts:
     """What the server says now about a block that an earlier claim may have inserted.
 
     Attributes:
@@ -162,7 +164,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ServerRecord:
     """What the server recorded of the block's INSERTs since the oldest claim.
 
     Attributes:
@@ -183,7 +185,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadEntries:
     """Read the block's ledger rows; answer: a tuple of Entry."""
 
 
@@ -196,17 +198,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the table; answer: Facts."""
+    """Ask the table; answer: InsertFacts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskRecord:
-    """Ask what the server recorded of the block's statements; answer: Record."""
+    """Ask what the server recorded of the block's statements; answer: ServerRecord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert the block if the claim holds; answer: Wrote, or Failed if insert counter > limit.
+    """Insert the block if the claim holds; answer: Wrote, or NoAnswer if insert counter > limit.
 
     A claim that does not hold any more inserts nothing, and the server says so (0 rows).
     """
@@ -225,7 +227,7 @@ class Isolate:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Settle:
     """Write a loaded row, or a discarded one, if the claim holds; answer: Ok.
 
     `made_by`: an earlier claim whose rows these are, and not the run's own.
@@ -254,10 +256,10 @@ class Done:
     about: str = ""
 
 
-Effect = Read | Claim | Ask | AskRecord | Insert | Isolate | Mark | Park | Done
+Effect = ReadEntries | Claim | Ask | AskRecord | Insert | Isolate | Settle | Park | Done
 
 
-# Answers beside tuple[Entry, ...] and Facts.
+# Answers beside tuple[Entry, ...] and InsertFacts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NoAnswer:
     """No answer, or one that may differ next time: nothing is known.
 
     `about`: of relay.clickhouse.errors, where it was an error of ClickHouse's about the block's
@@ -311,7 +313,17 @@ class Impossible:
     reason: str
 
 
-Answer = tuple[Entry, ...] | Facts | Record | Ok | Wrote | Made | Failed | Rejected | Impossible
+Answer = (
+    tuple[Entry, ...]
+    | InsertFacts
+    | ServerRecord
+    | Ok
+    | Wrote
+    | Made
+    | NoAnswer
+    | Rejected
+    | Impossible
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +362,7 @@ class Run:
     all_stamped: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
-    facts: Facts = Facts()
+    facts: InsertFacts = InsertFacts()
 
 
 def start(
@@ -363,12 +375,12 @@ def start(
     isolates: bool = False,
 ) -> tuple[Run, Effect]:
     """Return a new attempt and its first effect."""
-    return Run(claim, rows, stamped, human, why, isolates=isolates), Read()
+    return Run(claim, rows, stamped, human, why, isolates=isolates), ReadEntries()
 
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     """Return the next effect, after the answer to the one before."""
-    if isinstance(answer, Failed):
+    if isinstance(answer, NoAnswer):
         return run, Done("retry", answer.reason, answer.about)
     if isinstance(answer, Impossible):
         return replace(run, at="mark"), Park(run.attempt, answer.reason)
@@ -377,10 +389,10 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
             looks = {"look": _look, "again": _look_again, "end": _look_at_the_end}
             return looks[run.at](run, entries)
         case "claim", Ok() | Made() as taken:
-            return _claimed(run, taken), Read()
-        case "ask", Facts() as facts:
+            return _claimed(run, taken), ReadEntries()
+        case "ask", InsertFacts() as facts:
             return _on(replace(run, facts=facts), _decide(replace(run, facts=facts)))
-        case "record", Record() as record:
+        case "record", ServerRecord() as record:
             return _on(run, _decide_by_record(run, record))
         case "insert", Wrote(rows):
             return _wrote(run, rows)
@@ -440,7 +452,7 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 def _went_on(run: Run) -> tuple[Run, Effect]:
     """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
     if run.at == "mark":
-        return replace(run, at="end"), Read()
+        return replace(run, at="end"), ReadEntries()
     return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1)
 
 
@@ -466,10 +478,10 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     if rows >= run.rows:
         absent = "a person found none of its rows in the table" if run.human == "absent" else ""
         said = "; ".join(filter(None, [absent, run.why]))
-        return replace(run, at="mark"), Mark(run.attempt, reason=said)
+        return replace(run, at="mark"), Settle(run.attempt, reason=said)
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
-        return replace(run, at="end"), Read()
+        return replace(run, at="end"), ReadEntries()
     return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
 
 
@@ -477,8 +489,8 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
     """The run where the answer to this effect finds it."""
     if isinstance(effect, AskRecord):
         return replace(run, at="record"), effect
-    at = {Insert: "insert", Mark: "mark", Park: "mark"}.get(type(effect), run.at)
-    return replace(run, at=at, facts=Facts()), effect  # type: ignore[arg-type]
+    at = {Insert: "insert", Settle: "mark", Park: "mark"}.get(type(effect), run.at)
+    return replace(run, at=at, facts=InsertFacts()), effect  # type: ignore[arg-type]
 
 
 def _decide(run: Run) -> Effect:
@@ -497,7 +509,7 @@ def _decide(run: Run) -> Effect:
         return Insert(limit)
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
-        return Mark(run.attempt, made_by=whole.claim)
+        return Settle(run.attempt, made_by=whole.claim)
     return AskRecord()
 
 
@@ -538,11 +550,11 @@ def _remembered(run: Run) -> int | None:
     return facts.newest + facts.margin - facts.inserted
 
 
-def _decide_by_record(run: Run, record: Record) -> Effect:
+def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """Without the token: what the server recorded, then what a count means, else a person."""
     facts = run.facts
     if record.state == "written" and (maker := _maker(run, record.claim)):
-        return Mark(run.attempt, made_by=maker.claim)
+        return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
     # Rows that a person inserted by hand are in no record, and the person found none.
     by_hand = run.human == "absent" and bool(counted)
@@ -558,7 +570,7 @@ def _decide_by_record(run: Run, record: Record) -> Effect:
     return Park(run.attempt, _undecided(run, counted, record))
 
 
-def _undecided(run: Run, counted: int | None, record: Record) -> str:
+def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     found = ["an earlier attempt ended before the server answered"]
@@ -622,11 +634,11 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         if not fitting:
             return Park(run.attempt, f"a person marked it as loaded, but {found}")
         said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
-        return Mark(run.attempt, LOADED, said, fitting[-1].claim)
+        return Settle(run.attempt, LOADED, said, fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):
-        return Mark(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
+        return Settle(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
     reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
-    return Mark(run.attempt, DISCARDED, reason)
+    return Settle(run.attempt, DISCARDED, reason)
 
 
 def _outcome(entries: tuple[Entry, ...]) -> Done:

@@ -67,7 +67,7 @@ class Aside:
 
 
 @dataclass(slots=True)
-class _Table:
+class _TableAsides:
     """A table's blocks that stand aside, the one tried longest ago first.
 
     Attributes:
@@ -88,7 +88,7 @@ class Asides:
     """All of one app's, as one loader knows them; its caller sees to threads."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, _TableAsides] = {}
 
     def __len__(self) -> int:
         return sum(len(table.waiting) for table in self._tables.values())
@@ -103,7 +103,7 @@ class Asides:
 
     def put(self, one: Aside, now: float) -> None:
         """Note a block that was set aside just now."""
-        table = self._tables.setdefault(one.block.table, _Table(now + FIRST_SECONDS))
+        table = self._tables.setdefault(one.block.table, _TableAsides(now + FIRST_SECONDS))
         table.waiting.pop(one.block.id, None)
         table.waiting[one.block.id] = one
         if one.about in _SHUTS:
@@ -116,7 +116,7 @@ class Asides:
             table.waiting = {name: one for name, one in table.waiting.items() if name in by_id}
         for one in by_id.values():
             if one.block.id not in self:
-                table = self._tables.setdefault(one.block.table, _Table(now))
+                table = self._tables.setdefault(one.block.table, _TableAsides(now))
                 table.waiting[one.block.id] = one
         self._forget()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loader.blocks.selection import Wanted
+from loader.blocks.selection import BlockSelection
 from relay import names
 from relay.config import settings_file
 from relay.config.settings import Settings
@@ -26,13 +26,13 @@ class Asked:
     """The options, checked."""
 
     settings: Settings
-    wanted: Wanted
+    wanted: BlockSelection
     metadata: bool
     partition_bytes: int
 
 
 def asked(options: Mapping[str, str]) -> Asked:
-    """What the options say.
+    """Return what the options say.
 
     Args:
         options: config (a path, with pipeline where it has several) or app and bootstrap; table;
@@ -49,7 +49,7 @@ def asked(options: Mapping[str, str]) -> Asked:
         raise ConfigError(
             f"option table: {table!r} is not database.table", "name a table as database.table"
         )
-    wanted = Wanted(
+    wanted = BlockSelection(
         table, _time(options, "since"), _time(options, "until"), options.get("block", "")
     )
     size = options.get("partition_bytes", str(PARTITION_BYTES))

@@ -46,11 +46,11 @@ class RelayDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """For `format`."""
+        """Return the name for `format`."""
         return "relay"
 
     def schema(self) -> spark.StructType:
-        """The columns of the newest block that is asked for, else of the table's newest.
+        """Return the columns of the newest block that is asked for, else of the table's newest.
 
         Raises:
             ConfigError: as `asked`, or no block of the table is retained.
@@ -72,7 +72,7 @@ class RelayDataSource(DataSource):
         return table_schema(rows.schema, metadata=what.metadata)
 
     def reader(self, schema: spark.StructType) -> BlockReader:
-        """Plans and reads."""
+        """Return plans and reads."""
         return BlockReader(asked(self.options), schema)
 
 
@@ -99,7 +99,7 @@ class BlockReader(DataSourceReader):
         self._what, self._schema = what, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Groups of blocks, from the journal as it is now."""
+        """Return groups of blocks, from the journal as it is now."""
         blocks = [one for one in _blocks(self._what) if self._what.wanted.takes(one)]
         return [
             InputPartition([block.SerializeToString() for block in group])
@@ -107,7 +107,7 @@ class BlockReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a group, a batch for each block.
+        """Return the rows of a group, a batch for each block.
 
         Raises:
             Refused: a block is gone or damaged, or has a column of another type than the newest.
@@ -134,7 +134,7 @@ def _rows(kafka: Kafka, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.Rec
 
 
 def shaped(rows: pa.RecordBatch, block: Block, wanted: pa.Schema) -> pa.RecordBatch:
-    """A block's rows in the DataFrame's columns; null where the block has not the column.
+    """Return a block's rows in the DataFrame's columns; null where the block has not the column.
 
     Raises:
         Refused: a column was of another type then, and its values are not those of now.

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from relay.schema.types.column_type import UnsupportedType, parse_type
-from relay.schema.types.kind import Kind, Nullable
+from relay.schema.types.kind import Nullable, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
 from relay.schema.types.type_text import parse_text
 from relay.schema.types.variant import NullableTuple, Variant
@@ -41,8 +41,8 @@ _PLAIN: dict[pa.DataType, spark.DataType] = {
 }
 
 
-def kind_of(column: str, text: str) -> Kind:
-    """What a column of this ClickHouse type is in blocks.
+def kind_of(column: str, text: str) -> TypeKind:
+    """Return what a column of this ClickHouse type is in blocks.
 
     Raises:
         ValueError: there is no such type here; names the column and the type.
@@ -53,7 +53,7 @@ def kind_of(column: str, text: str) -> Kind:
         raise ValueError(f"column {column}: {error}") from error
 
 
-def spark_type(kind: Kind) -> spark.DataType:
+def spark_type(kind: TypeKind) -> spark.DataType:
     """Spark's type of a kind; every part may be null."""
     match kind:
         case Nullable(inner=inner) | Wrapped(inner=inner) | NullableTuple(inner=inner):
@@ -76,13 +76,13 @@ def spark_type(kind: Kind) -> spark.DataType:
     return _PLAIN[kind.arrow]
 
 
-def arrow_type(kind: Kind) -> pa.DataType:
-    """The Arrow type that Spark reads a kind in."""
+def arrow_type(kind: TypeKind) -> pa.DataType:
+    """Return the Arrow type that Spark reads a kind in."""
     return to_arrow_type(spark_type(kind), timezone="UTC")
 
 
-def converted(kind: Kind, array: Any) -> Any:
-    """A block's array, of type `kind.arrow`, as one of `arrow_type(kind)`."""
+def converted(kind: TypeKind, array: Any) -> Any:
+    """Return a block's array, of type `kind.arrow`, as one of `arrow_type(kind)`."""
     match kind:
         case Nullable(inner=inner) | Wrapped(inner=inner):
             return converted(inner, array)
@@ -107,7 +107,7 @@ def converted(kind: Kind, array: Any) -> Any:
     return _scalars(kind, array)
 
 
-def _struct(kind: Kind, parts: Any, columns: Any, mask: Any) -> Any:
+def _struct(kind: TypeKind, parts: Any, columns: Any, mask: Any) -> Any:
     """A struct of the parts, null where the mask is true."""
     inner = [converted(part, column) for part, column in zip(parts, columns, strict=True)]
     struct: Any = arrow_type(kind)
@@ -132,7 +132,7 @@ def _chosen(which: Any, columns: list[Any]) -> list[Any]:
     ]
 
 
-def _scalars(kind: Kind, array: Any) -> Any:
+def _scalars(kind: TypeKind, array: Any) -> Any:
     wanted = arrow_type(kind)
     if wanted.equals(array.type):
         return array

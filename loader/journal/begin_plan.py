@@ -1,6 +1,6 @@
 """Decides where in the journal a loader begins, and what its tables have to be asked; pure.
 
-Receives what the ledger, the journal and Spark's checkpoint say, gives one Beginning or the reason
+Receives what the ledger, the journal and Spark's checkpoint say, gives one StartPlan or the reason
 to stop. The ledger lives where the rows live, so it alone counts where it has a position:
 
     checkpoint   ledger's position   then
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
 from loader.core.positions import Noted, Unsure, Why
-from loader.journal.checkpoint import Found
+from loader.journal.checkpoint import CheckpointPositions
 from relay.errors import ContractBroken
 
 GO_ON = (
@@ -33,7 +33,7 @@ GO_ON = (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StartFacts:
     """What was found.
 
     Attributes:
@@ -52,13 +52,13 @@ class Facts:
     journal: str
     noted: Noted
     bounds: Mapping[int, tuple[int, int]]
-    checkpoint: Found | None
+    checkpoint: CheckpointPositions | None
     where: str
     lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartPlan:
     """Where to begin.
 
     Attributes:
@@ -80,7 +80,7 @@ class Beginning:
     warnings: tuple[str, ...] = ()
 
 
-def decide(facts: Facts) -> Beginning:
+def decide(facts: StartFacts) -> StartPlan:
     """Return where to begin.
 
     Raises:
@@ -104,7 +104,7 @@ def decide(facts: Facts) -> Beginning:
         before = unsure.get(p, Unsure(0))
         if why != "unsure" or (blind and high > max(mine.get(p, low), before.end)):
             ends[p], unsure[p] = high, before.and_before(high, why)
-    return Beginning(
+    return StartPlan(
         {**mine, **new},
         unsure,
         new,
@@ -145,7 +145,7 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
         )
 
 
-def _checkpoint(facts: Facts) -> tuple[Mapping[int, int], bool]:
+def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
     """Its offsets, and whether it is of a journal that a person knows is gone."""
     found = facts.checkpoint
     if found is None:
@@ -164,7 +164,7 @@ def _checkpoint(facts: Facts) -> tuple[Mapping[int, int], bool]:
     )
 
 
-def _lost(facts: Facts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:
+def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:
     """Where there is a checkpoint, or the journal's beginning is gone, it is no first start."""
     for p, (low, _) in sorted(facts.bounds.items()):
         if p in mine:
@@ -185,7 +185,7 @@ def _lost(facts: Facts, mine: Mapping[int, int], found: Mapping[int, int]) -> No
             )
 
 
-def _went_back(facts: Facts, mine: Mapping[int, int], back: Mapping[int, int]) -> list[str]:
+def _went_back(facts: StartFacts, mine: Mapping[int, int], back: Mapping[int, int]) -> list[str]:
     if not back:
         return []
     at = "; ".join(f"partition {p}: {mine[p]}, checkpoint {back[p]}" for p in sorted(back))

@@ -25,7 +25,7 @@ _OFFSETS, _COMMITS = "offsets", "commits"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckpointPositions:
     """What a checkpoint says.
 
     Attributes:
@@ -41,13 +41,13 @@ class Files(Protocol):
     """A directory's files, wherever it is."""
 
     def names(self, within: str) -> list[str]:
-        """What is in a directory in it; nothing where that is not there."""
+        """Return what is in a directory in it; nothing where that is not there."""
 
     def text(self, within: str, name: str) -> str:
-        """A file in a directory in it."""
+        """Return a file in a directory in it."""
 
     def move(self, name: str, into: str) -> None:
-        """Moves a file or directory in it into a directory in it."""
+        """Move a file or directory in it into a directory in it."""
 
 
 class Here:
@@ -57,16 +57,16 @@ class Here:
         self._directory = directory
 
     def names(self, within: str) -> list[str]:
-        """As Files says."""
+        """List the names, as Files says."""
         where = self._directory / within
         return [one.name for one in where.iterdir()] if where.is_dir() else []
 
     def text(self, within: str, name: str) -> str:
-        """As Files says."""
+        """Read the text, as Files says."""
         return (self._directory / within / name).read_text(encoding="utf-8")
 
     def move(self, name: str, into: str) -> None:
-        """As Files says."""
+        """Move the file, as Files says."""
         (self._directory / into).mkdir(exist_ok=True)
         (self._directory / name).rename(self._directory / into / name)
 
@@ -81,14 +81,14 @@ class Elsewhere:
         self._files = self._path().getFileSystem(configuration)
 
     def names(self, within: str) -> list[str]:
-        """As Files says."""
+        """List the names, as Files says."""
         where = self._path(within)
         if not self._files.exists(where):
             return []
         return [str(one.getPath().getName()) for one in self._files.listStatus(where)]
 
     def text(self, within: str, name: str) -> str:
-        """As Files says."""
+        """Read the text, as Files says."""
         stream = self._files.open(self._path(within, name))
         try:
             return bytes(stream.readAllBytes()).decode()
@@ -96,7 +96,7 @@ class Elsewhere:
             stream.close()
 
     def move(self, name: str, into: str) -> None:
-        """As Files says."""
+        """Move the file, as Files says."""
         self._files.mkdirs(self._path(into))
         if not self._files.rename(self._path(name), self._path(into, name)):
             raise OSError(f"cannot rename {self._path(name).toString()}")
@@ -120,7 +120,7 @@ class Checkpoint:
         if engine is not None and ELSEWHERE.match(where):
             self._files = Elsewhere(engine(), where)
 
-    def found(self) -> Found | None:
+    def found(self) -> CheckpointPositions | None:
         """Return what it says; None where there is none."""
         planned = _batches(self._files.names(_OFFSETS))
         if not planned:
@@ -159,11 +159,11 @@ def _batches(names: list[str]) -> list[int]:
     return sorted(int(one) for one in names if one.isdigit())
 
 
-def _parsed(text: str, *, offsets: bool = True) -> Found:
+def _parsed(text: str, *, offsets: bool = True) -> CheckpointPositions:
     """A file of Spark's offset log: version, metadata and the source's offsets, one a line."""
     try:
         said = json.loads(text.splitlines()[-1])
         found = {int(p): int(offset) for p, offset in said.items() if p != "journal"}
-        return Found(str(said["journal"]), found if offsets else {})
+        return CheckpointPositions(str(said["journal"]), found if offsets else {})
     except (IndexError, KeyError, ValueError, AttributeError):
-        return Found("")
+        return CheckpointPositions("")

@@ -54,7 +54,7 @@ class JournalPolling:
         self._consumer = PartitionReader(config)
 
     def there(self, position: Positions, blocks: int) -> list[Row]:
-        """What is there from `position` on: about so many blocks at most.
+        """Return what is there from `position` on: about so many blocks at most.
 
         Raises:
             ContractBroken: the records at `position` are gone.
@@ -86,7 +86,7 @@ class JournalPolling:
     def up_to(
         self, position: Positions, until: Positions, blocks: int | None, *, whole: bool = False
     ) -> list[Row]:
-        """What is there up to these offsets, and not a record further.
+        """Return what is there up to these offsets, and not a record further.
 
         Args:
             position: next offset by partition.
@@ -127,16 +127,16 @@ class JournalPolling:
         return rows
 
     def rest(self) -> None:
-        """Reads nothing until it is asked again: at its end a consumer asks all the time."""
+        """Read nothing until it is asked again: at its end a consumer asks all the time."""
         self._consumer.unassign()
         self._next = {}
 
     def close(self) -> None:
-        """Ends the consumer."""
+        """End the consumer."""
         self._consumer.close()
 
     def partitions(self) -> list[int]:
-        """Of the journal.
+        """Return the partitions of the journal.
 
         Raises:
             Unavailable, Refused: no answer, or a no.
@@ -147,7 +147,7 @@ class JournalPolling:
         return sorted(metadata.topics[self._topic].partitions)
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """Its first offset, and the one behind its last.
+        """Return its first offset, and the one behind its last.
 
         Raises:
             Unavailable, Refused: no answer, or a no.
@@ -159,7 +159,7 @@ class JournalPolling:
         return low, high
 
     def ends(self) -> Positions:
-        """The end of each partition as it is now.
+        """Return the end of each partition as it is now.
 
         Raises:
             Unavailable, Refused: no answer, or a no.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 
-class Sealed(NamedTuple):
+class SealedBlocks(NamedTuple):
     """What the journal holds.
 
     Attributes:
@@ -32,7 +32,7 @@ class Sealed(NamedTuple):
     ends: Mapping[int, int]
 
 
-def sealed(settings: Settings, ledger: Ledger | None) -> Sealed:
+def sealed(settings: Settings, ledger: Ledger | None) -> SealedBlocks:
     """Return what stands in the journal behind the ledger's position.
 
     Args:
@@ -47,4 +47,4 @@ def sealed(settings: Settings, ledger: Ledger | None) -> Sealed:
     ends = reader.ends()
     rows = reader.readBetweenOffsets(reader.initialOffset(), ends)
     blocks = [Block.FromString(row[2]) for row in rows if row[2] is not None]
-    return Sealed(begun, blocks, {int(p): end for p, end in ends.items() if p != JOURNAL})
+    return SealedBlocks(begun, blocks, {int(p): end for p, end in ends.items() if p != JOURNAL})

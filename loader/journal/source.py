@@ -75,23 +75,23 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: value for key, value in vars(self).items() if key != "_polling"}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Where a query without checkpoint begins: the ledger's position, else the start."""
+        """Return where a query without checkpoint begins: the ledger's position, else the start."""
         return self._offsets(self._beginnings())
 
     def ends(self) -> Offsets:
-        """The journal's end as it is now."""
+        """Return the journal's end as it is now."""
         return self._offsets(self._polling.ends())
 
     def rest(self) -> None:
-        """Reads nothing until it is asked again: at its end a consumer asks all the time."""
+        """Read nothing until it is asked again: at its end a consumer asks all the time."""
         self._polling.rest()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remembers the journal's end as it is now."""
+        """Remember the journal's end as it is now."""
         self._until = self._polling.ends()
 
     def read(self, start: Offsets) -> tuple[Iterator[Row], Offsets]:
-        """Records from `start` on, until blocks_per_batch blocks or the end.
+        """Return records from `start` on, until blocks_per_batch blocks or the end.
 
         Raises:
             ContractBroken: `start` belongs to another journal, or its records are gone.
@@ -106,7 +106,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(rows), self._offsets(_behind(position, rows))
 
     def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[Row]:  # noqa: N802
-        """The same records again, after a restart."""
+        """Return the same records again, after a restart."""
         until = {int(p): int(offset) for p, offset in end.items() if p != JOURNAL}
         return iter(self._polling.up_to(self._positions(start), until, None, whole=True))
 
@@ -172,7 +172,7 @@ def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
 
 
 def source(start: Start) -> type[DataSource]:
-    """The data source of one app, to be registered with Spark, which others may share."""
+    """Return the data source of one app, to be registered with Spark, which others may share."""
 
     class Journal(DataSource):  # made here, so that Spark pickles it by value, `start` included
         @classmethod

@@ -15,7 +15,7 @@ from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.servers import several
 from loader.console import say
 from loader.core import plan
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
 from loader.journal import begin_plan
 from loader.journal.reader import JournalPolling
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
-    """The app's ledger.
+    """Return the app's ledger.
 
     Args:
         settings: of the app.
@@ -72,7 +72,7 @@ def waited(
     rest: Callable[[float], None] = time.sleep,
     tell: Say = say,
 ) -> T:
-    """Calls until the server answers, or loader.wait_for_servers_seconds are over.
+    """Call until the server answers, or loader.wait_for_servers_seconds are over.
 
     Args:
         settings: of the app.
@@ -136,7 +136,7 @@ def begin(
 
     topic = names.journal_topic(settings.app)
     journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
-    facts = begin_plan.Facts(
+    facts = begin_plan.StartFacts(
         settings.app,
         ledger.name,
         journal,
@@ -162,7 +162,7 @@ def begin(
     return Start(settings, journal, found.positions, found.unsure)
 
 
-def _doubt_waiting(ledger: Ledger, found: begin_plan.Beginning) -> None:
+def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
     """Write down of which waiting blocks the ledger may have forgotten what came of them."""
     if not found.ends:
         return
@@ -171,7 +171,7 @@ def _doubt_waiting(ledger: Ledger, found: begin_plan.Beginning) -> None:
     lost = found.why == "lost"
     ledger.write(
         [
-            Row(block, plan.doubt(block.rows, lost=lost))
+            NewEntry(block, plan.doubt(block.rows, lost=lost))
             for name, block in waiting.items()
             if begin_plan.forgot(known.get(name, ()), found.why)
         ]
@@ -188,7 +188,7 @@ def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def topic_id(settings: Settings, topic: str) -> str:
-    """The topic's id, which tells one made anew.
+    """Return the topic's id, which tells one made anew.
 
     Raises:
         Unavailable: no answer, or no such topic.

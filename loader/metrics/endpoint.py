@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self
 import pyspark
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from loader.metrics.gauges import Current
-from loader.metrics.health import Facts, Limits, liveness, readiness
-from loader.metrics.ledger_watch import Look, Looking
-from loader.metrics.recorder import Recorder
+from loader.metrics.gauges import LoaderGauges
+from loader.metrics.health import LoaderHealth, LoaderHealthLimits, liveness, readiness
+from loader.metrics.ledger_watch import LedgerLook, LedgerWatch
+from loader.metrics.recorder import LoaderRecorder
 from relay.program.health import Check, answer
 from relay.program.metric import exposition, registry
 from relay.program.serving import Serving
@@ -31,7 +31,7 @@ QUERY_SECONDS = 300.0
 micro-batch may take long to begin on a crowded cluster."""
 
 
-class Watch:
+class LoaderMonitor:
     """Everything that is known of one loader while it runs; a context manager.
 
     Args:
@@ -45,11 +45,11 @@ class Watch:
 
     def __init__(self, listen: str, start: Start) -> None:
         metrics = registry()
-        self.observer = Recorder(metrics)
+        self.observer = LoaderRecorder(metrics)
         self._limits, self._app = limits(start.settings), start.settings.app
         info = (__version__, start.settings.app, pyspark.__version__)
-        self._looking = Looking(start)
-        self._current = Current(info, self.observer, self._latest, self._checks)
+        self._looking = LedgerWatch(start)
+        self._current = LoaderGauges(info, self.observer, self._latest, self._checks)
         metrics.register(self._current)
         ProcessCollector(registry=metrics)
         self._serving = Serving(listen, self._routes(metrics))
@@ -75,14 +75,14 @@ class Watch:
             "/readyz": lambda _: answer(readiness(facts())),
         }
 
-    def _latest(self) -> Look | None:
+    def _latest(self) -> LedgerLook | None:
         return self._looking.latest
 
-    def _checks(self, facts: Facts) -> tuple[Check, ...]:
+    def _checks(self, facts: LoaderHealth) -> tuple[Check, ...]:
         return (*liveness(facts, self._limits), *readiness(facts))
 
 
-def limits(settings: Settings) -> Limits:
-    """The loader's: a round of attempts may hold several INSERTs, each as long as it may take."""
+def limits(settings: Settings) -> LoaderHealthLimits:
+    """Return the loader's limits: a round may hold several INSERTs, each as long as allowed."""
     longest = 3 * settings.loader.insert_timeout_seconds
-    return Limits(QUERY_SECONDS, longest, longest)
+    return LoaderHealthLimits(QUERY_SECONDS, longest, longest)

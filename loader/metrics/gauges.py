@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.registry import Collector
 
 from loader.metrics.definitions import CURRENT
-from loader.metrics.health import Facts
+from loader.metrics.health import LoaderHealth
 from relay.program.metric import Bounded, Samples, families
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loader.metrics.ledger_watch import Look
-    from loader.metrics.recorder import Recorder
+    from loader.metrics.ledger_watch import LedgerLook
+    from loader.metrics.recorder import LoaderRecorder
     from relay.program.health import Check
 
 
-class Current(Collector):
+class LoaderGauges(Collector):
     """Of one loader.
 
     Args:
@@ -37,9 +37,9 @@ class Current(Collector):
     def __init__(
         self,
         info: tuple[str, ...],
-        recorder: Recorder,
-        latest: Callable[[], Look | None],
-        checks: Callable[[Facts], Sequence[Check]],
+        recorder: LoaderRecorder,
+        latest: Callable[[], LedgerLook | None],
+        checks: Callable[[LoaderHealth], Sequence[Check]],
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._info = info
@@ -50,17 +50,17 @@ class Current(Collector):
         self._table = Bounded()
 
     def collect(self) -> Iterable[Any]:
-        """For prometheus-client."""
+        """Collect for prometheus-client."""
         return families(CURRENT, self._samples())
 
     def describe(self) -> Iterable[Any]:
-        """Nothing: names are checked by test, and a look now would be at nothing."""
+        """Return nothing: a test checks names, and a look now would be at nothing."""
         return ()
 
-    def facts(self) -> Facts:
-        """As it stands."""
+    def facts(self) -> LoaderHealth:
+        """Return the loader's health now."""
         recorder, look = self._recorder, self._latest()
-        return Facts(
+        return LoaderHealth(
             now=recorder.clock(),
             heard_at=recorder.heard_at,
             batch_open=recorder.batch_since is not None,
@@ -70,7 +70,7 @@ class Current(Collector):
             waiting={} if look is None else self._unmoved(look),
         )
 
-    def _unmoved(self, look: Look) -> dict[int, float]:
+    def _unmoved(self, look: LedgerLook) -> dict[int, float]:
         """Seconds for which a partition's oldest waiting block was seen to be the same one.
 
         Not since it was sealed: that is a relay's wall clock, and this machine's may be set.
@@ -78,7 +78,7 @@ class Current(Collector):
         now = self._recorder.clock()
         return {p: now - look.since.get(p, now) for p in look.ends.keys() | look.since.keys()}
 
-    def _waiting(self, look: Look) -> dict[int, float]:
+    def _waiting(self, look: LedgerLook) -> dict[int, float]:
         """Seconds, by journal partition; 0 where no block waited when it was looked at."""
         now_ms = self._now_ms()
         partitions = look.ends.keys() | look.sealed_ms.keys()
@@ -103,7 +103,7 @@ class Current(Collector):
             samples |= self._looked(look)
         return samples
 
-    def _looked(self, look: Look) -> Samples:
+    def _looked(self, look: LedgerLook) -> Samples:
         waiting = self._waiting(look)
         states = [((self._table(t), state), blocks, rows) for t, state, blocks, rows in look.counts]
         return {

@@ -15,7 +15,7 @@ from relay.program.health import Check
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoaderHealthLimits:
     """How long each may stand still, in seconds.
 
     Attributes:
@@ -30,7 +30,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LoaderHealth:
     """A loader as it stands.
 
     Attributes:
@@ -52,8 +52,8 @@ class Facts:
     waiting: Mapping[int, float] = field(default_factory=dict)
 
 
-def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ...]:
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.heard_at
     between = 0.0 if facts.batch_open else silent
     inside = silent if facts.batch_open else 0.0
@@ -75,8 +75,8 @@ def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
     )
 
 
-def readiness(facts: Facts) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
+    """Do it do its work now? Every check, failed or not."""
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
         Check("servers", not facts.away, facts.away or "answer"),
@@ -84,7 +84,7 @@ def readiness(facts: Facts) -> tuple[Check, ...]:
     )
 
 
-def _partitions(facts: Facts, limit: float) -> Check:
+def _partitions(facts: LoaderHealth, limit: float) -> Check:
     """Each one: the others may flow all the while."""
     if facts.away:
         return Check("partitions", ok=True, why="not judged while a server does not answer")

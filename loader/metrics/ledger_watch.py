@@ -1,8 +1,8 @@
 """A look at ledger and journal from time to time, in a thread of its own.
 
-Receives settings and where the loader began; gives the latest Look: blocks by state, positions,
-and the sealed blocks that wait. It is what `loader status` asks, kept small: of the journal no more
-is read than one micro-batch would.
+Receives settings and where the loader began; gives the latest LedgerLook: blocks by state,
+positions, and the sealed blocks that wait. It is what `loader status` asks, kept small: of the
+journal no more is read than one micro-batch would.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LedgerLook:
     """What was seen.
 
     Attributes:
@@ -57,7 +57,7 @@ class Look:
 
 
 def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, int], dict[int, int]]:
-    """Blocks by partition, and when the oldest was sealed, of the journal's rows."""
+    """Return blocks by partition, and when the oldest was sealed, of the journal's rows."""
     blocks: dict[int, int] = {}
     sealed_ms: dict[int, int] = {}
     for partition, _, value in rows:
@@ -68,7 +68,7 @@ def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, in
     return blocks, sealed_ms
 
 
-class Looking:
+class LedgerWatch:
     """Looks every EVERY_SECONDS from its making until `close`.
 
     Attributes:
@@ -81,12 +81,12 @@ class Looking:
         self._reader = JournalReader(start)
         self._ledger: Ledger | None = None
         self._over = threading.Event()
-        self.latest: Look | None = None
+        self.latest: LedgerLook | None = None
         self._thread = threading.Thread(target=self._run, name="look", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it after the look under way, or leaves that to the process's end."""
+        """End it after the look under way, or leave that to the process's end."""
         self._over.set()
         self._thread.join(5.0)
 
@@ -98,16 +98,16 @@ class Looking:
                 return
 
     def look(self) -> None:
-        """One look; what cannot be asked leaves the last one, with why."""
+        """Look once; what cannot be asked leaves the last look, with why."""
         try:
             self.latest = self._look()
         except (RelayError, KafkaException) as error:
             why = error.message if isinstance(error, RelayError) else f"journal: {error.args[0]}"
             log.warning("cannot read ledger or journal", extra={"why": why})
-            before = self.latest or Look(self._clock())
+            before = self.latest or LedgerLook(self._clock())
             self.latest = replace(before, failed=why)
 
-    def _look(self) -> Look:
+    def _look(self) -> LedgerLook:
         if self._ledger is None:
             self._ledger = ledger_of(self._start.settings)
         known = self._ledger.positions()
@@ -119,11 +119,11 @@ class Looking:
         self._reader.rest()
         counts = self._ledger.counts()
         since = self._since(sealed_ms)
-        return Look(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
+        return LedgerLook(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
 
     def _since(self, sealed_ms: Mapping[int, int]) -> dict[int, float]:
         """What was seen the last time keeps its time: wall clocks may be set meanwhile."""
-        before = self.latest or Look(self._clock())
+        before = self.latest or LedgerLook(self._clock())
         same = {p for p, sealed in sealed_ms.items() if before.sealed_ms.get(p) == sealed}
         now = self._clock()
         return {p: before.since.get(p, now) if p in same else now for p in sealed_ms}

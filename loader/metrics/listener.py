@@ -14,10 +14,10 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from loader.metrics.observer import Observer
+    from loader.metrics.observer import LoaderObserver
 
 
-class Listener(StreamingQueryListener):
+class QueryListener(StreamingQueryListener):
     """Of one observer; the method names are Spark's.
 
     Args:
@@ -25,27 +25,27 @@ class Listener(StreamingQueryListener):
         query: its name; Spark tells every listener of all queries.
     """
 
-    def __init__(self, observer: Observer, query: str) -> None:
+    def __init__(self, observer: LoaderObserver, query: str) -> None:
         self._observer, self._query = observer, query
         self._id = ""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """The query runs."""
+        """Note that the query runs."""
         if event.name == self._query:
             self._id = str(event.id)
             self._observer.heard("started")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A micro-batch has ended."""
+        """Note that a micro-batch has ended."""
         if str(event.progress.id) == self._id:
             self._observer.heard("progress", event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """There was nothing to do for a while."""
+        """Note that there was nothing to do for a while."""
         if str(event.id) == self._id:
             self._observer.heard("idle")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The query has ended."""
+        """Note that the query has ended."""
         if str(event.id) == self._id:
             self._observer.heard("terminated")

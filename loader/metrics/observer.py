@@ -13,31 +13,31 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 
-class Observer:
+class LoaderObserver:
     """Every method: what just happened; none raises."""
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
-        """A micro-batch: `known` blocks are settled already, these are not."""
+        """Begin a micro-batch: `known` blocks are settled already, these are not."""
 
     def attempted(
         self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block], seconds: float
     ) -> None:
-        """A round of attempts has come back; `blocks` by id."""
+        """Note that a round of attempts has come back; `blocks` by id."""
 
     def aside(self, block: Block) -> None:
-        """A block of the micro-batch was set aside."""
+        """Note that a block of the micro-batch was set aside."""
 
     def tried_again(self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block]) -> None:
-        """Blocks that stood aside were tried, beside the micro-batch; `blocks` by id."""
+        """Note that blocks that stood aside were tried, beside the micro-batch; `blocks` by id."""
 
     def asked(self, seconds: float) -> None:
-        """The ledger has answered the driver."""
+        """Note that the ledger has answered the driver."""
 
     def waiting(self, why: str) -> None:
-        """It is about to wait, then to try again. Once per try."""
+        """Note that it is about to wait, then to try again. Once per try."""
 
     def settled(self, seconds: float) -> None:
-        """The micro-batch has ended, each of its blocks settled."""
+        """Note that the micro-batch has ended, each of its blocks settled."""
 
     def restarted(self) -> None:
         """Spark's query is begun anew."""
@@ -46,4 +46,4 @@ class Observer:
         """Spark's listener: "started", "progress" (with its figures), "idle" or "terminated"."""
 
 
-NOTHING = Observer()
+NOTHING = LoaderObserver()

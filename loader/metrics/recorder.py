@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
 from loader.metrics.definitions import RECORDED
-from loader.metrics.observer import Observer
+from loader.metrics.observer import LoaderObserver
 from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _WHY = {
 }
 
 
-class Recorder(Observer):
+class LoaderRecorder(LoaderObserver):
     """Of one loader.
 
     Attributes:
@@ -62,7 +62,7 @@ class Recorder(Observer):
         self._rows = 0
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
-        """Of a micro-batch."""
+        """Count a micro-batch that begins."""
         self.heard_at = self.batch_since = self.clock()
         self.open_blocks, self._rows = len(blocks), 0
         self._m["loader_blocks_known_total"].inc(known)
@@ -71,19 +71,19 @@ class Recorder(Observer):
     def attempted(
         self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block], seconds: float
     ) -> None:
-        """Of the workers."""
+        """Count what the workers attempted."""
         self.heard_at, self.away = self.clock(), ""
         self._m["loader_round_seconds"].observe(seconds)
         for one in outcomes:
             self.open_blocks -= self._attempt(one, blocks[one.block])
 
     def aside(self, block: Block) -> None:
-        """Of a micro-batch."""
+        """Count a block that was set aside."""
         self.open_blocks -= 1
         self._m["loader_blocks_aside_total"].labels(self._table(block.table)).inc()
 
     def tried_again(self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block]) -> None:
-        """Of the driver's own worker."""
+        """Count what the driver's own worker tried again."""
         for one in outcomes:
             self._attempt(one, blocks[one.block])
 
@@ -129,27 +129,27 @@ class Recorder(Observer):
                 m[name].labels(table).observe(max(0, queryable_ms - since_ms) / 1000)
 
     def asked(self, seconds: float) -> None:
-        """Of the ledger."""
+        """Count an answer of the ledger."""
         self._m["loader_ledger_seconds"].observe(seconds)
 
     def waiting(self, why: str) -> None:
-        """Of any server."""
+        """Count a try of any server."""
         self.heard_at, self.away = self.clock(), why
         self._m["loader_server_waits_total"].inc()
 
     def settled(self, seconds: float) -> None:
-        """Of a micro-batch."""
+        """Count a micro-batch that ended."""
         self.heard_at, self.batch_since, self.away = self.clock(), None, ""
         self._m["loader_batches_total"].inc()
         self._m["loader_batch_seconds"].observe(seconds)
         self._m["loader_batch_rows"].observe(self._rows)
 
     def restarted(self) -> None:
-        """Of the query."""
+        """Count a start of the query."""
         self._m["loader_query_restarts_total"].inc()
 
     def heard(self, event: str, progress: Any = None) -> None:
-        """Of Spark's listener."""
+        """Note a sign of life of Spark's."""
         if self.batch_since is None:  # inside one, only its own steps are signs of life
             self.heard_at = self.clock()
         self.started = event != "terminated"
@@ -172,7 +172,7 @@ def _rate(value: float) -> float:
 
 
 def why(reason: str) -> str:
-    """A retry's reason as one of few: ClickHouse's code of error, or what stands in the way."""
+    """Return a retry's reason as one of few: ClickHouse's error code, or what stands in the way."""
     code = _CODE.search(reason)
     if code is not None:
         return f"code {code[1]}"

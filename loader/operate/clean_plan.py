@@ -43,7 +43,7 @@ class Retained:
     partitions: set[int] = field(default_factory=set)
 
     def add(self, partition: int, epoch: int, blocks: Iterable[str]) -> None:
-        """The next record of a partition, with the ids of its blocks.
+        """Add the next record of a partition, with the ids of its blocks.
 
         Raises:
             ValueError: one is not a block id.

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.set_aside import set_aside
@@ -52,7 +52,7 @@ def resolve(
     named = [blocks[name] for name in wanted if name in blocks]
     known = ledger.entries(named)
     forgotten = [block for block in named if not known.get(block.id)]
-    ledger.write([Row(block, doubt(block.rows, lost=False)) for block in forgotten])
+    ledger.write([NewEntry(block, doubt(block.rows, lost=False)) for block in forgotten])
     worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())

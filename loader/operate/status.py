@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from loader.core.entries import Parked
+from loader.core.entries import ParkedEntry
 from loader.core.plan import DISCARDED, LOADED, PREPARED, Entry, settled
 from relay.records_pb2 import Block
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LoaderFacts:
     """What was read.
 
     Attributes:
@@ -44,15 +44,15 @@ class Facts:
     sealed: Sequence[Block] = ()
     entries: Mapping[str, Sequence[Entry]] | None = None
     counts: Sequence[tuple[str, str, int, int]] = ()
-    parked: Sequence[Parked] = ()
-    aside: Sequence[Parked] = ()
+    parked: Sequence[ParkedEntry] = ()
+    aside: Sequence[ParkedEntry] = ()
     positions: Mapping[int, int] | None = None
     ends: Mapping[int, int] | None = None
     checkpoint: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class LoaderTableRow:
     """A table.
 
     Attributes:
@@ -89,20 +89,20 @@ class PositionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LoaderStatus:
     """All of it."""
 
-    facts: Facts
-    tables: tuple[TableRow, ...]
+    facts: LoaderFacts
+    tables: tuple[LoaderTableRow, ...]
     positions: tuple[PositionRow, ...]
 
 
-def assemble(facts: Facts) -> Standing:
-    """The loader as it stands."""
-    return Standing(facts, tuple(_tables(facts)), tuple(_positions(facts)))
+def assemble(facts: LoaderFacts) -> LoaderStatus:
+    """Return the loader as it stands."""
+    return LoaderStatus(facts, tuple(_tables(facts)), tuple(_positions(facts)))
 
 
-def _tables(facts: Facts) -> Iterable[TableRow]:
+def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
     entries = facts.entries or {}
     counts = {(table, state): (n, rows) for table, state, n, rows in facts.counts}
     open_ = [block for block in facts.sealed if settled(entries.get(block.id, ())) is None]
@@ -115,7 +115,7 @@ def _tables(facts: Facts) -> Iterable[TableRow]:
         parked = [one.block for one in facts.parked if one.block.table == table]
         aside = [one.block for one in facts.aside if one.block.table == table]
         age = (facts.now_ms - waiting[0].sealed_at_ms) / 1000 if waiting else None
-        yield TableRow(
+        yield LoaderTableRow(
             table=table,
             sealed_blocks=len(untouched),
             sealed_rows=sum(block.rows for block in untouched),
@@ -133,7 +133,7 @@ def _tables(facts: Facts) -> Iterable[TableRow]:
         )
 
 
-def _positions(facts: Facts) -> Iterable[PositionRow]:
+def _positions(facts: LoaderFacts) -> Iterable[PositionRow]:
     ledger, ends = facts.positions or {}, facts.ends or {}
     checkpoint = facts.checkpoint or {}
     for partition in sorted({*ledger, *ends, *checkpoint}):
@@ -143,7 +143,7 @@ def _positions(facts: Facts) -> Iterable[PositionRow]:
 
 
 def checkpointed(text: str, journal: str) -> dict[int, int] | None:
-    """Offsets by partition from a file of Spark's offset log; None where it is another journal's.
+    """Return offsets by partition from a file of Spark's offset log; None: another journal's.
 
     Args:
         text: version, metadata and the source's offsets, one a line.
@@ -157,8 +157,8 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
     return offsets if found.get("journal") == journal else None
 
 
-def as_json(standing: Standing) -> dict[str, Any]:
-    """For programs; what is not known is null."""
+def as_json(standing: LoaderStatus) -> dict[str, Any]:
+    """Return it as JSON has it; what is not known is null."""
     facts = standing.facts
     return {
         "at_ms": facts.now_ms,
@@ -171,8 +171,8 @@ def as_json(standing: Standing) -> dict[str, Any]:
     }
 
 
-def parked_as_json(one: Parked) -> dict[str, Any]:
-    """A block that is parked or set aside, for programs; times are Unix milliseconds."""
+def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
+    """Return a block that is parked or set aside, for programs; times are Unix milliseconds."""
     return {
         "id": one.block.id,
         "table": one.block.table,
@@ -186,7 +186,7 @@ def parked_as_json(one: Parked) -> dict[str, Any]:
     }
 
 
-def tried(one: Parked) -> str:
-    """How often a block was set aside, and when last, for people."""
+def tried(one: ParkedEntry) -> str:
+    """Return how often a block was set aside, and when last, for people."""
     last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 from loader.journal import source
-from loader.metrics.listener import Listener
-from loader.metrics.observer import NOTHING, Observer
+from loader.metrics.listener import QueryListener
+from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.micro_batch import Settling, Stopped
-from loader.spark.query_start import AT_ONCE, AtOnce
+from loader.spark.query_start import AT_ONCE, StartAtOnce
 from loader.spark.session import AT_THE_END, STREAMING, hush, mute, unheard, unmute
 from loader.spark.set_aside import SetAside
 from relay.errors import RelayError
@@ -65,9 +65,9 @@ class Job:
         settings: Settings,
         ledger: Ledger,
         say: Say,
-        observer: Observer = NOTHING,
+        observer: LoaderObserver = NOTHING,
         beside: int = 1,
-        starts: AtOnce = AT_ONCE,
+        starts: StartAtOnce = AT_ONCE,
     ) -> None:
         self._settings, self._starts = settings, starts
         self._say, self._observer = say, observer
@@ -79,11 +79,11 @@ class Job:
         self.error: Exception | None = None
 
     def stop(self) -> None:
-        """Asks the run to end; may be called from a signal handler."""
+        """Ask the run to end; may be called from a signal handler."""
         self._stopping.set()
 
     def run(self, spark: SparkSession, start: source.Start, checkpoint: str, *, once: bool) -> None:
-        """Loads until stopped; with `once`, until what is sealed now is settled.
+        """Load until stopped; with `once`, until what is sealed now is settled.
 
         Raises:
             RelayError: as the batch or the journal source raised it, or Spark's exception.
@@ -95,7 +95,7 @@ class Job:
         journal = source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
-            spark.streams.addListener(Listener(self._observer, self._settings.app))
+            spark.streams.addListener(QueryListener(self._observer, self._settings.app))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}
         rows = spark.readStream.format(journal.name()).load()

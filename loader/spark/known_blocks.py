@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.running_statements import Running
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import doubt, settled
 from loader.core.positions import Noted
 from relay.errors import Unavailable
@@ -32,7 +32,7 @@ settled since may have been removed as old ones (loader.operate.clean_plan, whic
 longer)."""
 
 
-class Seen(NamedTuple):
+class BatchBlocks(NamedTuple):
     """A micro-batch.
 
     Attributes:
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
     until: int
 
 
-class Known:
+class KnownBlocks:
     """Of one run of the loader.
 
     Args:
@@ -64,7 +64,7 @@ class Known:
         self._forgotten = Forgotten(ledger, stamp, start.unsure, running)
         self._noted = Noted()
 
-    def look(self, rows: Sequence[Any]) -> Seen:
+    def look(self, rows: Sequence[Any]) -> BatchBlocks:
         """Return what is to be done of these rows.
 
         Raises:
@@ -90,7 +90,7 @@ class Known:
         doubtful = self._doubt(left, known, until)
         new = {block.id for *_, block in left if block.id not in known} - doubtful
         left_by_id = {block.id: block for *_, block in left}
-        return Seen(len(sealed), left_by_id, frozenset(new), until)
+        return BatchBlocks(len(sealed), left_by_id, frozenset(new), until)
 
     def _doubt(
         self, left: Sequence[Place], known: Mapping[str, Sequence[Entry]], until: int
@@ -99,7 +99,7 @@ class Known:
         some = [one for one in left if self._forgotten.asks(one, known.get(one[2].id, ()))]
         doubtful = self._forgotten.among(some)
         rows = [
-            Row(block, doubt(block.rows, lost=self._forgotten.lost(partition, offset)))
+            NewEntry(block, doubt(block.rows, lost=self._forgotten.lost(partition, offset)))
             for partition, offset, block in some
             if block.id in doubtful
         ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loader.core.plan import ASIDE, LOADED, PARKED
 from loader.core.set_aside_plan import Aside, stands_aside
-from loader.spark.known_blocks import Known, Seen
+from loader.spark.known_blocks import BatchBlocks, KnownBlocks
 from loader.spark.workers import REFUSED, attempt
 from relay.errors import Refused, Unavailable
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
     from loader.console import Say
     from loader.journal.source import Start
-    from loader.metrics.observer import Observer
+    from loader.metrics.observer import LoaderObserver
     from loader.spark.set_aside import SetAside
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
@@ -72,12 +72,12 @@ class Settling:
         settings: Settings,
         ledger: Ledger,
         say: Say,
-        observer: Observer,
+        observer: LoaderObserver,
         asides: SetAside,
         stopping: threading.Event,
         beside: int = 1,
     ) -> None:
-        self._known: Known
+        self._known: KnownBlocks
         self._settings, self._beside = settings, beside
         self._ledger, self._say, self._observer = ledger, say, observer
         self._asides, self._stopping = asides, stopping
@@ -90,7 +90,7 @@ class Settling:
 
     def begin(self, start: Start) -> None:
         """Hear where the run begins."""
-        self._known = Known(self._ledger, start, self._settings.loader.block_column)
+        self._known = KnownBlocks(self._ledger, start, self._settings.loader.block_column)
 
     def end(self) -> None:
         """Compare the positions that were saved last with the ledger's.
@@ -122,7 +122,7 @@ class Settling:
         self._observer.settled(time.monotonic() - begun)
         self._report(time.monotonic() - begun)
 
-    def _look(self, rows: Sequence[Any]) -> Seen:
+    def _look(self, rows: Sequence[Any]) -> BatchBlocks:
         seen = self._retried(lambda: self._known.look(rows))
         self._known.check()
         return seen
@@ -131,7 +131,7 @@ class Settling:
         self,
         spark: SparkSession,
         open_: dict[str, Block],
-        seen: Seen,
+        seen: BatchBlocks,
         rows: Sequence[Any],
     ) -> None:
         """Attempt the blocks in rounds, until none is open; `seen`: before the first."""
@@ -274,7 +274,7 @@ class Settling:
 
 
 def blocks(number: int) -> str:
-    """Return so many blocks in words."""
+    """Say in words how many blocks these are."""
     return "1 block" if number == 1 else f"{number} blocks"
 
 

@@ -18,10 +18,10 @@ from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.checkpoint_lock import alone, used
 from loader.journal.startup import ledger_of, waited
-from loader.metrics.observer import NOTHING, Observer
+from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.job import Job
 from loader.spark.micro_batch import Stopped
-from loader.spark.query_start import AT_ONCE, AtOnce
+from loader.spark.query_start import AT_ONCE, StartAtOnce
 from relay import errors, names
 from relay.errors import RelayError, Unavailable
 
@@ -58,7 +58,7 @@ class Load:
         say: Say,
         listen: str | None = None,
         beside: int = 1,
-        starts: AtOnce = AT_ONCE,
+        starts: StartAtOnce = AT_ONCE,
         *,
         lost: bool = False,
     ) -> None:
@@ -74,13 +74,13 @@ class Load:
         return self._job is not None
 
     def stop(self) -> None:
-        """Asks it to end; may be called from a signal handler."""
+        """Ask it to end; may be called from a signal handler."""
         self._stopping.set()
         if self._job is not None:
             self._job.stop()
 
     def run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
-        """Loads until stopped; with `once`, until what is sealed now is settled.
+        """Load until stopped; with `once`, until what is sealed now is settled.
 
         Args:
             engine: gives Spark's session, once the servers have answered.
@@ -146,14 +146,14 @@ class Load:
             raise Stopped
 
     @contextlib.contextmanager
-    def _watched(self, start: Start) -> Iterator[Observer]:
+    def _watched(self, start: Start) -> Iterator[LoaderObserver]:
         """The job's observer; metrics and health are served meanwhile, if they are to be."""
         if self._listen is None:
             yield NOTHING
             return
-        from loader.metrics.endpoint import Watch  # noqa: PLC0415 - heavy, and seldom wanted
+        from loader.metrics.endpoint import LoaderMonitor  # noqa: PLC0415 - heavy, and seldom wanted
 
-        with Watch(self._listen, start) as watch:
+        with LoaderMonitor(self._listen, start) as watch:
             self._say(f"serving metrics and health at {watch.address}", address=watch.address)
             yield watch.observer
 

@@ -23,23 +23,23 @@ _BEFORE = ("Initializing", "Getting offsets")
 Begin = Callable[[], "StreamingQuery"]
 
 
-class AtOnce:
+class StartAtOnce:
     """What a query that is alone does."""
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Begins it; gives it as soon as it runs."""
+        """Begin it; give it as soon as it runs."""
         del stopping
         return begin()
 
 
-class InTurn(AtOnce):
+class StartInTurn(StartAtOnce):
     """For all queries of one session."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Begins it when it is its turn, and gives it when its source has answered.
+        """Begin it when it is its turn, and give it when its source has answered.
 
         Args:
             begin: starts the query.
@@ -64,4 +64,4 @@ def _answered(query: StreamingQuery) -> bool:
     return not query.isActive or not str(query.status["message"]).startswith(_BEFORE)
 
 
-AT_ONCE = AtOnce()
+AT_ONCE = StartAtOnce()

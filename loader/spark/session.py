@@ -81,7 +81,7 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
 
 
 def with_retries(master: str) -> str:
-    """The master, where a task whose worker process died is tried again as on any cluster.
+    """Return the master, where a task whose worker process died is tried again as on any cluster.
 
     Without a second number in local[N, FAILURES], Spark fails the whole job at the first.
     """
@@ -90,7 +90,7 @@ def with_retries(master: str) -> str:
 
 
 def widened(master: str, pipelines: int) -> str:
-    """A local master with as many slots for each pipeline as it has for one.
+    """Return a local master with as many slots for each pipeline as it has for one.
 
     Of a cluster's slots each pipeline gets its share, at least one: it should have as many.
     """
@@ -102,7 +102,7 @@ def widened(master: str, pipelines: int) -> str:
 
 
 def python(master: str, environment: Mapping[str, str]) -> str:
-    """The interpreter of Spark's Python processes, which imports this package; else none works.
+    """Return the interpreter of Spark's Python processes, which imports this package.
 
     Executors of a cluster may have it elsewhere: then PYSPARK_PYTHON says where.
     """
@@ -111,7 +111,7 @@ def python(master: str, environment: Mapping[str, str]) -> str:
 
 
 def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
-    """From now on these log nothing below `level`."""
+    """Log nothing below `level` of these from now on."""
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
     log4j = jvm.org.apache.logging.log4j
     for logger in loggers:
@@ -123,7 +123,7 @@ _heard: list[Any] = []
 
 
 def mute(spark: SparkSession) -> None:
-    """From now on what `unheard` drops is dropped, until `unmute`.
+    """Drop what `unheard` drops from now on, until `unmute`.
 
     A query that a batch ends commits to its source once more as well, in its own time.
     """
@@ -141,7 +141,7 @@ def unmute(spark: SparkSession) -> None:
 
 @contextmanager
 def unheard(spark: SparkSession) -> Iterator[None]:
-    """What threads print that end with an exception meanwhile is dropped; logging goes on.
+    """Drop what threads print that end with an exception meanwhile; logging goes on.
 
     A query that is stopped commits to its source once more, whose connection is closed by then
     (Spark 4.3, with progress written beside the batches): a stack trace at every stop. What a query

@@ -15,10 +15,10 @@ import uuid
 from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, settled
 from loader.core.set_aside_plan import Aside, Asides, entry
-from loader.metrics.observer import NOTHING, Observer
+from loader.metrics.observer import NOTHING, LoaderObserver
 from relay.clickhouse.errors import About
 from relay.errors import RelayError, Unavailable
 
@@ -52,7 +52,7 @@ def set_aside(ledger: Ledger, blocks: Sequence[Aside]) -> dict[str, str]:
         entries = known.get(one.block.id, ())
         new = entry(entries, claim, one.block.rows, one.reason)
         if new is not None:
-            rows.append(Row(one.block, new))
+            rows.append(NewEntry(one.block, new))
         elif (last := settled(entries)) is not None and last.state != ASIDE:
             others[one.block.id] = last.state
     ledger.write(rows)
@@ -73,7 +73,7 @@ class SetAside:
     """
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, say: Say, observer: Observer = NOTHING
+        self, settings: Settings, ledger: Ledger, say: Say, observer: LoaderObserver = NOTHING
     ) -> None:
         self._settings, self._ledger, self._say = settings, ledger, say
         self._observer = observer

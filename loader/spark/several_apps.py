@@ -20,7 +20,7 @@ from loader.clickhouse.client import one_line
 from loader.console import say
 from loader.spark.micro_batch import Stopped
 from loader.spark.one_app import Load
-from loader.spark.query_start import InTurn
+from loader.spark.query_start import StartInTurn
 from loader.spark.session import session, widened
 from relay.errors import EXIT_BUG, RelayError, Unavailable
 from relay.program.command import show_error
@@ -69,7 +69,7 @@ def load(
     where = widened(master or settings.loader.master, len(pipelines))
     spark = session(settings, where, json_log=json_log)
     signal.signal(signal.SIGINT, ask)  # Spark has set a handler of its own
-    sharing = Sharing(spark, len(pipelines), InTurn())
+    sharing = Sharing(spark, len(pipelines), StartInTurn())
     loads = [
         Loading(pipeline, sharing, stop, behind(listen, index), once=once)
         for index, pipeline in enumerate(pipelines)
@@ -93,7 +93,7 @@ class Sharing(NamedTuple):
 
     spark: SparkSession
     pipelines: int
-    starts: InTurn
+    starts: StartInTurn
 
 
 class Loading(threading.Thread):
@@ -120,7 +120,7 @@ class Loading(threading.Thread):
         self.status = 0
 
     def run(self) -> None:
-        """Until stopped, or until it stays ended."""
+        """Run until stopped, or until it stays ended."""
         past = Past()
         while not self._ending.is_set():
             begun = time.monotonic()
@@ -139,7 +139,7 @@ class Loading(threading.Thread):
             self._ending.wait(pause)
 
     def end(self) -> None:
-        """Asks it to end, and waits for it."""
+        """Ask it to end, and wait for it."""
         self._load.stop()
         while self.is_alive() and self._load.runs:
             self.join(LOOK_SECONDS)

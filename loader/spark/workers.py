@@ -48,7 +48,7 @@ def attempt(
     beside: int = 1,
     until: int = 0,
 ) -> list[Outcome]:
-    """Outcomes of one attempt at each block, in the worker processes.
+    """Return outcomes of one attempt at each block, in the worker processes.
 
     Args:
         spark: runs it.
@@ -75,7 +75,7 @@ def attempt(
 
 
 def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
-    """Tasks for so many blocks: as many for each worker.
+    """Return tasks for so many blocks: as many for each worker.
 
     Small blocks are claimed together, as many as one statement takes. Of large ones a task has
     few, and each worker several tasks, because they do not take equally long.
@@ -97,7 +97,7 @@ def load(
     known: tuple[Collection[str], int],
     numbers: Iterator[int],
 ) -> Iterator[Outcome]:
-    """Attempts those of `blocks` that the numbers name."""
+    """Yield attempts those of `blocks` that the numbers name."""
     from relay import log  # noqa: PLC0415 - as below
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
@@ -131,7 +131,7 @@ def _attempt(
 
 
 def keep() -> None:
-    """What is there now stays, and no search for garbage looks through it any more.
+    """Keep what is there now out of every later search for garbage.
 
     Spark's daemon searches behind every task, through modules alone for 44 ms: of the processor
     time of a worker that loads small blocks, two fifths.
@@ -143,7 +143,7 @@ def keep() -> None:
 def until_closed(
     work: Callable[[socket.socket, bool], int],
 ) -> Callable[[socket.socket, bool], int]:
-    """pyspark.daemon.worker, that takes the end of the connection for the end of work.
+    """Return pyspark.daemon.worker that takes the end of the connection for the end of work.
 
     Spark closes the connections of idle workers when it ends, and when nothing was to do for
     a minute. pyspark reads that as a task that broke off, and prints a traceback.

@@ -4,6 +4,6 @@ In comes a sealed buffer; out come the Kafka records of its block, its dead lett
 journal record that makes both visible.
 
 Read `form_block` first (a buffer becomes a block), then `chunks` with `column_layout` and
-`plain_columns` (the bytes), `message_rows` (which row came from which message), `dead_letter` and
-`journal`.
+`uncompressed_columns` (the bytes), `message_rows` (which row came from which message),
+`dead_letter` and `journal`.
 """

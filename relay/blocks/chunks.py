@@ -1,8 +1,8 @@
 """A block's record batch as chunks: Arrow IPC streams, compressed inside, and back.
 
 A chunk is one stream with its rows, or up to three, one behind the other: heads, rows, and plain
-columns, as relay.blocks.column_layout and relay.blocks.plain_columns make them. (A reader that
-knows only of one stream finds a single row or columns without a type, and refuses them.)
+columns, as relay.blocks.column_layout and relay.blocks.uncompressed_columns make them. (A reader
+that knows only of one stream finds a single row or columns without a type, and refuses them.)
 
 Receives one record batch, gives the values of a few Kafka records, each near a
 given size, with their rows and checksum. Never talks to Kafka.
@@ -17,7 +17,7 @@ import google_crc32c
 import pyarrow as pa
 
 from relay.blocks.column_layout import Apart, together
-from relay.blocks.plain_columns import aside, back, is_aside
+from relay.blocks.uncompressed_columns import aside, back, is_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ class Encoder:
         self._ratio = _FIRST_RATIO
 
     def encode(self, batch: pa.RecordBatch, most: int | None = None) -> list[tuple[bytes, int]]:
-        """A batch as (Arrow IPC streams, rows) pairs.
+        """Return a batch as (Arrow IPC streams, rows) pairs.
 
         It is cut by rows; how many fit is guessed, first by the block before, then by the chunk
         before, and mended by halving. A row that is larger by itself is a chunk by itself: it came
@@ -133,7 +133,7 @@ def _write(
 
 
 def decode(chunks: Sequence[bytes]) -> pa.RecordBatch:
-    """The chunks of a block, in order, as one record batch; field metadata is kept.
+    """Return the chunks of a block, in order, as one record batch; field metadata is kept.
 
     Raises:
         ValueError: no chunks, not whole Arrow IPC streams, or of different schemas.
@@ -177,7 +177,7 @@ def _read(chunk: bytes) -> list[pa.RecordBatch]:
 
 
 def crc32c(chunks: Iterable[bytes]) -> int:
-    """CRC-32C (Castagnoli, as in Kafka's own records) over the chunk values in order."""
+    """Return the CRC-32C (Castagnoli, as in Kafka's own records) over the chunk values in order."""
     checksum = 0
     for chunk in chunks:
         checksum = google_crc32c.extend(checksum, chunk)

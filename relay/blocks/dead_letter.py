@@ -45,7 +45,7 @@ class Origin(NamedTuple):
     headers: Headers
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Of a record in its topic."""
 
     partition: int
@@ -55,8 +55,8 @@ class Place(NamedTuple):
         return f"{self.partition}:{self.offset}"
 
     @classmethod
-    def parse(cls, text: str) -> Place:
-        """The reverse of `str`.
+    def parse(cls, text: str) -> RecordPlace:
+        """Return the reverse of `str`.
 
         Raises:
             ValueError: not PARTITION:OFFSET.
@@ -81,11 +81,11 @@ class DeadLetter:
         whole: False where the message was too large for the topic: `value` is not its value.
     """
 
-    place: Place
+    place: RecordPlace
     when_ms: int
     value: bytes | None
     source_topic: str
-    source: Place
+    source: RecordPlace
     table: str
     reason: str
     origin: Origin | None
@@ -98,9 +98,9 @@ class DeadLetter:
 
 
 def headers_of(
-    source_topic: str, source: Place, table: str, reason: str, origin: Origin
+    source_topic: str, source: RecordPlace, table: str, reason: str, origin: Origin
 ) -> list[tuple[str, str | bytes | None]]:
-    """The headers of a dead letter."""
+    """Return the headers of a dead letter."""
     headers = _always(source_topic, source, table, reason)
     if origin.key is not None:
         headers.append((_KEY, origin.key))
@@ -113,9 +113,9 @@ def headers_of(
 
 
 def headers_without(
-    source_topic: str, source: Place, table: str, reason: str, size: int
+    source_topic: str, source: RecordPlace, table: str, reason: str, size: int
 ) -> list[tuple[str, str | bytes | None]]:
-    """The headers of one that is too large for its topic: value, key and headers stay behind."""
+    """Return the headers of a letter too large for its topic; the rest stays behind."""
     said = (
         f"{reason[:REASON]}; with the whole message the dead letter would be larger than its "
         f"topic accepts, so the message (a value of {size:,} bytes) is only in the source topic, "
@@ -125,7 +125,7 @@ def headers_without(
 
 
 def _always(
-    source_topic: str, source: Place, table: str, reason: str
+    source_topic: str, source: RecordPlace, table: str, reason: str
 ) -> list[tuple[str, str | bytes | None]]:
     return [
         ("source_topic", source_topic.encode()),
@@ -136,8 +136,8 @@ def _always(
     ]
 
 
-def parse(place: Place, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
-    """The dead letter of a record.
+def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
+    """Return the dead letter of a record.
 
     Raises:
         ValueError: no relay wrote it; says which header is missing or wrong.
@@ -152,7 +152,7 @@ def parse(place: Place, when_ms: int, value: bytes | None, headers: Headers) -> 
             )
         return raw.decode("utf-8")
 
-    source = Place(int(text("source_partition")), int(text("source_offset")))
+    source = RecordPlace(int(text("source_partition")), int(text("source_offset")))
     return DeadLetter(
         place,
         when_ms,

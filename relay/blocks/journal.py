@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.core.records import JournalRecord, Mark, SealResult
+from relay.core.records import JournalRecord, SealResult, TableMark
 from relay.records_pb2 import Commit
 
 
@@ -23,7 +23,7 @@ class Author:
 
 
 def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
-    """The record as the journal topic holds it.
+    """Return the record as the journal topic holds it.
 
     Parts are added in place and not made first: a message made by itself has memory of its
     own, and at every 10 000th release of such the library gives all that is free back to
@@ -56,7 +56,7 @@ def encode(record: JournalRecord, author: Author, now_ms: int) -> bytes:
 
 
 def decode(value: bytes) -> JournalRecord:
-    """What take-over needs of a record; blocks and dead letters stay with the loader."""
+    """Return what take-over needs of a record; blocks and dead letters stay with the loader."""
     commit = Commit.FromString(value)
     return JournalRecord(
         partition=commit.partition,
@@ -66,7 +66,7 @@ def decode(value: bytes) -> JournalRecord:
         previous_floor=commit.previous_floor,
         floor=commit.floor,
         position=commit.position,
-        marks=tuple(Mark(mark.table, mark.offset) for mark in commit.marks),
+        marks=tuple(TableMark(mark.table, mark.offset) for mark in commit.marks),
         results=(),
         reference=commit.reference,
         count=commit.count,

@@ -12,26 +12,48 @@ from relay.program.command import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
 from relay.version import __version__
 
 COMMANDS = {
-    "demo": Lazy("relay.cli.dev.demo:demo", "Show the whole way on this machine, with real data."),
+    "demo": Lazy(
+        "relay.cli.dev.demo:demo", "Run the whole pipeline on this machine with real data."
+    ),
     "dev": Lazy(
-        "relay.cli.dev.command:dev", "A Kafka broker and a ClickHouse server for development."
+        "relay.cli.dev.command:dev", "Run a Kafka broker and a ClickHouse server for development."
     ),
     "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
-    "doctor": Lazy("relay.cli.doctor:doctor", "What about the servers would lose or hold up rows."),
-    "schema": Lazy("relay.cli.schema.command:schema", "Row messages of the tables, for producers."),
-    "produce": Lazy("relay.cli.produce:produce", "Rows from files into the source topic."),
-    "run": Lazy("relay.cli.run:run", "The relay: rows from the source topic into blocks."),
-    "dead": Lazy("relay.cli.dead:dead", "Messages that could not become rows; send them again."),
-    "retire": Lazy("relay.cli.retire:retire", "End what members that are gone have left open."),
-    "status": Lazy("relay.cli.status:status", "One screen: what waits where, what went wrong."),
-    "blocks": Lazy("relay.cli.blocks:blocks", "Sealed blocks, and the whole story of one."),
-    "journal": Lazy("relay.cli.journal:journal", "The last records that the relays committed."),
-    "rewind": Lazy("relay.cli.rewind:rewind", "Read messages again; replace what became of them."),
-    "accept": Lazy("relay.cli.accept:accept", "Take note of what relays stop at: a gap, a topic."),
-    "verify": Lazy(
-        "relay.cli.verify.command:verify", "Prove from the journal that nothing is lost."
+    "doctor": Lazy(
+        "relay.cli.doctor:doctor",
+        "Check Kafka and ClickHouse for settings that could lose, double or delay rows.",
     ),
-    "docs": Lazy("relay.cli.docs:docs", "List the documents, or print one."),
+    "schema": Lazy(
+        "relay.cli.schema.command:schema",
+        "Show the protobuf row message of each table, for producers.",
+    ),
+    "produce": Lazy("relay.cli.produce:produce", "Write rows of files into the source topic."),
+    "run": Lazy("relay.cli.run:run", "Run the relay, which forms blocks from the source topic."),
+    "dead": Lazy(
+        "relay.cli.dead:dead", "List, show and replay messages that could not become rows."
+    ),
+    "retire": Lazy(
+        "relay.cli.retire:retire",
+        "Abort transactions left open by members that will not come back.",
+    ),
+    "status": Lazy("relay.cli.status:status", "Show the state of the app on one screen."),
+    "blocks": Lazy(
+        "relay.cli.blocks:blocks", "List sealed blocks, or follow one from source to table."
+    ),
+    "journal": Lazy(
+        "relay.cli.journal:journal", "Show the last journal records that the relays committed."
+    ),
+    "rewind": Lazy(
+        "relay.cli.rewind:rewind", "Read source messages again and replace the rows made from them."
+    ),
+    "accept": Lazy(
+        "relay.cli.accept:accept",
+        "Acknowledge a gap or a recreated topic so that relays can continue.",
+    ),
+    "verify": Lazy(
+        "relay.cli.verify.command:verify", "Prove from the records that no row was lost or doubled."
+    ),
+    "docs": Lazy("relay.cli.docs:docs", "List the documents, or print one of them."),
 }
 """In the order in which a newcomer needs them."""
 
@@ -44,12 +66,12 @@ COMMANDS = {
 )
 @click.version_option(__version__, prog_name="relay")
 def cli() -> None:
-    """Move protobuf rows of many tables from Kafka towards ClickHouse, each exactly once.
+    """Form blocks of rows from a multi-table Kafka topic, each row exactly once.
 
-    The other half, from blocks into ClickHouse, is `loader`.
+    The other program, `loader`, inserts these blocks into ClickHouse.
     """
 
 
 def main() -> int:
-    """Entry point of the console script `relay`; returns the exit status."""
+    """Run the console script `relay`; return its exit status."""
     return run_main(cli, "relay")

@@ -14,26 +14,32 @@ import click
 from relay import log
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind
-from relay.operate.rewind import accepting
-from relay.operate.rewind.records import Author
+from relay.operate.rewind import accept_steps
+from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
 
 
 @click.command()
 @config_argument
-@click.option("--partition", type=click.IntRange(min=0), help="Only this source partition.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), help="Acknowledge only for this source partition."
+)
 @click.option(
     "--from",
     "begin",
     type=click.IntRange(min=0),
-    help="Where to go on, with --partition, after a topic was made anew or lost its end.",
+    help="Offset at which to continue after the topic was recreated or lost its end; needs "
+    "--partition.",
 )
-@click.option("--why", default="", metavar="TEXT", help="Your reason, for the journal.")
+@click.option("--why", default="", metavar="TEXT", help="Your reason; the journal keeps it.")
 @click.option(
-    "--run/--dry-run", "do", default=False, help="Accept; without --run it only says what."
+    "--run/--dry-run",
+    "do",
+    default=False,
+    help="Acknowledge it. Without --run the command only prints what it would do.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def accept(
     config_file: Path,
     partition: int | None,
@@ -43,21 +49,24 @@ def accept(
     do: bool,
     as_json: bool,
 ) -> None:
-    """Take note of what makes `relay run` stop with status 6, so that it goes on.
+    """Acknowledge what makes `relay run` stop with status 6, so that relays can continue.
 
-    Retention that passed unread messages: relays go on at the log's start, and the gap is on
-    record. A source topic made anew: they begin with its oldest message, or at --from. A source
-    log that lost its end: at --from. Offsets of the group that were moved, deleted or have
-    expired: where the journal ends, which loses and doubles nothing. The journal keeps both
-    values and your reason, in the transaction that moves the offset; `relay verify` goes on
-    naming it.
+    \b
+    Retention deleted unread messages:   relays continue at the first message that is left.
+    The source topic was recreated:      relays begin with its oldest message, or at --from.
+    The source topic lost its end:       relays continue at --from.
+    The group's offsets were moved,      relays continue where the journal ends, which loses
+    deleted or have expired:             and doubles nothing.
+
+    The journal records both offsets and your reason in the transaction that moves the offset, and
+    `relay verify` keeps reporting them.
 
     \b
     Examples:
       relay accept relay.toml
       relay accept relay.toml --run --why 'retention passed it during the outage of 1 August'
-    Exit status: 0 done · 2 an argument is wrong · 6 something cannot be accepted; nothing was
-    changed · 4, 7 broken off: run it again.
+    Exit status: 0 done · 2 an argument is wrong · 6 something cannot be acknowledged, nothing was
+    changed · 4, 7 interrupted: run it again.
     """
     log.setup(json=False)
     if begin is not None and partition is None:
@@ -74,10 +83,10 @@ def accept(
     begins = {} if begin is None or partition is None else {partition: begin}
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None
-        found = accepting.accept(servers, begins, partition, author)
+        found = accept_steps.accept(servers, begins, partition, author)
     for line in rewind.notes(found, accepted=do, as_json=as_json):
         sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
 
 
-def _author(why: str) -> Author:
-    return Author("accept", time.time_ns() // 1_000_000, why)
+def _author(why: str) -> RewindAuthor:
+    return RewindAuthor("accept", time.time_ns() // 1_000_000, why)

@@ -21,7 +21,7 @@ class Parsed(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value that the text means."""
+        """Return the value that the text means."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except (ValueError, re.error) as problem:

@@ -24,7 +24,7 @@ _RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for
 
 @click.group(cls=WholeGroup)
 def blocks() -> None:
-    """Sealed blocks: list them, and look at one all the way.
+    """List sealed blocks, or follow one from its source offsets to the table's parts.
 
     \b
     relay blocks ls relay.toml --state parked
@@ -34,17 +34,24 @@ def blocks() -> None:
 
 @blocks.command("ls")
 @config_argument
-@click.option("--table", type=TABLE, help="Of this table alone.")
-@click.option("--since", "since_ms", type=INSTANT, help="Sealed since then: 2h, or ISO 8601.")
-@click.option("--state", type=click.Choice(block_story.STATES), help="In this state alone.")
+@click.option("--table", type=TABLE, help="List only blocks of this table.")
+@click.option(
+    "--since",
+    "since_ms",
+    type=INSTANT,
+    help="List only blocks sealed since: an age such as 2h, or ISO 8601.",
+)
+@click.option(
+    "--state", type=click.Choice(block_story.STATES), help="List only blocks in this state."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=50,
     show_default=True,
-    help="The latest so many, 0 for all; --json has all of them.",
+    help="List only the latest; 0 lists all, and --json always has all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_blocks(
     config_file: Path,
     table: str | None,
@@ -54,11 +61,15 @@ def list_blocks(
     *,
     as_json: bool,
 ) -> None:
-    """List the blocks of the journal that is retained: table, rows, state, when and why sealed.
+    """List the blocks in the retained journal: table, rows, state, when and why they were sealed.
 
-    sealed: no loader touched it; claimed: one is at it, or ended in the middle; loaded;
-    aside: it waits for its table, and the loader tries it again; parked: it waits for a
-    person; discarded: a person gave it up.
+    \b
+    sealed     no loader has begun to load it
+    claimed    a loader is loading it, or stopped in the middle
+    loaded     its rows are in the table
+    aside      the table or a limit refuses it for now; the loader retries it
+    parked     a person has to decide (`loader parked`)
+    discarded  a person gave it up
 
     \b
     relay blocks ls relay.toml --since 10m
@@ -100,13 +111,13 @@ def _ledger(settings: Settings, listed: Sequence[Listed], *, needed: bool) -> di
 @blocks.command()
 @config_argument
 @click.argument("block")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(config_file: Path, block: str, *, as_json: bool) -> None:
-    """Tell the story of one BLOCK: source offsets, journal record, chunks, ledger, table, parts.
+    """Show everything about one BLOCK: source offsets, journal record, chunks, ledger, parts.
 
-    The chunks are read, and counted and summed against the journal. Rows in the table are
-    counted where it has the block-id column. Ends with status 1 where the chunks are not what
-    the journal says.
+    The command reads the block's chunks and compares count and checksum with the journal. It
+    counts the block's rows if the table has the block-id column. The exit status is 1 if the
+    chunks differ from the journal.
 
     \b
     relay blocks show relay.toml shop:shop.orders:0:0:1200

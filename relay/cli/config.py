@@ -86,7 +86,7 @@ def show(file: Path, *, as_json: bool) -> None:
 
 
 def example() -> str:
-    """A configuration file as text: what has no default is filled in, the rest commented out."""
+    """Return a configuration file as text; settings that have a default are commented out."""
     head = [
         "# Settings of one app, for `relay run` and `loader run`. Commented lines are the",
         "# defaults. Relative paths count from this file. Secrets never stand in it: a file is",

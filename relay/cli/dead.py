@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.cli.arguments import TABLE
 from relay.cli.dead_options import PLACE, selecting
 from relay.cli.options import config_option, settings_of, within_one_cluster
@@ -21,7 +21,7 @@ from relay.config.settings import Settings
 from relay.operate.dead import inspect, replay_plan
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
-from relay.operate.dead.replay_plan import Mark, Message, Tally
+from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTally
 from relay.operate.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
@@ -34,7 +34,7 @@ _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
 
 @click.group(cls=WholeGroup)
 def dead() -> None:
-    """Messages that could not become rows: list them, look into one, send them again.
+    """List, show and replay dead letters: messages that could not become rows.
 
     \b
     relay dead ls --summary
@@ -45,20 +45,22 @@ def dead() -> None:
 
 @dead.command("ls")
 @selecting
-@click.option("--summary", "grouped", is_flag=True, help="Counts by table and kind of reason.")
+@click.option(
+    "--summary", "grouped", is_flag=True, help="Print counts by table and kind of reason."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=50,
     show_default=True,
-    help="The latest so many, 0 for all; --json and --summary have all of them.",
+    help="List only the latest; 0 lists all, and --json and --summary always have all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @config_option
 def list_dead(
     config_file: Path, limit: int, *, grouped: bool, as_json: bool, **wanted: Any
 ) -> None:
-    """List dead letters: when, table, reason, where in the source, and whether replayed.
+    """List dead letters: time, table, reason, place in the source topic, and whether replayed.
 
     \b
     relay dead ls --table shop.orders --since 2h
@@ -86,7 +88,9 @@ def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
     print_parts(console, parts(console.width))
 
 
-def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: int) -> None:
+def _print_table(
+    chosen: Iterator[DeadLetter], marks: dict[RecordPlace, ReplayMark], limit: int
+) -> None:
     counted = 0
 
     def counting() -> Iterator[DeadLetter]:
@@ -95,7 +99,7 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
             counted += 1
             yield letter
 
-    def age(letter: DeadLetter) -> tuple[int, Place]:
+    def age(letter: DeadLetter) -> tuple[int, RecordPlace]:
         return letter.when_ms, letter.place
 
     if limit:
@@ -113,24 +117,28 @@ def _print_table(chosen: Iterator[DeadLetter], marks: dict[Place, Mark], limit: 
 @dead.command()
 @click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
 @click.option(
-    "--raw", type=click.Path(path_type=Path), help="Write the value's bytes to this file."
+    "--raw",
+    type=click.Path(path_type=Path),
+    help="Also write the message's value to this file, byte for byte.",
 )
-@click.option("--bytes", "most", type=int, default=512, show_default=True, help="Of the hexdump.")
-@click.option("--as-table", type=TABLE, help="Read the rows as this table's.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option(
+    "--bytes", "most", type=int, default=512, show_default=True, help="Length of the hexdump."
+)
+@click.option("--as-table", type=TABLE, help="Decode the rows as rows of this table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @config_option
 def show(
     config_file: Path,
-    place: Place,
+    place: RecordPlace,
     raw: Path | None,
     most: int,
     as_table: str | None,
     *,
     as_json: bool,
 ) -> None:
-    """Show one dead letter whole: reason, headers, bytes, and its rows as far as they decode.
+    """Show one dead letter: reason, headers, bytes, and its rows as far as they can be decoded.
 
-    PARTITION:OFFSET is its place in the dead letter topic, as `relay dead ls` shows it.
+    PARTITION:OFFSET is its place in the dead letter topic; `relay dead ls` lists it.
 
     \b
     relay dead show 0:17
@@ -169,17 +177,26 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 @dead.command()
 @click.argument("places", nargs=-1, type=PLACE, metavar="[PARTITION:OFFSET]...")
 @selecting
-@click.option("--as-table", type=TABLE, help="Send them with this table's header instead.")
-@click.option("--run", is_flag=True, help="Send them; without it only says what would be sent.")
+@click.option("--as-table", type=TABLE, help="Send the messages with this table in their header.")
+@click.option(
+    "--run",
+    is_flag=True,
+    help="Send them. Without --run the command only prints what it would send.",
+)
 @config_option
 def replay(
-    config_file: Path, places: tuple[Place, ...], as_table: str | None, *, run: bool, **wanted: Any
+    config_file: Path,
+    places: tuple[RecordPlace, ...],
+    as_table: str | None,
+    *,
+    run: bool,
+    **wanted: Any,
 ) -> None:
     """Send the messages of dead letters to the source topic again, each exactly once.
 
-    Value, key and headers as they were, to the same partition, with the time of now. What was
-    replayed is marked in the same transaction: a replay that was killed, or started twice, is
-    simply run again. Without --run it changes nothing.
+    A message goes to its old partition with its old value, key and headers, and the current time.
+    The same transaction marks it as replayed, so a replay that was killed, or that was started
+    twice, can simply be run again.
 
     \b
     relay dead replay --table shop.orders --reason 'unknown table'
@@ -192,7 +209,7 @@ def replay(
         "again yourself"
     )
     within_one_cluster(settings, "dead replay", step)
-    tally = Tally()
+    tally = ReplayTally()
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(_reader(settings))
         chosen = filter(Selection(**wanted).means, reader.letters(places))
@@ -211,16 +228,16 @@ def replay(
 
 def _decide(
     chosen: Iterator[DeadLetter],
-    marks: dict[Place, Mark],
+    marks: dict[RecordPlace, ReplayMark],
     settings: Settings,
     as_table: str | None,
-    tally: Tally,
-) -> Iterator[Message]:
+    tally: ReplayTally,
+) -> Iterator[ReplayMessage]:
     """The messages to send; each answer is counted."""
     for letter in chosen:
         answer = replay_plan.decide(letter, marks, settings.source.topic, as_table)
         tally.add(answer)
-        if isinstance(answer, Message):
+        if isinstance(answer, ReplayMessage):
             yield answer
 
 

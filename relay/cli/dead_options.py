@@ -7,27 +7,42 @@ from collections.abc import Callable
 
 import click
 
-from relay.blocks.dead_letter import Place
+from relay.blocks.dead_letter import RecordPlace
 from relay.cli.arguments import INSTANT, Parsed
 
-PLACE = Parsed("partition:offset", Place.parse)
+PLACE = Parsed("partition:offset", RecordPlace.parse)
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which dead letters are meant."""
+    """Return the options that say which dead letters are meant."""
     for option in (
-        click.option("--partition", type=click.IntRange(min=0), help="Of the source topic."),
-        click.option("--until", "until_ms", type=INSTANT, help="Before this time; as --since."),
+        click.option(
+            "--partition",
+            type=click.IntRange(min=0),
+            help="Choose only messages of this source partition.",
+        ),
+        click.option(
+            "--until",
+            "until_ms",
+            type=INSTANT,
+            help="Choose only dead letters written before this time; same form as --since.",
+        ),
         click.option(
             "--since",
             "since_ms",
             type=INSTANT,
-            help="Dead since then: ISO 8601 (UTC where it names no zone), or an age as 2h, 7d.",
+            help="Choose only dead letters written since this time: ISO 8601 (UTC if it names no "
+            "zone), or an age such as 2h or 7d.",
         ),
         click.option(
-            "--reason", type=Parsed("regex", re.compile), help="Whose reason contains this."
+            "--reason",
+            type=Parsed("regex", re.compile),
+            help="Choose only dead letters whose reason matches.",
         ),
-        click.option("--table", help='database.table as the header named it; "" for none.'),
+        click.option(
+            "--table",
+            help='Choose only dead letters whose header names this table; "" for no table.',
+        ),
     ):
         command = option(command)
     return command

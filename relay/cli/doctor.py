@@ -16,7 +16,7 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.cli.output.sample import print_sample
 from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
-from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
 from relay.operate.doctor.versions import Version, parsed
 from relay.program.console import console_of
@@ -42,57 +42,62 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     type=click.FloatRange(min=0, min_open=True),
     default=72.0,
     show_default=True,
-    help="How long an outage of relay or loader may last: topics, offsets and deduplication "
-    "windows are held against it.",
+    help="The longest outage of relay or loader that you plan for. Retention of topics and offsets "
+    "and deduplication windows are compared with it.",
 )
 @click.option(
     "--table",
     "tables",
     type=TABLE,
     multiple=True,
-    help="A target table (database.table) beside those that have a block topic; repeatable.",
+    help="Also check this target table. Tables that have a block topic are always checked; "
+    "repeatable.",
 )
 @click.option(
     "--probe",
     is_flag=True,
-    help="Also read the brokers' clock: makes topic APP.doctor, writes to it, deletes it.",
+    help="Also compare the brokers' clock with this machine's: creates topic APP.doctor, writes "
+    "one record and deletes the topic.",
 )
 @click.option(
     "--try",
     "tries",
     is_flag=True,
-    help="Also insert twice under one token, into tables of its own in the ledger's database that "
-    "it drops afterwards: is a repeated INSERT dropped, in the table and behind a view?",
+    help="Also test that this server drops a repeated INSERT, in a table and behind a view. The "
+    "test uses tables of its own in the ledger's database and drops them afterwards.",
 )
 @click.option(
     "--sample",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="Also look at N messages of the source topic, the newest of each partition, as the relay "
-    "would read them: how many of each table are good, and what is wrong with the others.",
+    help="Also decode the newest N messages of the source topic as the relay would, and say for "
+    "each table how many are good and what is wrong with the others.",
 )
 @click.option(
     "--grants",
     is_flag=True,
-    help="Ask no server; print the least rights of each role: kafka-acls commands and GRANT "
-    "statements, for the users in the configuration.",
+    help="Contact no server; print the minimal rights of each role as kafka-acls commands and "
+    "GRANT statements for the users in the configuration.",
 )
 @click.option(
     "--clickhouse-version",
     metavar="X.Y",
-    help="With --grants: only what this version asks for, as 26.3; without it, rights that not "
-    "all versions ask for say so.",
+    help="With --grants: print what this ClickHouse version needs, for example 26.3. Without it, "
+    "rights that only some versions need are marked.",
 )
 @click.option(
     "--role",
     "only",
     multiple=True,
-    help="With --grants: only of this role (relay, loader, verifier, operator, ...); repeatable.",
+    help="With --grants: print only this role (relay, loader, verifier, operator, ...); "
+    "repeatable.",
 )
 @click.option(
-    "--errors-only", is_flag=True, help="Exit status 0, not 8, where there are only warnings."
+    "--errors-only",
+    is_flag=True,
+    help="Exit with status 0 instead of 8 if there are only warnings.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Findings as JSON lines, totals last.")
+@click.option("--json", "as_json", is_flag=True, help="Print findings as JSON lines, totals last.")
 def doctor(  # noqa: PLR0913 - one argument for each option
     config_file: Path,
     outage_hours: float,
@@ -107,20 +112,21 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     errors_only: bool,
     as_json: bool,
 ) -> int:
-    """Look at Kafka and ClickHouse for what would lose, double or hold up rows.
+    """Check Kafka and ClickHouse for settings that could lose, double or delay rows.
 
-    Before the first start and at any time. Each finding says what was found, why it matters, and
-    the command that mends it. Changes nothing, but that transactional id APP.relay.#doctor becomes
-    known to the brokers; rights are those of the user in the configuration. Of several pipelines
-    each is looked at, and the worst finding of all gives the exit status.
+    Run it before the first start and at any time later. Each finding says what was found, why it
+    matters, and the command that fixes it. The checks use the rights of the user in the
+    configuration. They change nothing, except that the brokers learn the transactional id
+    APP.relay.#doctor. If the file has several pipelines, all of them are checked and the worst
+    finding decides the exit status.
 
     \b
     Example: relay doctor relay.toml
              relay doctor relay.toml --table shop.orders --outage-hours 24 --json
              relay doctor relay.toml --sample 1000
              relay doctor relay.toml --grants --table shop.orders --role loader
-    Exit status: 0 nothing, or notes · 8 warnings, no error · 1 errors · 2 wrong
-    configuration · 4 a server was away · 5 a server refused user or password.
+    Exit status: 0 nothing or notes only · 8 warnings, no errors · 1 errors · 2 the
+    configuration is wrong · 4 a server did not answer · 5 a server rejected user or password.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # findings say what clients would log
     every = pipelines_of(config_file)
@@ -135,7 +141,9 @@ def doctor(  # noqa: PLR0913 - one argument for each option
         raise click.UsageError("--role and --clickhouse-version go with --grants")
     every_finding: list[Finding] = []
     for name, settings in every:
-        findings = examine.examine(settings, Wanted(outage_hours * _HOUR, tables, probe, tries))
+        findings = examine.examine(
+            settings, ExaminationScope(outage_hours * _HOUR, tables, probe, tries)
+        )
         seen: list[OfTable] = []
         if sample is not None:
             seen, of_sample = examine.sample(settings, sample)

@@ -20,7 +20,7 @@ from relay.program.stopping import stopped_by_signal
 
 @click.group(cls=WholeGroup)
 def journal() -> None:
-    """The journal: one record per source partition and transaction.
+    """Show the journal, which has one record per source partition and transaction.
 
     \b
     relay journal tail relay.toml -n 3
@@ -35,12 +35,12 @@ def journal() -> None:
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Of each partition.",
+    help="Records to show of each partition.",
 )
-@click.option("--follow", is_flag=True, help="Go on with new ones until SIGTERM or Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per record.")
+@click.option("--follow", is_flag=True, help="Keep printing new records until SIGTERM or Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
 def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> None:
-    """Show the last records of each journal partition, then new ones as they are committed.
+    """Show the last records of each journal partition, and new ones with --follow.
 
     \b
     relay journal tail relay.toml
@@ -59,7 +59,7 @@ def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> Non
                 click.echo(f"waiting: {error.message}", err=True)
 
 
-def _show(entry: journal_lines.Entry, *, as_json: bool) -> None:
+def _show(entry: journal_lines.JournalLine, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(journal_lines.as_json(entry), ensure_ascii=False))
         return

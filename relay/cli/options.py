@@ -18,20 +18,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def config_option(command: F) -> F:
-    """--config and --pipeline; the function gets `config_file`."""
+    """Add --config and --pipeline; the function gets `config_file`."""
     option = click.option(
         "--config",
         "config_file",
         type=click.Path(dir_okay=False, path_type=Path),
         default=Path("relay.toml"),
         show_default=True,
-        help="The app's configuration file.",
+        help="Configuration file of the app.",
     )
     return option(pipeline_option(command))
 
 
 def config_argument(command: F) -> F:
-    """CONFIG and --pipeline; the function gets `config_file`."""
+    """Add CONFIG and --pipeline; the function gets `config_file`."""
     argument = click.argument(
         "config_file",
         metavar="CONFIG",
@@ -41,7 +41,7 @@ def config_argument(command: F) -> F:
 
 
 def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:
-    """Of the file's one app, or of the pipeline that --pipeline names.
+    """Return the settings of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.settings_file.load.
@@ -50,7 +50,7 @@ def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None
 
 
 def within_one_cluster(settings: Settings, command: str, step: str) -> None:
-    """For commands whose one transaction covers the source's cluster, too.
+    """Refuse a command whose one transaction would have to cover another cluster, too.
 
     Raises:
         ConfigError: the source is in another cluster than the journal.
@@ -66,7 +66,7 @@ def within_one_cluster(settings: Settings, command: str, step: str) -> None:
 def pipelines_of(
     config_file: Path, overrides: Mapping[str, object] | None = None
 ) -> tuple[Pipeline, ...]:
-    """All of the file, or the one that --pipeline names.
+    """Return all of the file, or the one that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.pipelines.

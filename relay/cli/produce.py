@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from relay.cli.options import config_argument, settings_of
-from relay.produce.file_rows import SUFFIXES, Source
+from relay.produce.file_rows import SUFFIXES, RowFile
 from relay.produce.send_files import Cut, total_bytes
 from relay.produce.send_files import produce as send_files
 
@@ -61,7 +61,9 @@ def produce(  # noqa: PLR0913 - one per option
     """
     settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
-    sources = [Source.of(path, format_, nulls=nulls, allow_missing=allow_missing) for path in files]
+    sources = [
+        RowFile.of(path, format_, nulls=nulls, allow_missing=allow_missing) for path in files
+    ]
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description:>6}"),

@@ -22,29 +22,33 @@ from relay.process.retire_plan import Retirement, plan
     "members",
     multiple=True,
     required=True,
-    help="A member that will not come back, as `relay run --member` named it; repeatable.",
+    help="Name of a member that will not come back, as given to `relay run --member`; repeatable.",
 )
 @click.option(
-    "--run", "for_real", is_flag=True, help="Do it; without, only say what would be done."
+    "--run",
+    "for_real",
+    is_flag=True,
+    help="Abort them. Without --run the command only prints what it would do.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per member.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per member.")
 def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_json: bool) -> None:
-    """End the transactions of members that are gone, after there are fewer of them.
+    """Abort the transactions that members left open, after you scaled down.
 
     A relay that was killed and never starts again leaves its transaction open until the
-    transaction timeout, and readers of its topics wait so long. This starts a newer producer
-    under its transactional id: the open transaction is aborted, and if the old process still runs
-    somewhere, it is fenced and can never commit again. Rows are not touched: its partitions are
-    other members' by then, which read on from the committed floors.
+    transaction times out, and readers of its topics wait until then. This command starts a newer
+    producer under the same transactional id: Kafka aborts the open transaction, and if the old
+    process still runs somewhere, it is fenced and can never commit again. Rows are not affected:
+    other members have taken over the partitions and continue from the committed offsets.
 
-    Refuses while a member is in the group, where a static member stays until
-    relay.session_timeout_seconds after its end. Not for a member that restarts: it does the same
-    itself.
+    The command refuses while the member is in the group; a static member stays there until
+    relay.session_timeout_seconds after its end. A member that starts again needs no retire: it
+    aborts its old transaction itself.
 
     \b
     Example: relay retire relay.toml --member relay-3 --member relay-4 --run
-    Exit status: 0 done, or said · 2 wrong configuration · 4 brokers away · 5 a member is in the
-    group, or the brokers refused · 7 a producer started under the id at the same moment.
+    Exit status: 0 done, or printed what would be done · 2 the configuration is wrong · 4 no broker
+    answered · 5 a member is in the group, or the brokers refused · 7 another producer started
+    under the same id at the same time.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # errors say what clients would log
     for member in members:  # each a name that a relay could have

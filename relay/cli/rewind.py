@@ -17,9 +17,9 @@ from relay.cli.arguments import INSTANT, TABLE, Parsed
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind as output_rewind
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.records import Author
-from relay.operate.rewind.removal import Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.rewind.removal import RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.rewind.servers import Servers
 from relay.operate.view.group import GroupReader
 from relay.program.command import chosen_pipeline
@@ -40,34 +40,48 @@ def _offset(text: str) -> int | str:
 
 @click.command()
 @config_argument
-@click.option("--partition", type=click.IntRange(min=0), help="Only this source partition.")
-@click.option("--table", type=TABLE, help="Only this table (database.table); others stay.")
-@click.option("--all", "whole", is_flag=True, help="All tables of all source partitions.")
+@click.option("--partition", type=click.IntRange(min=0), help="Rewind only this source partition.")
+@click.option("--table", type=TABLE, help="Rewind only this table; others stay as they are.")
+@click.option("--all", "whole", is_flag=True, help="Rewind all tables of all source partitions.")
 @click.option(
     "--to-offset",
     type=Parsed("offset", _offset),
-    help=f'Messages from this source offset on; "{EARLIEST}" for all that can be read again.',
+    help=f'Source offset to read again from; "{EARLIEST}": the first one that is left.',
 )
 @click.option(
     "--to-time",
     "when_ms",
     type=INSTANT,
-    help="Messages written since then: ISO 8601 (UTC where it names no zone), or an age as 2h, 7d.",
+    help="Read messages again that were written since this time: ISO 8601 (UTC if it names no "
+    "zone), or an age such as 2h or 7d.",
 )
 @click.option(
     "--keep-rows",
     "keep",
     type=TABLE,
     multiple=True,
-    help="Leave this table's old rows where they are, e.g. because you emptied it; repeatable.",
+    help="Do not remove this table's old rows, for example because you emptied it; repeatable.",
 )
-@click.option("--despite-views", is_flag=True, help="Views that counted old rows: you mend them.")
-@click.option("--despite-replays", is_flag=True, help="Replayed dead letters may come twice.")
-@click.option("--why", default="", metavar="TEXT", help="For the journal and the ledger.")
 @click.option(
-    "--run/--dry-run", "do", default=False, help="Do it; without --run it only says what it would."
+    "--despite-views",
+    is_flag=True,
+    help="Go on although materialized views have counted the old rows; you will correct the views.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option(
+    "--despite-replays",
+    is_flag=True,
+    help="Go on although dead letters that were replayed may become rows twice.",
+)
+@click.option(
+    "--why", default="", metavar="TEXT", help="Your reason; the journal and the ledger keep it."
+)
+@click.option(
+    "--run/--dry-run",
+    "do",
+    default=False,
+    help="Rewind. Without --run the command only prints what it would do.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def rewind(  # noqa: PLR0913 - each is a thing to be said
     config_file: Path,
     partition: int | None,
@@ -83,22 +97,23 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     do: bool,
     as_json: bool,
 ) -> None:
-    """Read source messages again and replace what became of them, without a row twice.
+    """Read source messages again and replace the rows made from them, without doubling a row.
 
-    Blocks are re-run whole: each table goes back to where the block began that holds the offset.
-    With --run relays are fenced (status 7; a supervisor may start them again at any time), the
-    journal records the rewind, old blocks are settled and their rows removed by block id, and
-    then relays go on from the new floor. Until then they stop with status 6. Killed in the
-    middle, the same command, or `relay rewind CONFIG --run` alone, goes on to the same end.
-    Dead letters of the stretch are written again.
+    Whole blocks are replaced: each table goes back to the beginning of the block that holds the
+    offset. With --run the command fences the relays (they end with status 7, and a supervisor may
+    start them again at any time), records the rewind in the journal, settles the old blocks and
+    removes their rows by block id. Until that is done relays stop with status 6; then they
+    continue from the new offset. If the command is killed, run it again, or run
+    `relay rewind CONFIG --run`: it continues where it stopped. Dead letters of the messages that
+    are read again are written again.
 
     \b
     Examples:
       relay rewind relay.toml --partition 3 --to-offset 120000
       relay rewind relay.toml --table shop.orders --to-time 2026-08-01T03:00 --run --why 'bad rate'
       relay rewind relay.toml --all --to-offset earliest --run
-    Exit status: 0 done · 2 it cannot be done so, or must be told; nothing was changed · 6 the
-    truth has to be settled first (`relay accept`) · 4, 7 broken off: run it again.
+    Exit status: 0 done · 2 it cannot be done this way or an option is missing, nothing was
+    changed · 6 run `relay accept` first · 4, 7 interrupted: run it again.
     """
     log.setup(json=False)
     bare = partition is None and table is None and not whole
@@ -112,12 +127,12 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     within_one_cluster(settings, "rewind", "begin under a new `app`, which reads the source again")
     author = partial(_author, why)
     column = settings.loader.block_column
-    told = Told(frozenset(keep), despite_views, despite_replays)
+    told = RewindConsent(frozenset(keep), despite_views, despite_replays)
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         wanted = None
         if not bare:
             offsets = _offsets(servers, partition, to_offset, when_ms)
-            wanted = Wanted(offsets, table, told)
+            wanted = RewindRequest(offsets, table, told)
         if do:
             done = steps.rewind(servers, wanted, column, author)
             _say(output_rewind.done(done, as_json=as_json))
@@ -157,8 +172,8 @@ def _members(settings: Settings) -> list[str]:
     return [member.name for member in GroupReader(settings).read().members]
 
 
-def _author(why: str) -> Author:
-    return Author("rewind", time.time_ns() // 1_000_000, why)
+def _author(why: str) -> RewindAuthor:
+    return RewindAuthor("rewind", time.time_ns() // 1_000_000, why)
 
 
 def _say(lines: Any) -> None:

@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_argument
-@click.option("--member", help="Identity of this process; overrides relay.member.")
+@click.option("--member", help="Name of this process in the group; overrides relay.member.")
 @click.option(
     "--start",
     type=click.Choice(["earliest", "latest"]),
-    help="Where a partition that was never read begins; overrides source.start.",
+    help="Where to begin in a partition that the app has never read; overrides source.start.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="Relays to run, as members MEMBER-0, MEMBER-1, ...: one uses about one core.",
+    help="Number of relays to run, as members MEMBER-0, MEMBER-1, ...; each uses about one core.",
 )
 @click.option(
     "--http",
     "listen",
     metavar="HOST:PORT",
-    help="Serve /metrics, /healthz and /readyz there. Of several processes, the first serves at "
-    "PORT, the second at PORT+1, and so on; those of the first pipeline are the first.",
+    help="Serve /metrics, /healthz and /readyz at this address. With several processes the second "
+    "serves at PORT+1, and so on; processes of the first pipeline come first.",
 )
 @log_format_option
 def run(
@@ -51,18 +51,17 @@ def run(
     listen: str | None,
     log_format: str,
 ) -> None:
-    """Form blocks from the source topic, in transactions, until SIGTERM or Ctrl-C.
+    """Read the source topic and form blocks, in Kafka transactions, until SIGTERM or Ctrl-C.
 
-    Where the configuration has several pipelines, all of them, each in a process of its own (or
-    in --processes of them). Of several processes the end of one ends no other: it is started
-    again, with pauses, unless it ended with a status that waits for a person (2, 3, 5, 6), or was
-    fenced (7) four times in a row; then the others go on, and the worst status is this command's
-    at its end.
+    If the configuration has several pipelines, each runs in a process of its own (or in
+    --processes of them). A process that ends is started again after a pause and does not end the
+    others, unless it ended with a status that needs a person (2, 3, 5, 6) or was fenced (7) four
+    times in a row. The exit status of the command is then the most severe one.
 
     \b
-    Exit status: 0 stopped as asked · 2 wrong configuration · 4 servers away for longer
-    than relay.wait_for_servers_seconds at start · 5 a server refused · 6 recorded and
-    found state disagree, a human decides · 7 another process has this identity ·
+    Exit status: 0 stopped on request · 2 the configuration is wrong · 4 a server did not answer
+    for relay.wait_for_servers_seconds at the start · 5 a server refused · 6 recorded and found
+    state disagree, a person has to decide · 7 another process runs under this member name ·
     70 a bug.
     """
     pipeline = chosen_pipeline() or ""
@@ -85,7 +84,7 @@ def commands(
     listen: str | None,
     common: Sequence[str],
 ) -> dict[str, list[str]]:
-    """The arguments of each process, by a name for the log.
+    """Return the arguments of each process, by a name for the log.
 
     Args:
         config_file: of the pipelines.

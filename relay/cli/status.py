@@ -30,20 +30,24 @@ WIDTH = 160  # columns, where there is no terminal to ask
     "--watch",
     type=click.FloatRange(min=0.2),
     metavar="SECONDS",
-    help="Show it again after so many seconds, until SIGTERM or Ctrl-C.",
+    help="Refresh the screen at this interval until SIGTERM or Ctrl-C.",
 )
 @click.option(
     "--records",
     type=click.IntRange(min=0),
     default=ask.RECORDS,
     show_default=True,
-    help="How far back in each journal partition to read, in offsets; 0 reads all.",
+    help="How many offsets to read back in each journal partition; 0 reads all.",
 )
 @click.option(
-    "--table", "tables", type=TABLE, multiple=True, help="Of this table; may be repeated."
+    "--table", "tables", type=TABLE, multiple=True, help="Show only this table; repeatable."
 )
-@click.option("--all", "every", is_flag=True, help="Tables at rest and every column, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per screen; has all tables.")
+@click.option(
+    "--all", "every", is_flag=True, help="Also show tables without recent rows, and every column."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per screen, with all tables."
+)
 def status(
     config_file: Path,
     watch: float | None,
@@ -53,16 +57,19 @@ def status(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Show how the app stands: who relays what, what waits where, and what went wrong.
+    """Show the state of the app: members, lag, waiting and parked blocks, dead letters.
 
-    Members and their partitions; per source partition the lag in messages and the distance
-    from floor to position; per table the age of the oldest row that is sealed and not in
-    ClickHouse, blocks that wait, are parked or discarded, dead letters; the rates of the last
-    minute, and the last anomaly in the journal that was read. Needs no answer from a relay or
-    loader, and shows what Kafka says when ClickHouse is away. In red where nobody relays or
-    loads (`troubles` of --json). Ends with status 0 wherever it could be asked, whatever it
-    shows: alerts are for alarm. Changes nothing. Of several
-    pipelines all are shown, one under the other.
+    \b
+    For the app:               members with their partitions, rates of the last minute, the last
+                               anomaly in the journal
+    For each source partition: lag in messages, messages in buffers
+    For each table:            age of the oldest row that is not in ClickHouse yet, blocks that
+                               wait, are parked or discarded, dead letters
+
+    Problems are red, for example that no relay or no loader runs (`troubles` in --json). The
+    command asks Kafka and ClickHouse only, so it works while relays and loaders are down, and
+    shows what Kafka knows while ClickHouse is down. It changes nothing. The exit status is 0
+    whatever the screen shows; use the alerts for alarms.
 
     \b
     relay status relay.toml
@@ -70,11 +77,11 @@ def status(
     relay status relay.toml --table shop.orders
     relay status relay.toml --json | jq '.tables[] | {table, lag_seconds}'
     """
-    shown = Shown(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
+    shown = ScreenStyle(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
     with contextlib.ExitStack() as opened:
         lookings = {
             name: opened.enter_context(
-                contextlib.closing(ask.Look(settings, records, lasting=watch is not None))
+                contextlib.closing(ask.StatusReader(settings, records, lasting=watch is not None))
             )
             for name, settings in pipelines_of(config_file)
         }
@@ -96,7 +103,7 @@ def status(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ScreenStyle:
     """How screens are printed.
 
     Attributes:
@@ -123,7 +130,7 @@ class Shown:
 
 
 def _asked(
-    asking: ThreadPoolExecutor, lookings: Mapping[str, ask.Look]
+    asking: ThreadPoolExecutor, lookings: Mapping[str, ask.StatusReader]
 ) -> dict[str, Future[view_status.Screen]]:
     """A screen of each pipeline, or what stood in its way."""
     futures = {name: asking.submit(looking.screen) for name, looking in lookings.items()}
@@ -131,7 +138,7 @@ def _asked(
     return futures
 
 
-def _once(shown: Shown, screens: Mapping[str, Future[view_status.Screen]]) -> None:
+def _once(shown: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]) -> None:
     """All of them; raises what stood in the way of the first that could not be shown."""
     errors = _all(shown, screens)
     for name, error in errors:
@@ -142,7 +149,7 @@ def _once(shown: Shown, screens: Mapping[str, Future[view_status.Screen]]) -> No
 
 
 def _all(
-    shown: Shown, screens: Mapping[str, Future[view_status.Screen]]
+    shown: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]
 ) -> list[tuple[str, BaseException]]:
     """One under the other; gives what stood in the way of the others, by pipeline."""
     errors = []

@@ -29,7 +29,7 @@ TABLE = "trial"
 _COLUMNS = "token String, at DateTime DEFAULT now()"
 
 
-class Made(NamedTuple):
+class TrialTables(NamedTuple):
     """Tables to try with, quoted.
 
     Attributes:
@@ -53,8 +53,8 @@ class Copies(NamedTuple):
     behind: float | None = None
 
 
-def lasting(client: Client, database: str) -> Made:
-    """The loader's own table, made where it is not there; its rows expire.
+def lasting(client: Client, database: str) -> TrialTables:
+    """Return the loader's own table, made where it is not there; its rows expire.
 
     Raises:
         ClickHouseError: the server's, or it did not answer.
@@ -65,12 +65,12 @@ def lasting(client: Client, database: str) -> Made:
             f"CREATE TABLE IF NOT EXISTS {name} ({_COLUMNS}) ENGINE = MergeTree ORDER BY token "
             f"TTL at + INTERVAL 1 DAY SETTINGS non_replicated_deduplication_window = {WINDOW}"
         )
-    return Made(name)
+    return TrialTables(name)
 
 
 @contextlib.contextmanager
-def passing(client: Client, database: str, engine: str, settings: str) -> Iterator[Made]:
-    """A table and a view behind it, dropped afterwards, also after a failure.
+def passing(client: Client, database: str, engine: str, settings: str) -> Iterator[TrialTables]:
+    """Yield a table and a view behind it; drop both afterwards, also after a failure.
 
     Args:
         client: of a user who may make and drop tables and views there.
@@ -83,7 +83,7 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
     """
     stem = f"{TABLE}_{uuid.uuid4().hex}"
     place = _quoted(database)
-    made = Made(f"{place}.{stem}", f"{place}.{stem}_behind")
+    made = TrialTables(f"{place}.{stem}", f"{place}.{stem}_behind")
     view = f"{place}.{stem}_view"
     client.command(f"CREATE DATABASE IF NOT EXISTS {place}")
     try:
@@ -103,7 +103,7 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
             client.command(f"DROP TABLE IF EXISTS {name}")
 
 
-def tried(client: Client, made: Made) -> Copies:
+def tried(client: Client, made: TrialTables) -> Copies:
     """Insert the same rows twice under one token, with the loader's statement and settings.
 
     Raises:
@@ -131,7 +131,7 @@ def _copies(client: Client, table: str, token: str) -> float:
 
 
 def answered(error: ClickHouseError) -> bool:
-    """Whether the server said no, rather than nothing."""
+    """Return whether the server said no, rather than nothing."""
     return getattr(error, "code", None) is not None
 
 

@@ -67,7 +67,7 @@ class Trust(NamedTuple):
 
 
 def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManager:  # noqa: B008 - immutable
-    """The process's connections to this server, over the proxy that the environment names.
+    """Return the process's connections to this server, over the proxy that the environment names.
 
     Over https its certificate is checked, always.
     """
@@ -75,7 +75,7 @@ def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManag
 
 
 def new_pool(scheme: str, host: str, port: int, trust: Trust) -> PoolManager:
-    """Such connections, shared with nobody."""
+    """Return such connections, shared with nobody."""
     return _made(scheme, check_env_proxy(scheme, host, port), trust)
 
 
@@ -99,7 +99,7 @@ def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
 
 
 def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]:
-    """The values in lists that fit into one question each, by the bytes that each takes."""
+    """Yield the values in lists that fit into one question each, by the bytes that each takes."""
     some: list[T] = []
     size = 0
     for value in values:

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 
 
 def deduplicated(token: str, rows: int) -> dict[str, object]:
-    """Settings of an INSERT … SELECT … FROM input(), so that a repeat changes nothing.
+    """Return settings of an INSERT … SELECT … FROM input(), so that a repeat changes nothing.
 
     Args:
         token: of the rows, the same whenever just these rows are inserted.
@@ -42,5 +42,5 @@ def deduplicated(token: str, rows: int) -> dict[str, object]:
 
 
 def known(settings: Mapping[str, object], server: Container[str]) -> dict[str, object]:
-    """The settings without those that the server does not know."""
+    """Return the settings without those that the server does not know."""
     return {name: value for name, value in settings.items() if name in server}

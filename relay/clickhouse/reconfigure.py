@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r"Unknown setting '?(\w+)|Setting '?(\w+)'? is neither")
 
 
-class Replaced(OperationalError):
+class ServerReplacedError(OperationalError):
     """The server is another one than before; what it knows was asked again."""
 
 
-class Renewing(HttpClient):
+class RenewingClient(HttpClient):
     """One of it, once `again` is set.
 
     Attributes:
@@ -40,10 +40,10 @@ class Renewing(HttpClient):
     _forgotten: frozenset[str] = frozenset()
 
     def query(self, query: str | None = None, *more: Any, **named: Any) -> QueryResult:
-        """As HttpClient's.
+        """Query as HttpClient does.
 
         Raises:
-            Replaced: the server is another one, twice in a row.
+            ServerReplacedError: the server is another one, twice in a row.
         """
         try:
             return super().query(query, *more, **self._known(named))
@@ -58,10 +58,10 @@ class Renewing(HttpClient):
             raise
 
     def command(self, cmd: str, *more: Any, **named: Any) -> Any:
-        """As HttpClient's.
+        """Run a command as HttpClient does.
 
         Raises:
-            Replaced: the server is another one; nothing was carried out.
+            ServerReplacedError: the server is another one; nothing was carried out.
         """
         try:
             return super().command(cmd, *more, **self._known(named))
@@ -102,9 +102,9 @@ class Renewing(HttpClient):
         left = {name: value for name, value in given.items() if name not in self._forgotten}
         return {**named, "settings": left}
 
-    def _replaced(self, error: ClickHouseError) -> Replaced:
+    def _replaced(self, error: ClickHouseError) -> ServerReplacedError:
         name = unknown_setting(str(error))
-        return Replaced(
+        return ServerReplacedError(
             f"ClickHouse {self.url} was replaced by a server that does not know the setting "
             f"{name}; the client has now read that server's settings (version "
             f"{self.server_version})"
@@ -122,14 +122,14 @@ def unknown_setting(text: str) -> str:
     return (match[1] or match[2]) if match else ""
 
 
-def renewing(client: HttpClient, again: Callable[[], HttpClient]) -> Renewing:
+def renewing(client: HttpClient, again: Callable[[], HttpClient]) -> RenewingClient:
     """Make a client renew itself.
 
     Args:
         client: as clickhouse_connect.get_client made it.
         again: makes another of the same server.
     """
-    client.__class__ = Renewing
-    assert isinstance(client, Renewing)
+    client.__class__ = RenewingClient
+    assert isinstance(client, RenewingClient)
     client.again = again
     return client

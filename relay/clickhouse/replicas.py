@@ -51,13 +51,13 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """ClickHouse's ports where none is named."""
+        """Parse the URL, with ClickHouse's ports where none is named."""
         parts = urlsplit(url)
         port = parts.port or (8443 if parts.scheme == "https" else 8123)
         return cls(parts.scheme, parts.hostname or "localhost", port)
 
 
-class InTurn(PoolManager):
+class ReplicaPool(PoolManager):
     """A pool of each replica; what is asked of any address goes to the one in use.
 
     A single address is a balancer's: a replica that does not answer is left by leaving its
@@ -72,7 +72,7 @@ class InTurn(PoolManager):
         self._at = 0
 
     def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
-        """As PoolManager's."""
+        """Send the request as PoolManager does."""
         at = self._at
         scheme, netloc = self._netlocs[at]
         there = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
@@ -109,7 +109,7 @@ class OneServer(PoolManager):
         self.pinned = False
 
     def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
-        """As PoolManager's.
+        """Send the request as PoolManager does.
 
         Raises:
             HTTPError: as the pool; or another server answered.
@@ -128,7 +128,7 @@ class OneServer(PoolManager):
 
 
 def pool_of(clickhouse: ClickHouse) -> PoolManager:
-    """The process's connections to the server, or to the replicas of a shard."""
+    """Return the process's connections to the server, or to the replicas of a shard."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
     if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
         return _one_server(os.getpid(), clickhouse.urls[0], trust)
@@ -136,14 +136,14 @@ def pool_of(clickhouse: ClickHouse) -> PoolManager:
 
 
 def pin(clickhouse: ClickHouse) -> None:
-    """From now on an answer of another server than the one of now is an error."""
+    """Take an answer of another server than the one of now for an error, from now on."""
     found = pool_of(clickhouse)
     if isinstance(found, OneServer):
         found.pinned = True
 
 
 def own_pool(clickhouse: ClickHouse) -> PoolManager:
-    """Connections to the one server that is named, shared with nobody."""
+    """Return connections to the one server that is named, shared with nobody."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
     return new_pool(*Address.of(clickhouse.url), trust)
 
@@ -156,7 +156,7 @@ def connected(
     prepare: Callable[[HttpClient], None] = lambda _: None,
     **options: Any,
 ) -> Client:
-    """A client of the server; of several replicas, of the first that lets it in.
+    """Return a client of the server; of several replicas, of the first that lets it in.
 
     Where the server is replaced by one that knows other settings, it is made anew
     (relay.clickhouse.reconfigure).
@@ -216,18 +216,18 @@ def _one_server(_: int, url: str, trust: Trust) -> OneServer:
 
 
 @cache
-def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> InTurn:
+def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> ReplicaPool:
     """One for each process, as in relay.clickhouse.http_pool."""
-    return InTurn(urls, trust)
+    return ReplicaPool(urls, trust)
 
 
 def is_shared(engine: str) -> bool:
-    """Whether a table of this engine holds the same on each replica."""
+    """Return whether a table of this engine holds the same on each replica."""
     return engine.startswith(("Replicated", "Shared"))
 
 
 def reading(clickhouse: ClickHouse) -> dict[str, Any]:
-    """Settings of statements that read, so that a replica that lags says so instead of answering.
+    """Return settings for reading: a replica that lags says so instead of answering.
 
     Without a quorum there are none: one server knows all that it was told.
     """
@@ -235,7 +235,7 @@ def reading(clickhouse: ClickHouse) -> dict[str, Any]:
 
 
 def writing(clickhouse: ClickHouse, seconds: float) -> dict[str, Any]:
-    """Settings of all statements of a client that writes.
+    """Return settings of all statements of a client that writes.
 
     Args:
         clickhouse: says how many replicas make a quorum.

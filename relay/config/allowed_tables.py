@@ -85,5 +85,5 @@ def ledger_refusal(table: str) -> str:
 
 
 def is_ledger(columns: Collection[str]) -> bool:
-    """Whether a table with these columns is a loader's ledger."""
+    """Return whether a table with these columns is a loader's ledger."""
     return set(columns) >= LEDGER_COLUMNS

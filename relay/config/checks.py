@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from relay import names
-from relay.config import kafka_allowed, kafka_clients
+from relay.config import kafka_allowlist, kafka_clients
 from relay.config.secrets import CLUSTERS, holder
 from relay.config.server_settings import addresses
 from relay.config.settings import Settings
@@ -49,7 +49,7 @@ _SILENT.propagate = False
 
 
 def find(data: dict[str, Any]) -> Iterator[Found]:
-    """Every problem that the values show by themselves."""
+    """Yield every problem that the values show by themselves."""
     for path, problem in (
         (("kafka", "bootstrap"), _bootstrap),
         (("source", "kafka", "bootstrap"), lambda given: _bootstrap(given) if given else None),
@@ -161,7 +161,7 @@ def _client(brokers: dict[str, Any]) -> Iterator[Found]:
     for key, value in client.items():
         if not isinstance(value, str | int | float):
             continue  # the type is reported already
-        refused = kafka_allowed.refusal(key, value) or _missing(key, str(value))
+        refused = kafka_allowlist.refusal(key, value) or _missing(key, str(value))
         reason = refused or _complaint(Producer, {key: value})
         # What makes sense only together with others is for try_clients.
         if reason is not None and not reason.startswith("Failed to create"):
@@ -186,7 +186,7 @@ def _client_files(brokers: dict[str, Any]) -> Iterator[Found]:
     if not isinstance(files, dict):
         return
     for key, path in files.items():
-        if key not in kafka_allowed.SECRETS:
+        if key not in kafka_allowlist.SECRETS:
             # Of another setting librdkafka's objection could show what the file holds.
             reason: str | None = "is not a secret of kafka.client: write its value there"
         elif isinstance(client, dict) and key in client:
@@ -201,7 +201,7 @@ _NOT_TRIED = {"bootstrap.servers", "logger"}
 
 
 def try_clients(settings: Settings) -> Iterator[Found]:
-    """What librdkafka says to the settings all together; connects to nothing."""
+    """Yield what librdkafka says to the settings all together; connects to nothing."""
     source = CLUSTERS[settings.crosses]
     told = set()
     for cluster, kind, client in (

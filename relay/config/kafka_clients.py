@@ -37,7 +37,7 @@ def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSett
 
 
 def secret(path: Path) -> str:
-    """What a file of kafka.client_files holds, without the line break at its end.
+    """Return what a file of kafka.client_files holds, without the line break at its end.
 
     Raises:
         ConfigError: it cannot be read.
@@ -82,7 +82,7 @@ _READS: ClientSettings = {
 
 
 def consumer(settings: Settings) -> ClientSettings:
-    """Of the relay's consumer of the source topic."""
+    """Return settings of the relay's consumer of the source topic."""
     session = _milliseconds(settings.relay.session_timeout_seconds)
     defaults = {
         **_DEFAULTS,
@@ -125,7 +125,7 @@ def consumer(settings: Settings) -> ClientSettings:
 
 
 def producer(settings: Settings) -> ClientSettings:
-    """Of the relay's transactional producer."""
+    """Return settings of the relay's transactional producer."""
     transaction = _milliseconds(settings.relay.transaction_timeout_seconds)
     defaults = {
         **_DEFAULTS,
@@ -164,12 +164,12 @@ def producer(settings: Settings) -> ClientSettings:
 
 
 def producer_under(settings: Settings, identity: str) -> ClientSettings:
-    """Of a transactional producer that is no relay's: its transactional id, and its name."""
+    """Return settings of another program's transactional producer."""
     return {**producer(settings), "client.id": identity, "transactional.id": identity}
 
 
 def reader(kafka: Brokers) -> ClientSettings:
-    """Of a bounded reader that assigns partitions itself and never commits.
+    """Return settings of a bounded reader that assigns partitions itself and never commits.
 
     At the end of a partition it reports no event: ask the watermarks first.
     """
@@ -190,7 +190,7 @@ def reader(kafka: Brokers) -> ClientSettings:
 
 
 def plain_producer(kafka: Brokers) -> ClientSettings:
-    """Of a producer outside transactions: rows into the source topic, schema records."""
+    """Return settings of a producer outside transactions: source rows, schema records."""
     defaults = {
         **_DEFAULTS,
         "linger.ms": 20,
@@ -210,6 +210,6 @@ def plain_producer(kafka: Brokers) -> ClientSettings:
 
 
 def admin(kafka: Brokers) -> ClientSettings:
-    """Of the AdminClient."""
+    """Return settings of the AdminClient."""
     either = re.compile(f"{_CONSUMER_ONLY.pattern}|{_PRODUCER_ONLY.pattern}")
     return {**_DEFAULTS, **_pass_through(kafka, either), "bootstrap.servers": kafka.bootstrap}

@@ -38,7 +38,7 @@ class Pipeline(NamedTuple):
     settings: Settings
 
 
-class Part(NamedTuple):
+class PipelineTable(NamedTuple):
     """One of the file's pipelines, as raw data."""
 
     name: str
@@ -50,27 +50,27 @@ class Part(NamedTuple):
     """None where the file gives none that can be used."""
 
     def key(self, path: KeyPath) -> KeyPath:
-        """Where in the file this setting of the pipeline stands, or is missing."""
+        """Return where in the file this setting of the pipeline stands, or is missing."""
         shared = path[:1] == ("app",) or _has(self.data, path)
         if not self.name or (shared and not _has(self.own, path)):
             return path
         return (PIPELINES, self.name, *path)
 
 
-def split(data: Table) -> tuple[list[Part], list[Found]]:
-    """The pipelines of a file, and what is wrong with the tables themselves.
+def split(data: Table) -> tuple[list[PipelineTable], list[Found]]:
+    """Return the pipelines of a file, and what is wrong with the tables themselves.
 
     A file without `pipelines` is one pipeline without a name.
     """
     if PIPELINES not in data:
-        return [Part("", data, data, None)], []
+        return [PipelineTable("", data, data, None)], []
     shared = {key: value for key, value in data.items() if key != PIPELINES}
     tables = data[PIPELINES]
     if not isinstance(tables, dict) or not tables:
         return [], [
             ((PIPELINES,), "should contain one table for each pipeline, as in [pipelines.east]")
         ]
-    parts: list[Part] = []
+    parts: list[PipelineTable] = []
     found: list[Found] = []
     for name, own in tables.items():
         if not isinstance(own, dict):
@@ -79,7 +79,7 @@ def split(data: Table) -> tuple[list[Part], list[Found]]:
             continue
         merged = _merged(shared, own)
         app, problems = _derive(name, merged, own)
-        parts.append(Part(name, merged, own, app))
+        parts.append(PipelineTable(name, merged, own, app))
         found += [((PIPELINES, name, *path), reason) for path, reason in problems]
     return parts, found
 
@@ -129,8 +129,8 @@ def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Foun
             found.append(((), reason))
     if _has(own, ("loader", "master")):
         reason = (
-            "one Spark session loads all pipelines: set loader.master at the top of the file, not "
-            "for one pipeline"
+            "one Spark session loads all pipelines: set loader.master at the top of the file, "
+            "not for one pipeline"
         )
         found.append((("loader", "master"), reason))
     loader = merged.get("loader")
@@ -144,15 +144,15 @@ def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Foun
 # ---- what only shows between two
 
 
-def conflicts(parts: list[Part]) -> Iterator[Found]:
-    """What two pipelines must not share, with the key of the later one."""
+def conflicts(parts: list[PipelineTable]) -> Iterator[Found]:
+    """Yield what two pipelines must not share, with the key of the later one."""
     for index, late in enumerate(parts):
         for early in parts[:index]:
             for path, reason in _conflict(early, late):
                 yield (PIPELINES, late.name, *path), reason
 
 
-def _conflict(early: Part, late: Part) -> Iterator[Found]:
+def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
     # Spark's names and many a file system know no case.
     if early.app and late.app and early.app.casefold() == late.app.casefold():
         reason = (
@@ -187,21 +187,21 @@ def _conflict(early: Part, late: Part) -> Iterator[Found]:
             yield ("source", "topic") if reader is late else (), reason
 
 
-def _shares(early: Part, late: Part, section: str, key: str) -> bool:
+def _shares(early: PipelineTable, late: PipelineTable, section: str, key: str) -> bool:
     """Whether both name one server, as the addresses are written."""
     return bool(_servers(early, section, key) & _servers(late, section, key))
 
 
-def _servers(part: Part, *path: str) -> set[str]:
+def _servers(part: PipelineTable, *path: str) -> set[str]:
     return {one.casefold().rstrip("/") for one in addresses(_at(part, *path))}
 
 
-def _read_from(part: Part) -> set[str]:
+def _read_from(part: PipelineTable) -> set[str]:
     """The brokers that have its source topic."""
     return _servers(part, "source", "kafka", "bootstrap") or _servers(part, "kafka", "bootstrap")
 
 
-def _at(part: Part, *path: str) -> Any:
+def _at(part: PipelineTable, *path: str) -> Any:
     table = holder(part.data, path)
     return None if table is None else table.get(path[-1])
 

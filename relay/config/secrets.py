@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay.config import kafka_allowed
+from relay.config import kafka_allowlist
 
 FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "RELAY_CLICKHOUSE_PASSWORD": ("clickhouse", "password"),
@@ -38,15 +38,15 @@ _NAMED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def is_secret(path: KeyPath) -> bool:
-    """Whether the value at this key must never be shown."""
+    """Return whether the value at this key must never be shown."""
     clients = [(*cluster, "client") for cluster in CLUSTERS]
     return path in FROM_ENVIRONMENT.values() or (
-        path[:-1] in clients and path[-1] in kafka_allowed.SECRETS
+        path[:-1] in clients and path[-1] in kafka_allowlist.SECRETS
     )
 
 
 def take(data: Table, environment: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
-    """Puts the secrets of the environment into the data; (key, reason) of what is wrong.
+    """Put the secrets of the environment into the data; (key, reason) of what is wrong.
 
     A secret in the data may be empty, or name a variable as `${NAME}`. What stands there in
     plain is a problem, unless one of FROM_ENVIRONMENT replaces it.
@@ -76,7 +76,7 @@ def take(data: Table, environment: Mapping[str, str]) -> list[tuple[KeyPath, str
 
 
 def put(data: Table, path: KeyPath, value: object) -> None:
-    """Sets data[path], making tables on the way; what is no table is left for the check."""
+    """Set data[path], making tables on the way; what is no table is left for the check."""
     table: Any = data
     for part in path[:-1]:
         table = table.setdefault(part, {})
@@ -86,7 +86,7 @@ def put(data: Table, path: KeyPath, value: object) -> None:
 
 
 def holder(data: Table, path: KeyPath) -> Table | None:
-    """The table that holds data[path], or would; None where there is no such table."""
+    """Return the table that holds data[path], or would; None where there is no such table."""
     table: Any = data
     for part in path[:-1]:
         table = table.get(part) if isinstance(table, dict) else None
@@ -94,7 +94,7 @@ def holder(data: Table, path: KeyPath) -> Table | None:
 
 
 def drop(data: Table, path: KeyPath) -> None:
-    """Takes data[path] out, if it is there."""
+    """Take data[path] out, if it is there."""
     table = holder(data, path)
     if table is not None:
         table.pop(str(path[-1]), None)
@@ -123,7 +123,7 @@ def _places(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
         yield ("clickhouse", "password"), clickhouse
     for cluster in CLUSTERS:
         client = holder(data, (*cluster, "client", ""))
-        for key in [key for key in client or {} if key in kafka_allowed.SECRETS]:
+        for key in [key for key in client or {} if key in kafka_allowlist.SECRETS]:
             assert client is not None
             yield (*cluster, "client", key), client
 

@@ -15,7 +15,7 @@ class Section(BaseModel):
 
 
 def addresses(value: object) -> tuple[str, ...]:
-    """The servers in a setting that names one or several: a list, or separated by commas."""
+    """Return the servers in a setting that names one or several: a list, or separated by commas."""
     listed = value if isinstance(value, list) else [value]
     texts = [part for item in listed if isinstance(item, str) for part in item.split(",")]
     return tuple(text.strip() for text in texts if text.strip())
@@ -126,7 +126,7 @@ class ClickHouse(Section):
         return addresses(self.url)
 
     def secret(self) -> str:
-        """The password, from the file where one is named."""
+        """Return the password, from the file where one is named."""
         if self.password_file is not None:
             return self.password_file.read_text(encoding="utf-8").strip()
         return self.password.get_secret_value()

@@ -287,5 +287,5 @@ class Settings(Section):
         return Targets(self.loader.database, self.source.tables)
 
     def kafka_of(self, topic: str) -> Brokers:
-        """How to reach a topic: the source, or one that the app writes."""
+        """Return how to reach a topic: the source, or one that the app writes."""
         return self.source_kafka if topic == self.source.topic else self.kafka

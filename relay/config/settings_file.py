@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from relay.config import checks
 from relay.config import secrets as config_secrets
-from relay.config.pipelines import PIPELINES, Part, Pipeline, conflicts, split
+from relay.config.pipelines import PIPELINES, Pipeline, PipelineTable, conflicts, split
 from relay.config.secrets import CLUSTERS, KeyPath, Table, holder, put
 from relay.config.settings import Settings
 from relay.config.validation import dotted, validate
@@ -24,7 +24,7 @@ from relay.errors import ConfigError
 from relay.program.plural import several
 
 
-class Problem(NamedTuple):
+class ConfigProblem(NamedTuple):
     """One thing that is wrong."""
 
     key: str
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
 def load(
     path: Path, overrides: Mapping[str, object] | None = None, pipeline: str | None = None
 ) -> Settings:
-    """The settings of a file's one app, or of one of its pipelines; arguments as `pipelines`.
+    """Return the settings of a file's one app, or of one of its pipelines; as `pipelines`.
 
     Raises:
         ConfigError: as `pipelines`; also where the file has several and none is named.
@@ -53,7 +53,7 @@ def load(
 def pipelines(
     path: Path, overrides: Mapping[str, object] | None = None, pipeline: str | None = None
 ) -> tuple[Pipeline, ...]:
-    """The file's pipelines, in its order; one without a name where it has only one app.
+    """Return the file's pipelines, in its order; one without a name where it has only one app.
 
     Relative paths in the file count from its directory, not from the process's.
 
@@ -101,13 +101,13 @@ def _wrong(
     return "\n".join([head, *lines]), mend
 
 
-def check(data: Table) -> tuple[Settings | None, list[Problem]]:
-    """The settings (None if they cannot be made) and every problem, in the data's order."""
+def check(data: Table) -> tuple[Settings | None, list[ConfigProblem]]:
+    """Return the settings (None if they cannot be made) and every problem, in the data's order."""
     settings, found = _check(data)
-    return settings, [Problem(dotted(at), reason) for at, reason in found]
+    return settings, [ConfigProblem(dotted(at), reason) for at, reason in found]
 
 
-def _chosen(path: Path, parts: list[Part], pipeline: str | None) -> list[Part]:
+def _chosen(path: Path, parts: list[PipelineTable], pipeline: str | None) -> list[PipelineTable]:
     if pipeline is None:
         return parts
     chosen = [part for part in parts if part.name == pipeline]
@@ -122,7 +122,7 @@ def _chosen(path: Path, parts: list[Part], pipeline: str | None) -> list[Part]:
 
 
 def _part(
-    part: Part, directory: Path, overrides: Mapping[str, object]
+    part: PipelineTable, directory: Path, overrides: Mapping[str, object]
 ) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
     secrets = config_secrets.take(part.data, os.environ)
     for key, value in overrides.items():

@@ -26,13 +26,13 @@ _WORDS = {
 
 
 def dotted(path: KeyPath) -> str:
-    """A key as TOML writes it: parts that are no bare keys in quotes."""
+    """Return a key as TOML writes it: parts that are no bare keys in quotes."""
     parts = [str(part) for part in path]
     return ".".join(p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in parts)
 
 
 def validate(data: Table) -> tuple[Settings | None, dict[KeyPath, list[str]]]:
-    """The settings, or None and what is wrong by key; validates until nothing new shows.
+    """Return the settings, or None and what is wrong by key; validates until nothing new shows.
 
     A check over a whole section runs only when all its keys are right, so what is wrong
     is taken out and the rest tried again; a key then missing was there before.
@@ -118,7 +118,7 @@ def _did_you_mean(path: KeyPath) -> str | None:
 
 
 def known_keys(model: type[BaseModel] = Settings, prefix: KeyPath = ()) -> Iterator[KeyPath]:
-    """Every key a file may hold, `*` for names the user chooses, in the model's order."""
+    """Yield every key a file may hold, `*` for names the user chooses, in the model's order."""
     for name, field in model.model_fields.items():
         path = (*prefix, name)
         yield path

@@ -11,18 +11,18 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from relay.core.records import Arrival, JournalRecord, Mark, SealResult
+from relay.core.records import Arrival, JournalRecord, SealResult, TableMark
 from relay.core.state import Buffer, Partition, Seal
 
 
 def passed_over(partition: Partition, arrival: Arrival) -> int:
-    """How many of the arrival's messages are in blocks already: those before the mark."""
+    """Return how many of the arrival's messages are in blocks already: those before the mark."""
     mark = partition.marks.get(arrival.table)
     return 0 if mark is None else bisect_left(arrival.offsets, mark)
 
 
 def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> Buffer:
-    """The buffer with the arrival's messages from `skip` on (at least one)."""
+    """Return the buffer with the arrival's messages from `skip` on (at least one)."""
     messages = len(arrival.offsets) - skip
     # In proportion where some are passed over: rows and bytes only decide when to seal.
     rows = arrival.rows * messages // len(arrival.offsets)
@@ -52,7 +52,7 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
 
 
 def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
-    """The partition after a poll returned these offsets of it."""
+    """Return the partition after a poll returned these offsets of it."""
     if offsets[0] < partition.position:
         raise AssertionError(
             f"polled offset {offsets[0]} is before the position {partition.position}"
@@ -61,7 +61,7 @@ def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
 
 
 def without(partition: Partition, seals: Iterable[Seal], now_ms: int) -> Partition:
-    """The partition once these of its buffers are in blocks: marks, floor and count moved on."""
+    """Return the partition once these buffers are in blocks: marks, floor and count moved on."""
     marks = dict(partition.marks)
     buffers = dict(partition.buffers)
     for seal in seals:
@@ -86,7 +86,7 @@ def without(partition: Partition, seals: Iterable[Seal], now_ms: int) -> Partiti
 def journal_record(
     index: int, before: Partition, after: Partition, results: Sequence[SealResult]
 ) -> JournalRecord:
-    """What the journal says of `before` becoming `after`."""
+    """Return what the journal says of `before` becoming `after`."""
     return JournalRecord(
         partition=index,
         source_topic_id=after.source_topic_id,
@@ -95,7 +95,7 @@ def journal_record(
         previous_floor=before.floor,
         floor=after.floor,
         position=after.position,
-        marks=tuple(Mark(table, offset) for table, offset in sorted(after.marks.items())),
+        marks=tuple(TableMark(table, offset) for table, offset in sorted(after.marks.items())),
         results=tuple(results),
         reference=after.reference,
         count=after.count,
@@ -105,7 +105,7 @@ def journal_record(
 
 
 def settled(partition: Partition) -> Partition:
-    """The partition once its record is committed: a flush point becomes the reference."""
+    """Return the partition once its record is committed: a flush point becomes the reference."""
     if not _at_flush_point(partition):
         return partition
     return replace(partition, reference=partition.floor, count=0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from relay.core.records import Arrival, Found, JournalEnd, SealResult
+from relay.core.records import Arrival, JournalEnd, PartitionTruth, SealResult
 
 
 class Failure(Enum):
@@ -49,7 +49,7 @@ class PredecessorsFenced:
 class TruthRead:
     """Answer to ReadTruth."""
 
-    found: tuple[Found, ...]
+    found: tuple[PartitionTruth, ...]
     now_ms: int
 
 

@@ -10,7 +10,7 @@ from relay.core.state import Seal
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TableMark:
     """Messages of `table` before `offset` are in blocks or dead letters."""
 
     table: str
@@ -59,7 +59,7 @@ class JournalRecord:
     previous_floor: int
     floor: int
     position: int
-    marks: tuple[Mark, ...]
+    marks: tuple[TableMark, ...]
     results: tuple[SealResult, ...]
     reference: int
     count: int
@@ -85,7 +85,7 @@ class JournalEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PartitionTruth:
     """What the brokers say of one source partition at take-over.
 
     Attributes:

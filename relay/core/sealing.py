@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relay.core.state import Buffer, Limits, Partition, RelayState, Seal, SealReason
+from relay.core.state import Buffer, Partition, RelayState, Seal, SealingLimits, SealReason
 from relay.names import BlockId
 
 Key = tuple[int, str]
@@ -27,7 +27,7 @@ SMALL_ROWS = 1_000
 
 
 def seals_due(state: RelayState) -> tuple[Seal, ...]:
-    """Seals in order of partition and first offset; empty while nothing is due."""
+    """Return seals in order of partition and first offset; empty while nothing is due."""
     due: dict[Key, SealReason] = {}
     for index, partition in state.partitions.items():
         due.update(_forced(state, index, partition))
@@ -42,7 +42,7 @@ def seals_due(state: RelayState) -> tuple[Seal, ...]:
 
 
 def behind(state: RelayState) -> bool:
-    """Whether every poll was full for block.max_age: rows wait longer in the source than here.
+    """Return whether every poll was full for block.max_age: rows wait in the source, not here.
 
     Then the sooner the source is worked off, the sooner each row is there, and what a block costs
     whatever is in it counts for more than its age. While partitions take turns a poll that is not
@@ -54,20 +54,20 @@ def behind(state: RelayState) -> bool:
 
 
 def crowded(state: RelayState) -> bool:
-    """Whether the buffers hold more than they may."""
+    """Return whether the buffers hold more than they may."""
     held = sum(b.bytes for p in state.partitions.values() for b in p.buffers.values())
     return held > state.limits.max_buffer_bytes
 
 
 def refill(state: RelayState, now_ms: int) -> float:
-    """Tokens for seals by age after the time since the last event; at most one second's worth."""
+    """Return tokens for seals by age after the time since the last event: one second's at most."""
     rate = state.limits.max_per_second
     elapsed_s = max(0, now_ms - state.now_ms) / 1000
     return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
 
 
 def spent(buffers: Iterable[Buffer]) -> float:
-    """Tokens that these take as blocks: one for a small block, less for one of more rows.
+    """Return tokens that these take as blocks: one for a small block, less for one of more rows.
 
     What block.max_per_second bounds is the harm of small INSERTs. Blocks of many tables that
     filled under load are none, and they need not wait behind each other once the load is gone.
@@ -76,7 +76,7 @@ def spent(buffers: Iterable[Buffer]) -> float:
 
 
 def flush_due(state: RelayState, partition: Partition) -> bool:
-    """Whether a forced flush point is due: all buffers are sealed and floor = position."""
+    """Return whether a forced flush point is due: all buffers are sealed and floor = position."""
     return (
         state.stopping
         or len(partition.buffers) > state.limits.max_buffers
@@ -88,7 +88,7 @@ def flush_due(state: RelayState, partition: Partition) -> bool:
 
 
 def record_due(state: RelayState, partition: Partition) -> bool:
-    """Whether a journal record is due without any seal.
+    """Return whether a journal record is due without any seal.
 
     The first says where a partition began; those of an idle one keep the journal's last record
     younger than the topic's retention, as a take-over needs it.
@@ -110,7 +110,7 @@ def _forced(
         yield from (((index, table), SealReason.SCHEMA) for table in changed)
 
 
-def _full(buffer: Buffer, limits: Limits) -> SealReason | None:
+def _full(buffer: Buffer, limits: SealingLimits) -> SealReason | None:
     if buffer.bytes >= limits.max_bytes:
         return SealReason.BYTES
     if buffer.rows >= limits.max_rows:
@@ -119,7 +119,7 @@ def _full(buffer: Buffer, limits: Limits) -> SealReason | None:
 
 
 def _beyond_reread(
-    limits: Limits, index: int, partition: Partition, due: dict[Key, SealReason]
+    limits: SealingLimits, index: int, partition: Partition, due: dict[Key, SealReason]
 ) -> Iterator[tuple[Key, SealReason]]:
     """Oldest buffers first, until a crash would read again no more than max_reread offsets."""
     left = [(b.first_offset, t) for t, b in partition.buffers.items() if (index, t) not in due]
@@ -186,7 +186,7 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
         yield key, SealReason.AGE
 
 
-def _max_age_ms(limits: Limits, table: str) -> int:
+def _max_age_ms(limits: SealingLimits, table: str) -> int:
     return limits.table_max_age_ms.get(table, limits.max_age_ms)
 
 

@@ -64,7 +64,7 @@ class SealReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SealingLimits:
     """When buffers are sealed; the names and units of relay.config.settings."""
 
     app: str
@@ -207,7 +207,7 @@ class RelayState:
         schema_changed: tables whose buffers have to be sealed next.
     """
 
-    limits: Limits
+    limits: SealingLimits
     guards: Guards = Guards()
     fencing: Fencing = Fencing.GROUP
     phase: Phase = Phase.READY

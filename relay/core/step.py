@@ -65,7 +65,7 @@ class IllegalEventError(AssertionError):
 
 
 def step(state: RelayState, event: ev.Event) -> Step:
-    """What the relay becomes and asks for, after `event`.
+    """Return what the relay becomes and asks for, after `event`.
 
     Raises:
         IllegalEventError: the event is not allowed in the state's phase.

@@ -1,6 +1,6 @@
 """Take over a source partition: do the committed floor, the journal and the topic agree?
 
-Receives what the brokers said (Found), gives the partition's state or the reason
+Receives what the brokers said (PartitionTruth), gives the partition's state or the reason
 to stop. Where two recorded truths differ, going on would lose or double rows, so
 it never chooses one of them.
 """
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from relay import names
 from relay.core.effects import StopError, StopKind
 from relay.core.offsets import CommittedOffset
-from relay.core.records import Found, JournalRecord
+from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.state import Partition
 
 
-def take_over(found: Found, now_ms: int) -> Partition | StopError:
-    """The partition as its last committed transaction left it, with empty buffers."""
+def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+    """Return the partition as its last committed transaction left it, with empty buffers."""
     if ahead := _ahead(found):
         return ahead
     if found.committed is None:
@@ -45,7 +45,7 @@ def take_over(found: Found, now_ms: int) -> Partition | StopError:
 
 
 def came_later(partition: int, widths: Iterable[int]) -> bool:
-    """Whether a source partition that nobody has read is newer than its app.
+    """Return whether a source partition that nobody has read is newer than its app.
 
     Args:
         partition: of the source, without a committed floor.
@@ -55,7 +55,7 @@ def came_later(partition: int, widths: Iterable[int]) -> bool:
     return any(width <= partition for width in widths)
 
 
-def _ahead(found: Found) -> StopError | None:
+def _ahead(found: PartitionTruth) -> StopError | None:
     """A group in another cluster is told after each commit: it may lag, and never lead."""
     head = found.committed
     if found.shown is None or (head is not None and found.shown.n <= head.n):
@@ -69,7 +69,7 @@ def _ahead(found: Found) -> StopError | None:
     )
 
 
-def _first_start(found: Found, now_ms: int) -> Partition | StopError:
+def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
     if found.later_records:
         if found.last_record is not None and (anew := _made_anew(found, found.last_record)):
             return anew  # the broker deletes a group's offsets with the topic
@@ -101,7 +101,7 @@ def _first_start(found: Found, now_ms: int) -> Partition | StopError:
 
 
 def _disagreement(
-    found: Found, committed: CommittedOffset, record: JournalRecord | None
+    found: PartitionTruth, committed: CommittedOffset, record: JournalRecord | None
 ) -> StopError | None:
     if record is None:
         return _stop(
@@ -124,7 +124,7 @@ def _disagreement(
     return _made_anew(found, record)
 
 
-def _rewinding(found: Found, record: JournalRecord | None) -> StopError | None:
+def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> StopError | None:
     """Blocks formed now could be loaded beside the rows that they replace."""
     if record is None or not record.rewinding:
         return None
@@ -136,7 +136,7 @@ def _rewinding(found: Found, record: JournalRecord | None) -> StopError | None:
     )
 
 
-def _made_anew(found: Found, record: JournalRecord) -> StopError | None:
+def _made_anew(found: PartitionTruth, record: JournalRecord) -> StopError | None:
     if record.source_topic_id == found.source_topic_id:
         return None
     return _stop(
@@ -146,7 +146,7 @@ def _made_anew(found: Found, record: JournalRecord) -> StopError | None:
     )
 
 
-def _out_of_bounds(found: Found, committed: CommittedOffset) -> StopError | None:
+def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> StopError | None:
     if committed.floor < found.log_start:
         return _stop(
             found,
@@ -162,7 +162,7 @@ def _out_of_bounds(found: Found, committed: CommittedOffset) -> StopError | None
     return None
 
 
-def _stop(found: Found, what: str) -> StopError:
+def _stop(found: PartitionTruth, what: str) -> StopError:
     return StopError(
         StopKind.CONTRACT_BROKEN,
         f"source partition {found.partition}: {what}",

@@ -33,7 +33,7 @@ may be an open transaction's, or nothing but markers."""
 
 
 def take_turns(state: RelayState, event: Polled) -> Turns | None:
-    """The turns after a poll that the state holds already; None: all are to be polled."""
+    """Return the turns after a poll that the state holds already; None: all are to be polled."""
     if state.turns is None:
         return _first(state, event) if behind(state) else None
     came: Counter[int] = Counter()
@@ -60,7 +60,7 @@ def take_turns(state: RelayState, event: Polled) -> Turns | None:
 
 
 def width(state: RelayState) -> int:
-    """How many partitions may fill their buffers to the brim at the same time; at least one.
+    """Return how many partitions may fill their buffers to the brim at the same time; at least one.
 
     A partition holds no more than a full buffer for each table, nor than may be read again.
     """

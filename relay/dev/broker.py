@@ -43,7 +43,7 @@ _quiet.propagate = False
 
 
 def name(index: int) -> str:
-    """Of a broker's pid file, log and data."""
+    """Return the name of a broker's pid file, log and data."""
     return f"broker-{index}"
 
 
@@ -112,7 +112,7 @@ def await_ready(directory: Path, index: int, plan: Layout) -> None:
 
 
 def properties(directory: Path, index: int, plan: Layout) -> dict[str, str]:
-    """The broker's settings: Kafka's defaults but for size and haste on one machine."""
+    """Return the broker's settings: Kafka's defaults but for size and haste on one machine."""
     count = len(plan.kafka_ports)
     copies, in_sync = str(min(3, count)), str(2 if count >= 3 else 1)
     voters = ",".join(f"{i}@{HOST}:{port}" for i, port in enumerate(plan.controller_ports))

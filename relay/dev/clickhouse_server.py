@@ -69,7 +69,7 @@ def _library() -> ModuleType:
     return module
 
 
-class Server:
+class EmbeddedServer:
     """The one server of this process.
 
     Args:
@@ -146,7 +146,7 @@ class Server:
 def main(directory: Path, http_port: int, tcp_port: int) -> None:
     """Serve until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
-    server = Server(directory.resolve(), http_port, tcp_port)
+    server = EmbeddedServer(directory.resolve(), http_port, tcp_port)
     signal.signal(signal.SIGTERM, server.end)
     signal.signal(signal.SIGINT, server.end)
     _log.info(

@@ -41,7 +41,7 @@ Progress = Callable[[str], None]
 
 
 def classpath(progress: Progress) -> list[Path]:
-    """The jars of the broker, about 45 files and 43 MB; fetched the first time (about 40 s).
+    """Return the jars of the broker, about 45 files and 43 MB; fetched the first time (about 40 s).
 
     Raises:
         MissingTool: no Java, no pyspark, or the jars cannot be fetched.
@@ -50,7 +50,7 @@ def classpath(progress: Progress) -> list[Path]:
 
 
 def resolve(coordinate: str, progress: Progress) -> list[Path]:
-    """The jars of one `group:artifact:version` and of what it depends on.
+    """Return the jars of one `group:artifact:version` and of what it depends on.
 
     Raises:
         MissingTool: no Java, no pyspark, or the jars cannot be fetched.
@@ -78,7 +78,7 @@ def _cached(name: str, coordinates: Sequence[str], progress: Progress) -> list[P
 
 
 def verified(directory: Path) -> list[Path] | None:
-    """The jars of a gathered directory, or None unless each is there with its size and hash."""
+    """Return the jars of a gathered directory; None unless each has its size and hash."""
     try:
         manifest: dict[str, str] = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
         jars = [directory / name for name in sorted(manifest)]

@@ -47,7 +47,7 @@ class Layout:
 
 
 def read(directory: Path) -> Layout | None:
-    """What the directory remembers, or None if no stack was ever there.
+    """Return what the directory remembers, or None if no stack was ever there.
 
     Raises:
         ConfigError: the file is damaged.
@@ -70,7 +70,7 @@ def decide(
     clickhouse_port: int,
     clickhouse_tcp_port: int = 0,
 ) -> tuple[Layout, bool]:
-    """The remembered layout with what is asked for now; and whether it changed.
+    """Return the remembered layout with what is asked for now; and whether it changed.
 
     Args:
         directory: of the stack.
@@ -140,7 +140,7 @@ def _free_ports(count: int, taken: Collection[int]) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Return whether a server could listen there now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

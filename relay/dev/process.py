@@ -17,7 +17,7 @@ from time import monotonic, sleep
 
 import psutil
 
-from relay.dev.uninterrupted import undisturbed
+from relay.dev.signal_delay import undisturbed
 from relay.errors import Unavailable
 
 _SAME_START_SECONDS = 2.0
@@ -31,12 +31,12 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def pid_file(directory: Path, name: str) -> Path:
-    """Where the pid of server `name` is kept."""
+    """Return where the pid of server `name` is kept."""
     return directory / "pids" / f"{name}.json"
 
 
 def log_file(directory: Path, name: str) -> Path:
-    """Where server `name` writes; kept and appended to over restarts."""
+    """Return where server `name` writes; kept and appended to over restarts."""
     return directory / "logs" / f"{name}.log"
 
 
@@ -73,7 +73,7 @@ def spawn(
 
 
 def find(directory: Path, name: str) -> psutil.Process | None:
-    """The running server `name` of this directory, or None."""
+    """Return the running server `name` of this directory, or None."""
     try:
         record = json.loads(pid_file(directory, name).read_text(encoding="utf-8"))
         pid, started = int(record["pid"]), float(record["started"])
@@ -126,7 +126,7 @@ def end(directory: Path, name: str, *, kill: bool = False) -> bool:
 
 
 def ask_to_end(process: psutil.Process) -> None:
-    """SIGTERM, without waiting."""
+    """Send SIGTERM, without waiting."""
     with suppress(psutil.NoSuchProcess):  # ended by itself: what was wanted
         process.terminate()
 
@@ -159,6 +159,6 @@ def await_ready(directory: Path, name: str, ready: Callable[[], bool], seconds: 
 
 
 def tail(directory: Path, name: str) -> str:
-    """The last lines of a server's log."""
+    """Return the last lines of a server's log."""
     text = log_file(directory, name).read_text(encoding="utf-8", errors="replace")
     return "\n".join(text.splitlines()[-_TAIL_LINES:]) or "(nothing)"

@@ -91,7 +91,7 @@ def up(
 
 
 def status(directory: Path) -> Stack | None:
-    """The stack as it is now, or None if there never was one."""
+    """Return the stack as it is now, or None if there never was one."""
     directory = directory.resolve()
     plan = layout.read(directory)
     return None if plan is None else _look(directory, plan)

@@ -37,7 +37,7 @@ class Held:
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
 
     def column(self) -> pa.ChunkedArray[Any]:
-        """The values as Arrow arrays."""
+        """Return the values as Arrow arrays."""
         return self.values.array()
 
     def origin(self, offset: int) -> Origin:
@@ -54,7 +54,7 @@ class Buffers:
         self._held: dict[tuple[int, str], Held] = {}
 
     def held(self) -> list[Held]:
-        """All of them, as they are."""
+        """Return all of them, as they are."""
         return list(self._held.values())
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
@@ -74,7 +74,7 @@ class Buffers:
             held.headers.update(kept)
 
     def take(self, partition: int, table: str) -> Held:
-        """A buffer that is being sealed; it is not held any more."""
+        """Return a buffer that is being sealed; it is not held any more."""
         return self._held.pop((partition, table))
 
     def drop(self, partitions: frozenset[int]) -> None:

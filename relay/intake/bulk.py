@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Failed:
+class PolledError:
     """An error that came in the place of a message, as the binding would show it."""
 
     def __init__(self, code: int, text: str, partition: int, offset: int) -> None:
@@ -38,15 +38,15 @@ class Failed:
         self._partition, self._offset = partition, offset
 
     def error(self) -> KafkaError:
-        """What is wrong."""
+        """Return what is wrong."""
         return self._error
 
     def partition(self) -> int:
-        """Of the source topic."""
+        """Return the partition of the source topic."""
         return self._partition
 
     def offset(self) -> int:
-        """Where in it."""
+        """Return where in it."""
         return self._offset
 
 
@@ -72,13 +72,13 @@ class WhenFull:
             )
 
     def own(self, partitions: Collection[int]) -> None:
-        """As Bulk.own."""
+        """Copy what the poll has, as Bulk.own does."""
         self._partitions = partitions
         if self._bulk is not None:
             self._bulk.own(partitions)
 
     def begin(self, *, full: bool) -> Bulk | None:
-        """Before a poll; `full`: the last one gave all that it may."""
+        """Begin a poll; `full`: the last one gave all that it may."""
         if self._bulk is None and full and not self._why_never:
             self._bulk = self._make()
             self._bulk.own(self._partitions)
@@ -87,7 +87,7 @@ class WhenFull:
         return self._bulk
 
     def close(self) -> None:
-        """As Bulk.close."""
+        """Close it, as Bulk.close does."""
         if self._bulk is not None:
             self._bulk.close()
 
@@ -140,11 +140,11 @@ class Bulk:
             self._library.rd_kafka_queue_forward(queue, self._queue)
 
     def begin(self) -> None:
-        """Before a poll, which may be of several batches: give back what the last one got."""
+        """Begin a poll of maybe several batches: give back what the last one got."""
         self._release()
         self._forward()
 
-    def poll(self, most: int, seconds: float) -> tuple[Batch, list[Failed], int]:
+    def poll(self, most: int, seconds: float) -> tuple[Batch, list[PolledError], int]:
         """Up to `most` further messages, those that are errors, and how many it were in all."""
         first = self._held
         most = min(most, len(self._messages) - first)
@@ -171,7 +171,7 @@ class Bulk:
             self._library.rd_kafka_queue_destroy(self._queue)
             self._queue = None
 
-    def _columns(self, first: int, count: int) -> tuple[Batch, list[Failed]]:
+    def _columns(self, first: int, count: int) -> tuple[Batch, list[PolledError]]:
         messages = self._messages[first : first + count]
         columns = np.empty((6, count), np.int64)
         numbers = np.empty(count, np.int64)
@@ -224,13 +224,13 @@ class Bulk:
             found.append((text, None if at is None else ctypes.string_at(at, size.value)))
         return found
 
-    def _failures(self, messages: Any, columns: Any, numbers: Any) -> list[Failed]:
+    def _failures(self, messages: Any, columns: Any, numbers: Any) -> list[PolledError]:
         found = []
         for at in np.flatnonzero(numbers == self._kernel.FAILED).tolist():
             message = int(messages[at])
             code = ctypes.c_int32.from_address(message).value
             text = (self._library.rd_kafka_message_errstr(message) or b"").decode(errors="replace")
-            found.append(Failed(code, text, *columns[:2, at].tolist()))
+            found.append(PolledError(code, text, *columns[:2, at].tolist()))
         return found
 
     def _timestamp(self, messages: Any) -> Any:

@@ -34,7 +34,7 @@ _KERNEL = "relay.intake.message_kernel"
 """Its `gather` is used once somebody loaded it (relay.intake.source, when there is much to do)."""
 
 
-class _Piece(NamedTuple):
+class _BytePiece(NamedTuple):
     first: int
     """The value that it begins with."""
     data: npt.NDArray[np.uint8]
@@ -44,7 +44,7 @@ class ByteColumn:
     """Values, some of which may be null."""
 
     def __init__(self) -> None:
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_BytePiece] = []
         self._room = 0
         self._ends = np.empty(_LEAST_VALUES, np.int32)
         self._given = np.empty(_LEAST_VALUES, np.bool_)
@@ -82,7 +82,7 @@ class ByteColumn:
         """Another piece, with room for at least so many bytes, of those that are left."""
         power = min(max(left, self.bytes).bit_length(), _MOST_BITS)
         size = max(least, 1 << max(power, _LEAST_BITS))
-        self._pieces.append(_Piece(self._values, np.empty(size, np.uint8)))
+        self._pieces.append(_BytePiece(self._values, np.empty(size, np.uint8)))
         self._room = size
 
     def _copy(self, places: Integers, sizes: Integers, chosen: Integers, added: int) -> None:
@@ -112,12 +112,12 @@ class ByteColumn:
         deque(copies, maxlen=0)
 
     def array(self) -> pa.ChunkedArray[Any]:
-        """All values, an array for each piece."""
+        """Return all values, an array for each piece."""
         behind = [piece.first for piece in self._pieces[1:]] + [self._values]
         arrays = [self._of(*both) for both in zip(self._pieces, behind, strict=True)]
         return pa.chunked_array(arrays, pa.binary())
 
-    def _of(self, piece: _Piece, behind: int) -> pa.Array[Any]:
+    def _of(self, piece: _BytePiece, behind: int) -> pa.Array[Any]:
         offsets = np.zeros(behind - piece.first + 1, np.int32)
         offsets[1:] = self._ends[piece.first : behind]
         given = self._given[piece.first : behind]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from relay.core.offsets import Epochs
-    from relay.core.records import Found
+    from relay.core.records import PartitionTruth
 
 
 class LeaderEpochs:
@@ -24,8 +24,8 @@ class LeaderEpochs:
     def __init__(self) -> None:
         self._of_floors: dict[tuple[int, int], int] = {}
 
-    def remember(self, found: Iterable[Found]) -> None:
-        """Those that stand with committed floors, for whoever begins there."""
+    def remember(self, found: Iterable[PartitionTruth]) -> None:
+        """Remember those that stand with committed floors, for whoever begins there."""
         read = {one.partition: one for one in found}
         kept = {place: e for place, e in self._of_floors.items() if place[0] not in read}
         self._of_floors = kept | {
@@ -35,11 +35,11 @@ class LeaderEpochs:
         }
 
     def at(self, partition: int, floor: int) -> int:
-        """The one that stands with just this floor, or UNKNOWN_EPOCH."""
+        """Return the one that stands with just this floor, or UNKNOWN_EPOCH."""
         return self._of_floors.get((partition, floor), UNKNOWN_EPOCH)
 
     def to_commit(self, floors: Mapping[int, int], polled: Mapping[int, int | None]) -> Epochs:
-        """By partition, for these floors.
+        """Return them by partition, for these floors.
 
         Args:
             floors: by partition.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.kafka.group_queries import Described
+    from relay.kafka.group_queries import GroupDescription
 
 _REQUEST_SECONDS = 15.0
 _INSTANCE = "same group.instance.id"
@@ -43,14 +43,14 @@ class MemberFenced(Fenced):
 
 
 def concerns_member(error: KafkaError) -> bool:
-    """Whether a consumer's error says that another holds its group.instance.id."""
+    """Return whether a consumer's error says that another holds its group.instance.id."""
     if error.code() == KafkaError.FENCED_INSTANCE_ID:
         return True
     return error.code() == KafkaError._FATAL and _INSTANCE in error.str()  # noqa: SLF001
 
 
 def is_own_past(holder: str | None, mine: Collection[str]) -> bool:
-    """Whether nobody else has the member's place.
+    """Return whether nobody else has the member's place.
 
     Args:
         holder: id of who holds the group.instance.id; None: nobody does any more.
@@ -59,8 +59,8 @@ def is_own_past(holder: str | None, mine: Collection[str]) -> bool:
     return holder is None or holder in mine
 
 
-def described(groups: Groups, group: str) -> Described:
-    """As Groups.describe.
+def described(groups: Groups, group: str) -> GroupDescription:
+    """Describe the group as Groups.describe does.
 
     Raises:
         Unavailable: the brokers did not answer.

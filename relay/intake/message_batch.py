@@ -55,7 +55,7 @@ class Batch:
 
 
 def of_messages(messages: Sequence[Message], tables: TableHeaders) -> Batch:
-    """Columns of the binding's messages.
+    """Return columns of the binding's messages.
 
     The binding's getters are mapped in C: what runs per message here is no Python code.
     """

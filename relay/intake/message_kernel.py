@@ -38,7 +38,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @compiled
 def hash_of(at, size):
-    """Of some bytes."""
+    """Return a hash of some bytes."""
     mixed = np.uint64(size)
     end = at + size
     while end - at >= _POINTER:
@@ -54,7 +54,7 @@ def hash_of(at, size):
 
 @compiled
 def place_of(names, ends, slots, at, size):
-    """Where in `slots` this name stands, or would stand.
+    """Return where in `slots` this name stands, or would stand.
 
     Args:
         names: of all known tables, joined.
@@ -101,7 +101,7 @@ def _is_table(name):
 
 @compiled
 def look(messages, headers_of, header_at, names, ends, slots, room, columns, numbers):
-    """What each message is.
+    """Find out what each message is.
 
     Args:
         messages: addresses.

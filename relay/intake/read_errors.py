@@ -36,7 +36,7 @@ _TOO_LARGE = frozenset({
 _DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG})  # noqa: SLF001
 
 
-class Trouble(NamedTuple):
+class StuckMessage(NamedTuple):
     """Of one message that does not come."""
 
     offset: int
@@ -53,17 +53,17 @@ class Troubles:
 
     def __init__(self, topic: str, receive_bytes: int) -> None:
         self._topic, self._receive_bytes = topic, receive_bytes
-        self._told: dict[int, Trouble] = {}
+        self._told: dict[int, StuckMessage] = {}
 
     def tell(
         self, partition: int, offset: int, error: KafkaError, now: float
     ) -> Mapping[str, object] | None:
-        """What to log of it now; None while it has been told. `now` is in seconds."""
+        """Return what to log of it now; None while it has been told. `now` is in seconds."""
         before = self._told.get(partition)
         same = before is not None and before[:2] == (offset, error.code())
         if before is not None and same and now - before.told_at < AGAIN_SECONDS:
             return None
-        self._told[partition] = Trouble(offset, error.code(), now)
+        self._told[partition] = StuckMessage(offset, error.code(), now)
         return {
             "topic": self._topic,
             "partition": partition,

@@ -23,17 +23,17 @@ class RowDensity:
         self._rows_per_byte: dict[str, float] = {}
 
     def rows(self, table: str, size: int) -> int | None:
-        """About how many rows so many bytes of messages hold; None where the table is new here."""
+        """Return about how many rows so many bytes hold; None where the table is new here."""
         known = self._rows_per_byte.get(table)
         return None if known is None else round(known * size)
 
     def count(self, table: str, values: pa.ChunkedArray[Any], size: int) -> int:
-        """How many rows these messages hold, learned for later ones."""
+        """Return how many rows these messages hold, learned for later ones."""
         rows = int(count_rows(values, self._framing).sum())
         self.learn(table, rows, size)
         return rows
 
     def learn(self, table: str, rows: int, size: int) -> None:
-        """What a sealed buffer turned out to hold."""
+        """Learn from what a sealed buffer turned out to hold."""
         if size and (table in self._rows_per_byte or len(self._rows_per_byte) < self._REMEMBERED):
             self._rows_per_byte[table] = rows / size

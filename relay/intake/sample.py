@@ -29,7 +29,7 @@ SECONDS = 30.0
 """For one answer, and for the next message to come."""
 
 
-class Message(NamedTuple):
+class SampledMessage(NamedTuple):
     """One of the source topic."""
 
     partition: int
@@ -63,7 +63,7 @@ def shares(bounds: dict[int, Range], wanted: int) -> dict[int, Range]:
     return chosen
 
 
-def sample(settings: Settings, wanted: int) -> list[Message]:
+def sample(settings: Settings, wanted: int) -> list[SampledMessage]:
     """Return up to `wanted` messages of the source topic, by partition and offset.
 
     Offsets without a message (markers, compacted, of aborted transactions) count as looked at.
@@ -87,18 +87,18 @@ def sample(settings: Settings, wanted: int) -> list[Message]:
         raise answered(f"read messages of {topic}", error.args[0], grant) from error
 
 
-def by_table(messages: Iterable[Message]) -> dict[str, list[Message]]:
+def by_table(messages: Iterable[SampledMessage]) -> dict[str, list[SampledMessage]]:
     """Return them by the table that each names, as relay.intake.table_headers reads it."""
     headers = TableHeaders()
-    found: defaultdict[str, list[Message]] = defaultdict(list)
+    found: defaultdict[str, list[SampledMessage]] = defaultdict(list)
     for message in messages:
         found[headers.table(message.headers)].append(message)
     return found
 
 
 def judged(
-    messages: list[Message], codec: RowCodec | str, settings: Settings
-) -> list[tuple[Message, str]]:
+    messages: list[SampledMessage], codec: RowCodec | str, settings: Settings
+) -> list[tuple[SampledMessage, str]]:
     """Return each message of one table with why the relay would not take it; empty: it would.
 
     Args:
@@ -128,12 +128,12 @@ def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
     }
 
 
-def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> list[Message]:
+def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> list[SampledMessage]:
     place = TopicPartition(topic, index, chosen.first)
-    messages: list[Message] = []
+    messages: list[SampledMessage] = []
     for one in records(reader, place, chosen.end, SECONDS):
         headers: Any = one.headers() or []
         offset = one.offset() or 0
         if offset < chosen.end:
-            messages.append(Message(index, offset, one.value(), headers))
+            messages.append(SampledMessage(index, offset, one.value(), headers))
     return messages

@@ -75,11 +75,11 @@ class Intake:
         self._batches: list[Batch] = []
 
     def add(self, batch: Batch) -> None:
-        """Some of the poll's messages."""
+        """Add some of the poll's messages."""
         self._batches.append(batch)
 
     def sorted(self) -> Poll:
-        """All that was added: arrivals, what they hold, offsets per partition."""
+        """Return all that was added: arrivals, what they hold, offsets per partition."""
         batches = [batch for batch in self._batches if len(batch.offsets)]
         if not batches:
             return Poll()

@@ -18,7 +18,7 @@ from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, Fenced, Refused, RelayError
 from relay.intake.bulk import WhenFull
-from relay.intake.fetching import Fetching
+from relay.intake.fetch_assignment import Fetching
 from relay.intake.leader_epochs import LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.message_batch import of_messages
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
-    from relay.intake.bulk import Bulk, Failed
+    from relay.intake.bulk import Bulk, PolledError
     from relay.intake.message_batch import Batch
     from relay.intake.table_headers import TableHeaders
 
@@ -54,11 +54,11 @@ POLL_SECONDS = 0.05
 
 
 def poll_bytes(max_buffer_bytes: int) -> int:
-    """Most bytes of one poll of a relay with so much memory."""
+    """Return the most bytes of one poll of a relay with so much memory."""
     return max(FULL_BYTES, max_buffer_bytes // POLL_SHARE)
 
 
-class Source:
+class SourceMember:
     """The group member.
 
     Args:
@@ -173,7 +173,7 @@ class Source:
         return count
 
     def look_for_brokers(self) -> None:
-        """Some server is away: see that the client finds its brokers; nobody polls it meanwhile.
+        """See that the client finds its brokers while a server is away and nobody polls.
 
         Called inside poll as well, so it may only offer: the binding allows no call that serves
         callbacks (list_topics, consume) inside a callback of the same client. It would end the
@@ -183,7 +183,7 @@ class Source:
         self._bootstrap.offer(self.consumer)
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
-        """To commit with these floors."""
+        """Return the leader epochs to commit with these floors."""
         places = [TopicPartition(self._topic, partition) for partition in floors]
         polled = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
         return self.epochs.to_commit(floors, polled)
@@ -220,7 +220,7 @@ class Source:
         except RelayError as error:
             self._raised = error
 
-    def _look_at(self, message: Message | Failed) -> None:
+    def _look_at(self, message: Message | PolledError) -> None:
         if (error := message.error()) is None:
             return
         if error.code() in GONE:

@@ -65,7 +65,7 @@ class TableHeaders:
         return self._names
 
     def numbers(self, headers: Sequence[Headers]) -> tuple[Integers, list[int]]:
-        """Each message's table by number, and which messages have other headers than that one.
+        """Return each message's table by number, and which messages have other headers.
 
         Where all have the one header of a table seen before, no Python code runs per message.
         """
@@ -78,7 +78,7 @@ class TableHeaders:
         return np.fromiter((number for number, _ in found), np.int64, len(found)), others
 
     def number(self, headers: Headers) -> tuple[int, bool]:
-        """The table's number, and whether the header that names it stands alone."""
+        """Return the table's number, and whether the header that names it stands alone."""
         key = tuple(headers or ())
         if key in self._plain:
             return self._plain[key], True
@@ -92,12 +92,12 @@ class TableHeaders:
         return number, plain
 
     def table(self, headers: Headers) -> str:
-        """The table that exactly one header `table` names in plain UTF-8, or NO_TABLE."""
+        """Return the table that exactly one header `table` names in plain UTF-8, or NO_TABLE."""
         found = [value for key, value in headers or () if key == names.TABLE_HEADER]
         return self._parse(found[0]) if len(found) == 1 else NO_TABLE
 
     def trim(self) -> None:
-        """Between polls: forget all when too many were invented; a number may change then."""
+        """Forget all, between polls, when too many were invented; a number may change then."""
         if len(self.tables) > self._REMEMBERED:
             self.tables, self._numbers, self._plain = [NO_TABLE], {NO_TABLE: 0}, {}
             self._names = None

@@ -39,7 +39,7 @@ class Admin:
     def answer(
         self, what: str, future: Future[Any], refusal: str, fine: Collection[int] = ()
     ) -> Any:
-        """What the brokers answer; None for an error code in `fine`.
+        """Return what the brokers answer; None for an error code in `fine`.
 
         Without a connection a request only times out, and does not say why: error_cb does.
 

@@ -15,7 +15,7 @@ from relay import names
 from relay.errors import ConfigError, Refused
 from relay.kafka.connection_errors import CREDENTIALS
 from relay.kafka.errors import TOO_LARGE, describe
-from relay.kafka.record_limits import Limits
+from relay.kafka.record_limits import RecordLimits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,7 +45,7 @@ class BlockTopics:
         self._topics = topics
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
-        self._limits = Limits()
+        self._limits = RecordLimits()
 
     def of(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
@@ -80,7 +80,7 @@ class BlockTopics:
         return self._limits.most(topic)
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """Whether a transaction failed of one table or record, which is left out from now on.
+        """Return whether a transaction failed of one table or record; it is left out from now on.
 
         Args:
             failed: how.

@@ -66,7 +66,7 @@ class Heard:
         self._whys: dict[str, tuple[float, str]] = {}
 
     def listen(self, error: KafkaError) -> None:
-        """As error_cb; called by the binding while the client is polled."""
+        """Note a client's error, as its error_cb; called while the client is polled."""
         if error.code() in CREDENTIALS:
             self.error = error
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
@@ -75,7 +75,7 @@ class Heard:
             self._whys[of_one["where"]] = time.monotonic(), short(of_one["why"])
 
     def explained(self, error: KafkaError, begun: float) -> KafkaError:
-        """The error; of a request without an answer, what single brokers said since it began.
+        """Return the error; of a request without answer, what brokers said since it began.
 
         Args:
             error: of the request.
@@ -90,12 +90,12 @@ class Heard:
         return {where: why for where, (at, why) in self._whys.items() if at >= begun}
 
     def refused(self) -> KafkaError | None:
-        """The error, if it says that the credentials are wrong."""
+        """Return the error, if it says that the credentials are wrong."""
         wrong = self.error is not None and self.error.code() in CREDENTIALS
         return self.error if wrong else None
 
     def answer(self, client: AdminClient, future: Future[Any]) -> Any:
-        """What the brokers answer to a request under way.
+        """Return what the brokers answer to a request under way.
 
         Args:
             client: made the request, and has `listen` as its error_cb.

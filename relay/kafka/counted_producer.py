@@ -19,7 +19,7 @@ from relay.config import kafka_clients
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable
 from relay.kafka.errors import NOWHERE, TRANSPORT, classify, describe
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ class Delivery:
                 client["delivery.timeout.ms"], _LONGEST_TRANSACTION_MS
             )
         self._unknown = False  # whether the last commit went through
-        self._evidence = Evidence(client)  # of how the last transaction ended
+        self._evidence = TransactionEvidence(client)  # of how the last transaction ended
         self._client = client if transactional_id is None else self._evidence.config
         self._producer = self._connect()
 
@@ -74,7 +74,7 @@ class Delivery:
         return producer
 
     def send(self, table: str, value: bytes, rows: int) -> None:
-        """One message; waits while librdkafka's queue is full."""
+        """Send one message; wait while librdkafka's queue is full."""
         failed = self._failed  # of this transaction, however late the report comes
 
         def report(error: KafkaError | None, message: Message) -> None:
@@ -96,7 +96,7 @@ class Delivery:
             self._producer.poll(0)
 
     def flush(self) -> None:
-        """Until every message has its report."""
+        """Wait until every message has its report."""
         with self._errors_of("flush"):
             left = self._producer.flush(self._timeout + CALL_SECONDS)
         self.check()
@@ -157,7 +157,7 @@ class Delivery:
         self._failed = []
 
     def call(self, name: str, call: Callable[[float], Any]) -> None:
-        """A transactional call, with the same arguments again while librdkafka says so."""
+        """Make a transactional call, again with the same arguments while librdkafka says so."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:

@@ -170,7 +170,7 @@ class TransactionFailed(Exception):
 
 
 def is_final(error: KafkaError) -> bool:
-    """Whether the client that says so is of no more use.
+    """Return whether the client that says so is of no more use.
 
     A fatal error may come as a message, which hides its flag (librdkafka 2.16).
     """
@@ -179,12 +179,12 @@ def is_final(error: KafkaError) -> bool:
 
 
 def ends_reading(error: KafkaError) -> bool:
-    """Whether the consumer that says so will never read on."""
+    """Return whether the consumer that says so will never read on."""
     return is_final(error) or error.code() in REFUSED
 
 
 def classify(error: KafkaError) -> Failure | None:
-    """The failure that `error` of a transactional call means; None: retry the same call.
+    """Return the failure that `error` of a transactional call means; None: retry the same call.
 
     An error with no flag at all is UNKNOWN: librdkafka's documentation says to treat it as
     fatal, and for a commit fatal does not mean "not committed" (librdkafka#4558).
@@ -202,7 +202,7 @@ def classify(error: KafkaError) -> Failure | None:
 
 
 def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
-    """What a transaction failed of, where a record or call of it answers with a symptom only.
+    """Return what a transaction failed of, where a call of it answers with a symptom only.
 
     librdkafka ends it by itself, then purges its records. `begin_transaction` inside a
     transaction does nothing but answer with its error, or with _STATE where it has none.
@@ -218,7 +218,7 @@ def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
 
 
 def without_frames(error: Raised) -> Raised:
-    """The exception without where it was raised, and what caused it likewise.
+    """Return the exception without where it was raised, and what caused it likewise.
 
     The binding (2.16) never frees the exception of a fatal error. Its frames would keep the
     client with it, whose threads then look for brokers until the process ends.
@@ -231,7 +231,7 @@ def without_frames(error: Raised) -> Raised:
 
 
 def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str) -> RelayError:
-    """The error that ends a command whose transaction failed; a next step for each kind."""
+    """Return the error that ends a command whose transaction failed; a next step for each kind."""
     if failed.kind is Failure.FENCED:
         return Fenced(failed.why, fenced)
     if failed.kind is Failure.REFUSED:
@@ -240,13 +240,13 @@ def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str)
 
 
 def describe(call: str, error: KafkaError) -> str:
-    """One line for people: the call, the code's name, what it means here."""
+    """Return one line for people: the call, the code's name, what it means here."""
     known = {**ENDED, **REFUSED, **FENCED}.get(error.code())
     return f"{call}: {error.name()} ({known or error.str()})"
 
 
 def answered(what: str, error: KafkaError, refusal: str) -> Unavailable | Refused:
-    """The error for people, of a call outside transactions.
+    """Return the error for people, of a call outside transactions.
 
     Args:
         what: the call, as an infinitive with what it concerns.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]:
-    """Of these source partitions, for send_offsets_to_transaction."""
+    """Return the offsets of these partitions, for send_offsets_to_transaction."""
     return [
         TopicPartition(topic, p, at.floor, at.metadata, epochs.get(p, UNKNOWN_EPOCH))
         for p, at in offsets.items()
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def show(consumer: Consumer, places: list[TopicPartition]) -> None:
-    """To the group, without waiting for its answer."""
+    """Show them to the group, without waiting for its answer."""
     try:
         consumer.commit(offsets=places, asynchronous=True)
     except KafkaException as error:  # the next commit shows more
@@ -49,7 +49,7 @@ def show(consumer: Consumer, places: list[TopicPartition]) -> None:
 def read(
     consumer: Consumer, topic: str, partitions: Collection[int], seconds: float
 ) -> Mapping[int, JournalEnd]:
-    """What the group shows of each partition, with the journal's end still to be asked for.
+    """Return what the group shows of each partition, with the journal's end still to be asked for.
 
     What a tool wrote there is nothing: the next commit replaces it.
 

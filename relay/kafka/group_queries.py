@@ -37,7 +37,7 @@ _SPARE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberDescription:
     """Of a group.
 
     Attributes:
@@ -52,14 +52,14 @@ class Member:
     partitions: tuple[tuple[str, int], ...]
 
 
-class Described(NamedTuple):
+class GroupDescription(NamedTuple):
     """A group."""
 
     state: str
-    members: tuple[Member, ...]
+    members: tuple[MemberDescription, ...]
 
 
-class Committed(NamedTuple):
+class GroupOffset(NamedTuple):
     """A group's offset of a partition; negative: none. `error`: the code of why it is not known."""
 
     partition: int
@@ -89,16 +89,16 @@ class Groups:
         self._child: SpawnProcess | None = None
         self._connection: Connection[Any, Any] | None = None
 
-    def describe(self, group: str) -> Described:
-        """The group's state and members."""
-        found: Described = self._ask(_describe, group)
+    def describe(self, group: str) -> GroupDescription:
+        """Return the group's state and members."""
+        found: GroupDescription = self._ask(_describe, group)
         return found
 
-    def committed(self, group: str, topic: str, partitions: Collection[int]) -> list[Committed]:
-        """The group's stable offsets, with an error for a partition with a transaction open."""
+    def committed(self, group: str, topic: str, partitions: Collection[int]) -> list[GroupOffset]:
+        """Return the group's stable offsets; an error for a partition with a transaction open."""
         if not partitions:  # the client refuses to ask for none
             return []
-        found: list[Committed] = self._ask(_committed, group, topic, tuple(partitions))
+        found: list[GroupOffset] = self._ask(_committed, group, topic, tuple(partitions))
         return found
 
     def close(self) -> None:
@@ -208,29 +208,29 @@ def _serve(
             connection.send(client.ask(*connection.recv()))
 
 
-def _describe(client: AdminClient, heard: Heard, seconds: float, group: str) -> Described:
+def _describe(client: AdminClient, heard: Heard, seconds: float, group: str) -> GroupDescription:
     asked = client.describe_consumer_groups([group], request_timeout=seconds)
     found = heard.answer(client, asked[group])
-    return Described(found.state.name.lower(), tuple(map(_member, found.members)))
+    return GroupDescription(found.state.name.lower(), tuple(map(_member, found.members)))
 
 
-def _member(found: Any) -> Member:
+def _member(found: Any) -> MemberDescription:
     assigned = found.assignment.topic_partitions if found.assignment else []
     owned = tuple((place.topic, place.partition) for place in assigned)
     instance = found.group_instance_id or ""
-    return Member(found.member_id, instance, found.client_id, found.host, owned)
+    return MemberDescription(found.member_id, instance, found.client_id, found.host, owned)
 
 
 def _committed(
     client: AdminClient, heard: Heard, seconds: float, group: str, topic: str, of: Sequence[int]
-) -> list[Committed]:
+) -> list[GroupOffset]:
     places = [TopicPartition(topic, partition) for partition in of]
     asked = client.list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group, places)], require_stable=True, request_timeout=seconds
     )
     found = heard.answer(client, asked[group]).topic_partitions
     return [
-        Committed(
+        GroupOffset(
             place.partition,
             place.offset,
             place.metadata,

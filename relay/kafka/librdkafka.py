@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def unsupported() -> str:
-    """Why nothing of this can be had here; empty where they can."""
+    """Return why nothing of this can be had here; empty where they can."""
     version = metadata.version("confluent-kafka")
     if not KNOWN[0] <= tuple(int(part) for part in version.split(".")[:2]) < KNOWN[1]:
         return f"this version of block-relay does not know confluent-kafka {version}"
@@ -64,7 +64,7 @@ def unsupported() -> str:
 
 @cache
 def library() -> Any:
-    """librdkafka, found among what the binding's extension is linked with."""
+    """Return librdkafka, found among what the binding's extension is linked with."""
     library = ctypes.CDLL(cimpl.__file__)
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)
@@ -73,12 +73,12 @@ def library() -> Any:
 
 
 def address(function: Any) -> int:
-    """Of a function, for compiled code."""
+    """Return the address of a function, for compiled code."""
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def handle(consumer: Consumer) -> int:
-    """The binding's `rd_kafka_t *`: its consumers begin with it (confluent_kafka.h, Handle).
+    """Return the binding's `rd_kafka_t *`: its consumers begin with it (confluent_kafka.h, Handle).
 
     Raises:
         AssertionError: what stands there is none; so is a closed client's.
@@ -90,5 +90,5 @@ def handle(consumer: Consumer) -> int:
 
 
 def add_brokers(consumer: Consumer, servers: str) -> None:
-    """Lets it connect to these, beside the brokers that it knows; it may know them."""
+    """Let it connect to these, beside the brokers that it knows; it may know them."""
     library().rd_kafka_brokers_add(handle(consumer), servers.encode())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def told(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
-    """The offset that its leader gave for a partition, of AdminClient.list_offsets.
+    """Return the offset that its leader gave for a partition, of AdminClient.list_offsets.
 
     Where a leader's connection broke before its answer, librdkafka (2.16) leaves the offsets of
     its partitions at OFFSET_INVALID and reports no error. Taken at its word, a log ended before
@@ -51,7 +51,7 @@ class TopicEnds:
         self._deadline_seconds = deadline_seconds
 
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
-        """First offsets and last stable ones."""
+        """Return first offsets and last stable ones."""
         self._find_leaders()
         low = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         high = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]

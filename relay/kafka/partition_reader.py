@@ -78,18 +78,18 @@ class PartitionReader(Consumer):
         super().__init__(self._bootstrap.config)
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """As Consumer.poll."""
+        """Poll as Consumer does."""
         self._bootstrap.look(self)
         message = super().poll(timeout)
         return message if message is None or _concerns(message) else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As Consumer.consume."""
+        """Consume as Consumer does."""
         self._bootstrap.look(self)
         return [message for message in super().consume(num_messages, timeout) if _concerns(message)]
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """As Consumer.list_topics."""
+        """List topics as Consumer does."""
         with self._bootstrap.offering(self):
             found: ClusterMetadata = super().list_topics(topic, timeout)
             return found
@@ -100,7 +100,7 @@ class PartitionReader(Consumer):
         timeout: float = -1,
         cached: bool = False,  # noqa: FBT001, FBT002 - its own
     ) -> tuple[int, int]:
-        """As Consumer.get_watermark_offsets, of the leader that is there now.
+        """Return the offsets as Consumer does, of the leader that is there now.
 
         librdkafka (2.16) calls a partition unknown that had no leader when it last heard of it,
         without asking again; it does so by the clock, every five minutes.

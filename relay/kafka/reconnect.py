@@ -53,11 +53,11 @@ class Bootstrap:
         self._say(error)
 
     def doubt(self) -> None:
-        """A call got no answer, of this client or of another one."""
+        """Doubt the brokers: a call got no answer, of this client or of another one."""
         self._lost = True
 
     def look(self, client: Consumer) -> None:
-        """Where the brokers were said to be away: see whether they are back; else `offer`.
+        """See whether brokers that were said to be away are back; else `offer`.
 
         Costs nothing otherwise, so that every poll can begin with it.
         """
@@ -69,7 +69,7 @@ class Bootstrap:
 
     @contextmanager
     def offering(self, client: Consumer) -> Iterator[None]:
-        """Around a call of the client: `offer` where it gets no answer."""
+        """Run a call of the client; `offer` where it gets no answer."""
         try:
             yield
         except KafkaException:

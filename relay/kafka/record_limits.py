@@ -26,7 +26,7 @@ def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[Heade
     return len(value or b"") + len(key or b"") + of_headers
 
 
-class Limits:
+class RecordLimits:
     """What topics take, of those that refused a record for its size."""
 
     def __init__(self) -> None:

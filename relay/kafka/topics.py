@@ -82,7 +82,7 @@ class Topics:
         self._narrow_since: float | None = None
 
     def source(self) -> TopicFacts:
-        """The source topic as it is now.
+        """Return the source topic as it is now.
 
         Raises:
             Refused: it is not there.
@@ -187,7 +187,7 @@ class Topics:
         return min(values, default=None)
 
     def one_can_be_written(self) -> bool:
-        """Whether there is a block topic that this user may write."""
+        """Return whether there is a block topic that this user may write."""
         prefix = names.blocks_prefix(self._settings.app)
         try:
             listed = self._admin.client.list_topics(timeout=REQUEST_SECONDS).topics
@@ -214,7 +214,7 @@ class Topics:
                 raise _deleted(topic)
 
     def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
-        """Id and width of a topic; None where there is no such topic.
+        """Return id and width of a topic; None where there is no such topic.
 
         Raises:
             Refused: also where the brokers say that this user lacks one of `rights`.

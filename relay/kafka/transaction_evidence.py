@@ -35,7 +35,7 @@ _UNANSWERED = "EndTxn returned _"
 _NOTHING_TO_END = "No partitions registered: not sending EndTxn"
 
 
-class Evidence:
+class TransactionEvidence:
     """What is known about the end of the transaction that began last.
 
     Args:
@@ -64,20 +64,20 @@ class Evidence:
         return self._lost or ("" if self._ended else "librdkafka's log shows no answer to EndTxn")
 
     def begun(self) -> None:
-        """A transaction begins: from now on its end is in doubt until it is heard of."""
+        """Begin a transaction: its end is in doubt until something is known of it."""
         self._ended, self._lost = False, ""
 
     def forget(self) -> None:
-        """Another producer: with its epoch, no copy of an earlier request can end anything."""
+        """Forget it, with another producer's epoch: no earlier request can end anything."""
         self._ended, self._lost = True, ""
 
     def suspect(self, why: str) -> None:
-        """A request may have been sent twice; before a transaction or after, that is harmless."""
+        """Note that a request may have been sent twice: harmless before a transaction or after."""
         if not self._ended:
             self._lost = self._lost or why
 
     def log(self, level: int, template: str, facility: str, client: str, text: str) -> None:
-        """One line of librdkafka; called by the binding while the client is polled.
+        """Take one line of librdkafka; called by the binding while the client is polled.
 
         What was lost before an answer is told before it.
         """

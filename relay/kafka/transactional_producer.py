@@ -30,7 +30,7 @@ from relay.kafka.errors import (
 )
 from relay.kafka.hang_guard import armed, within
 from relay.kafka.record_limits import record_bytes
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class TransactionalProducer:
     """
 
     def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
-        self._evidence = Evidence(config)
+        self._evidence = TransactionEvidence(config)
         self._config = self._evidence.config
         self._deadline_seconds = deadline_seconds
         self._group_id = group
@@ -73,7 +73,7 @@ class TransactionalProducer:
         self._refused: list[Lost] = []
 
     def replace(self) -> None:
-        """A new producer; init_transactions fences the old and ends what it left open."""
+        """Make a new producer; init_transactions fences the old and ends what it left open."""
         self.close()
         self._fatal = None
         self._evidence.forget()
@@ -168,7 +168,7 @@ class TransactionalProducer:
     def send_offsets(
         self, topic: str, offsets: Offsets, group: Any = None, epochs: Epochs | None = None
     ) -> None:
-        """Floors, with leader epochs where known, under the metadata of begin or this `group`."""
+        """Send floors, with leader epochs where known, under begin's or this `group`."""
         places = group_offsets.places(topic, offsets, epochs or {})
         producer, group = self._open(), self._group if group is None else group
         # With the group's coordinator gone it ignores its own timeout (librdkafka#5511): where

@@ -3,8 +3,8 @@
 In comes one pipeline's settings; out go transactions.
 
 Read `loop` first (poll, step, perform), then `perform` (one method for each effect), `producers`
-and `sealed` (the transaction), `takeover`, `truth` and `journal_heads` (what was committed before
-us), `suitability` (does the source hold row batches at all?). `several` runs many relays under one
-command; `retire` ends what lost members left open. `limits`, `memory`, `totals`, `log_context`,
-`transaction_timeout` and `coverage` are details of these.
+and `seal_results` (the transaction), `takeover`, `truth` and `journal_heads` (what was committed
+before us), `suitability` (does the source hold row batches at all?). `several` runs many relays
+under one command; `retire` ends what lost members left open. `limits`, `memory`, `totals`,
+`log_context`, `transaction_timeout` and `coverage` are details of these.
 """

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[int]:
-    """Partitions that none of the members has.
+    """Return partitions that none of the members has.
 
     Args:
         partitions: how many the source has.
@@ -55,11 +55,11 @@ class Coverage:
         self._pause = FIRST_SECONDS
 
     def rebalanced(self) -> None:
-        """The group gave an assignment."""
+        """Note that the group gave an assignment."""
         self._at = self._clock() + self._pause
 
     def left_over(self) -> frozenset[int]:
-        """Partitions that nobody has; none where it is not time to look, or nobody answers."""
+        """Return partitions that nobody has; none where it is not time, or nobody answers."""
         if self._at is None or self._clock() < self._at:
             return frozenset()
         try:

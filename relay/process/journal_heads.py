@@ -1,8 +1,8 @@
 """The truth where the group is in another cluster than the journal: the journal's own head.
 
 Receives source partitions whose predecessors are fenced, with an offset in each journal partition
-before which nobody can commit any more; gives Found, as relay.process.truth does from the group's
-offset.
+before which nobody can commit any more; gives PartitionTruth, as relay.process.truth does from the
+group's offset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.blocks import journal
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
-from relay.core.records import Found, JournalEnd, JournalRecord
+from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.errors import ContractBroken
 from relay.process.truth import STRETCH, TruthReader
 
@@ -30,7 +30,7 @@ class HeadReader(TruthReader):
         partitions: Collection[int],
         group: Consumer,  # noqa: ARG002 - what it holds is in another cluster than the journal
         ends: Mapping[int, JournalEnd],
-    ) -> tuple[Found, ...]:
+    ) -> tuple[PartitionTruth, ...]:
         source = self._topics.source()
         bounds = self._of_source.bounds(partitions)
         found = []
@@ -48,7 +48,7 @@ class HeadReader(TruthReader):
             start = None if committed else self._start(index, low, high)
             bounds_of = source.topic_id, low, high
             one = (index, committed, record, 0, *bounds_of, start, None, epoch, end.shown)
-            found.append(Found(*one, "" if committed else journal_id, source.partitions))
+            found.append(PartitionTruth(*one, "" if committed else journal_id, source.partitions))
         return tuple(found)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay.core.state import Limits
+from relay.core.state import SealingLimits
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 
-def limits(settings: Settings) -> Limits:
-    """The core's limits, in its units."""
+def limits(settings: Settings) -> SealingLimits:
+    """Return the core's limits, in its units."""
     block, relay = settings.block, settings.relay
-    return Limits(
+    return SealingLimits(
         app=settings.app,
         max_bytes=block.max_bytes,
         max_rows=block.max_rows,

@@ -30,7 +30,7 @@ class Concerning:
         self._begun = 0
 
     def before(self, effect: ef.Effect) -> None:
-        """It is about to be performed."""
+        """Note that it is about to be performed."""
         match effect:
             case ef.Begin(_, partition):
                 self._begun += 1
@@ -43,7 +43,7 @@ class Concerning:
 
     @staticmethod
     def after(effect: ef.Effect) -> None:
-        """It was performed: these end a transaction."""
+        """Note that it was performed: these end a transaction."""
         if isinstance(effect, ef.Commit | ef.Abort | ef.Replace):
             about()
 

@@ -22,11 +22,11 @@ from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayErro
 from relay.intake import sort_poll
 from relay.intake.join_progress import Joining
 from relay.intake.membership import MemberFenced, holder, is_own_past
-from relay.intake.source import Source
+from relay.intake.source import SourceMember
 from relay.intake.table_headers import TableHeaders
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.operate.metrics.observer import NOTHING, Observer
+from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import memory
 from relay.process.coverage import Coverage
 from relay.process.limits import limits
@@ -34,8 +34,8 @@ from relay.process.perform import Performer
 from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
-from relay.program.waiting import StoppedWaiting, Waiting
-from relay.rows.codecs_of_tables import Tables
+from relay.program.waiting import ServerWait, StoppedWaiting
+from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
@@ -56,7 +56,7 @@ ERRORS: dict[ef.StopKind, type[RelayError]] = {
 }
 
 
-class Relay:
+class RelayProcess:
     """One relay process of an app.
 
     Args:
@@ -66,7 +66,7 @@ class Relay:
     """
 
     def __init__(
-        self, settings: Settings, stop: threading.Event, observer: Observer = NOTHING
+        self, settings: Settings, stop: threading.Event, observer: RelayObserver = NOTHING
     ) -> None:
         self._settings = settings
         self._stop = stop
@@ -80,7 +80,7 @@ class Relay:
         self._refreshed_at = time.monotonic()
         topics = Topics(settings)
         self._topics = topics
-        self._tables = Tables(
+        self._tables = TableCodecs(
             Catalogue(settings.clickhouse),
             Registry(settings.kafka, settings.app),
             BlockTopics(settings.app, topics),
@@ -89,15 +89,15 @@ class Relay:
         )
         watched = observer.settings("consumer")
         heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
-        self._source = Source(settings, *heard)
-        self._wait = Waiting(stop, observer.away, lambda _: self._source.look_for_brokers())
+        self._source = SourceMember(settings, *heard)
+        self._wait = ServerWait(stop, observer.away, lambda _: self._source.look_for_brokers())
         self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
         self._coverage, self._joining = Coverage(settings), Joining(settings)
         owning = settings, topics, self._source, self._performer.producers
         self._ownership = Ownership(*owning)
 
     def run(self, limit: float) -> None:
-        """Until stopped or stopped by an error.
+        """Run until stopped, by a person or by an error.
 
         Args:
             limit: seconds to wait for servers at the start; 0: for ever.
@@ -257,7 +257,9 @@ class Relay:
         log.info("left the consumer group", extra={"member": self._settings.relay.member})
 
 
-def until_ended(settings: Settings, stop: threading.Event, observer: Observer = NOTHING) -> None:
+def until_ended(
+    settings: Settings, stop: threading.Event, observer: RelayObserver = NOTHING
+) -> None:
     """Run a relay, and another in its place when its session in the group ended in an outage.
 
     Raises:
@@ -267,9 +269,9 @@ def until_ended(settings: Settings, stop: threading.Event, observer: Observer = 
     try:
         while not stop.is_set():
             try:
-                return Relay(settings, stop, observer).run(limit)
+                return RelayProcess(settings, stop, observer).run(limit)
             except MemberFenced as error:
-                if not _is_own_past(error, settings, Waiting(stop, observer.away)):
+                if not _is_own_past(error, settings, ServerWait(stop, observer.away)):
                     raise
                 limit = 0  # it has started once
                 log.warning(
@@ -283,7 +285,7 @@ def until_ended(settings: Settings, stop: threading.Event, observer: Observer = 
         raise
 
 
-def _is_own_past(error: MemberFenced, settings: Settings, wait: Waiting) -> bool:
+def _is_own_past(error: MemberFenced, settings: Settings, wait: ServerWait) -> bool:
     try:
         return is_own_past(wait(lambda: holder(settings)), error.mine)
     except Refused as refused:  # who may not ask believes what the group said
@@ -305,9 +307,9 @@ def run(settings: Settings, listen: str = "") -> None:
     if not listen:
         until_ended(settings, stop)
         return
-    from relay.operate.metrics.endpoint import Watch  # noqa: PLC0415 - 0.1 s, for those who are watched
+    from relay.operate.metrics.endpoint import RelayMonitor  # noqa: PLC0415 - 0.1 s, for those who are watched
 
-    watch = Watch(settings)
+    watch = RelayMonitor(settings)
     with Serving(listen, watch.routes()) as serving:
         log.info("serving metrics and health", extra={"address": serving.address})
         until_ended(settings, stop, watch.observer)

@@ -16,7 +16,7 @@ _KEPT_BYTES = 256 * 1024 * 1024
 
 
 def prepare() -> None:
-    """Fewer searches for cycles, and freed memory kept; both without effect on results."""
+    """Search less for cycles, and keep freed memory; both without effect on results."""
     # A poll makes thousands of small objects, none of them in a cycle; looking for cycles at
     # the default threshold of 700 took a fifth of the process's time.
     gc.freeze()

@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition
 from relay import names
 from relay.blocks import journal, message_rows
 from relay.blocks.chunks import Encoder
-from relay.blocks.dead_letter import Place, headers_of, headers_without
+from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import Formed, form
 from relay.core import effects as ef
 from relay.core import events as ev
@@ -30,21 +30,21 @@ from relay.intake.sort_poll import Poll
 from relay.kafka import group_offsets
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
-from relay.operate.metrics.observer import NOTHING, Observer
+from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
 from relay.process.log_context import Concerning
-from relay.process.sealed import Sent
+from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
-from relay.process.totals import Totals
+from relay.process.totals import CommitTotals
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.core.offsets import Offsets
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
-    from relay.intake.source import Source
-    from relay.program.waiting import Waiting
-    from relay.rows.codecs_of_tables import Tables
+    from relay.intake.source import SourceMember
+    from relay.program.waiting import ServerWait
+    from relay.rows.codecs_of_tables import TableCodecs
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +64,10 @@ class Performer:
     def __init__(
         self,
         settings: Settings,
-        tables: Tables,
-        source: Source,
-        wait: Waiting,
-        observer: Observer = NOTHING,
+        tables: TableCodecs,
+        source: SourceMember,
+        wait: ServerWait,
+        observer: RelayObserver = NOTHING,
     ) -> None:
         self._settings = settings
         self._observer = observer
@@ -79,7 +79,7 @@ class Performer:
         self._poll = Poll()
         self.density = RowDensity(settings.source.framing)
         self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
-        self._written = Totals()
+        self._written = CommitTotals()
         self._suitable = Suitability(settings, tables, wait)
         member = settings.relay.member
         self._concerning = Concerning(
@@ -100,7 +100,7 @@ class Performer:
         self.producers.close()
 
     def polled(self, poll: Poll) -> None:
-        """The poll whose arrivals the core is about to hear of."""
+        """Note the poll whose arrivals the core is about to get."""
         self._poll = poll
         self.producers.serve()
 
@@ -253,7 +253,7 @@ class Performer:
         place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
         topic = self._settings.source.topic
         for offset, value, reason in formed.dead:
-            source = Place(seal.partition, offset)
+            source = RecordPlace(seal.partition, offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
             key, most = str(source).encode(), self._tables.most(place.topic)
             kept: bytes | None = value

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.operate.metrics.observer import Observer
+    from relay.operate.metrics.observer import RelayObserver
 
 _NO_GROUP = "no consumer group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
@@ -38,13 +38,13 @@ class OfMember:
             timeout, after which the coordinator has ended it.
     """
 
-    def __init__(self, settings: Settings, observer: Observer) -> None:
+    def __init__(self, settings: Settings, observer: RelayObserver) -> None:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._settings, self._observer = settings, observer
         self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
 
     def start(self) -> None:
-        """A new producer; ends whatever a predecessor left open.
+        """Start a new producer; it ends whatever a predecessor left open.
 
         Raises:
             Unavailable, Refused, Fenced: init_transactions did not succeed.
@@ -55,7 +55,7 @@ class OfMember:
             raise _error(failed, ONE_PROCESS) from failed
 
     def of(self, _partition: int | None) -> TransactionalProducer:
-        """What a transaction of this source partition runs under; None: one of several."""
+        """Return what a transaction of this source partition runs under; None: one of several."""
         return self._producer
 
     def fence(self, partitions: Collection[int]) -> dict[int, int]:
@@ -69,7 +69,7 @@ class OfMember:
         raise AssertionError(f"the consumer group fences partitions {partitions}")
 
     def let_go(self, partitions: Collection[int]) -> None:
-        """These source partitions are not this relay's any more."""
+        """Let go of these source partitions: they are another relay's."""
 
     def serve(self) -> None:
         """Hear what the clients have to say."""
@@ -89,7 +89,7 @@ class OfMember:
 class OfPartitions(OfMember):
     """One for each source partition that is owned, made when it is taken over."""
 
-    def __init__(self, settings: Settings, observer: Observer) -> None:
+    def __init__(self, settings: Settings, observer: RelayObserver) -> None:
         super().__init__(settings, observer)
         self._of: dict[int, TransactionalProducer] = {}
 
@@ -138,8 +138,8 @@ class OfPartitions(OfMember):
         self.let_go(list(self._of))
 
 
-def of(settings: Settings, observer: Observer) -> OfMember:
-    """As the settings' clusters demand."""
+def of(settings: Settings, observer: RelayObserver) -> OfMember:
+    """Return the producers that the settings' clusters demand."""
     return OfPartitions(settings, observer) if settings.crosses else OfMember(settings, observer)
 
 

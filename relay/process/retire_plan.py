@@ -42,7 +42,7 @@ class Retirement:
 def plan(
     app: str, members: Collection[str], group: Mapping[str, tuple[int, ...]]
 ) -> list[Retirement]:
-    """One for each member named, in the order given, each once.
+    """Return one for each member named, in the order given, each once.
 
     Args:
         app: prefix of the ids.

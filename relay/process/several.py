@@ -120,7 +120,7 @@ def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def served(listen: str | None, index: int) -> list[str]:
-    """Where this process serves, as arguments.
+    """Return where this process serves, as arguments.
 
     Raises:
         ConfigError: `listen` is no address.

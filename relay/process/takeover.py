@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from relay.config.settings import Settings
-    from relay.core.records import Found, JournalEnd
-    from relay.intake.source import Source
+    from relay.core.records import JournalEnd, PartitionTruth
+    from relay.intake.source import SourceMember
     from relay.kafka.topics import Topics
     from relay.process.producers import OfMember
 
@@ -37,7 +37,7 @@ class Ownership:
     """
 
     def __init__(
-        self, settings: Settings, topics: Topics, source: Source, producers: OfMember
+        self, settings: Settings, topics: Topics, source: SourceMember, producers: OfMember
     ) -> None:
         self._settings, self._source, self._producers = settings, source, producers
         self._topics = topics
@@ -45,11 +45,11 @@ class Ownership:
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
     def start(self) -> None:
-        """The first producer, where there is one for all partitions."""
+        """Start the first producer, where there is one for all partitions."""
         self._let_in(self._producers.start)
 
     def fence(self, partitions: frozenset[int]) -> ev.PredecessorsFenced:
-        """From now on nobody else commits there.
+        """Fence everybody else: nobody commits there from now on.
 
         The group is asked first: what it shows later may be a successor's.
         """
@@ -61,8 +61,10 @@ class Ownership:
         reached("after_fence")
         return ev.PredecessorsFenced({p: replace(before[p], offset=ends[p]) for p in before})
 
-    def read(self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]) -> tuple[Found, ...]:
-        """Where these partitions stand.
+    def read(
+        self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]
+    ) -> tuple[PartitionTruth, ...]:
+        """Return where these partitions stand.
 
         Raises:
             ContractBroken: as relay.process.truth.

@@ -8,12 +8,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.process.sealed import Sent
+    from relay.process.seal_results import Sent
 
 log = logging.getLogger(__name__)
 
 
-class Totals:
+class CommitTotals:
     """What was committed lately, for a log line a person can follow."""
 
     EVERY_SECONDS = 5.0

@@ -28,7 +28,7 @@ _REQUEST_SECONDS = 10.0
 
 
 def with_both_numbers(error: Refused, settings: Settings) -> Refused:
-    """The same error; if it is about the transaction's timeout, in numbers."""
+    """Return the same error; if it is about the transaction's timeout, in numbers."""
     if ERROR not in error.message:
         return error
     asked_ms = round(settings.relay.transaction_timeout_seconds * 1000)
@@ -47,7 +47,7 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
 
 
 def allowed(kafka: Kafka) -> int | None:
-    """The least of the brokers' limits, in milliseconds; None where they do not say."""
+    """Return the least of the brokers' limits, in milliseconds; None where they do not say."""
     admin = AdminClient(kafka_clients.admin(kafka))
     try:
         brokers = admin.list_topics(timeout=_REQUEST_SECONDS).brokers

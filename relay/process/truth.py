@@ -1,6 +1,6 @@
 """Read what was committed: the only thing a relay believes when it takes a partition over.
 
-Receives source partitions, gives Found for each: committed floor, the journal record that
+Receives source partitions, gives PartitionTruth for each: committed floor, the journal record that
 its metadata names, whatever is visible behind it, topic id and bounds. It decides nothing;
 relay.core.takeover does.
 """
@@ -17,7 +17,7 @@ from relay import names
 from relay.blocks import journal
 from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
-from relay.core.records import Found, JournalRecord
+from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.takeover import came_later
 from relay.errors import ContractBroken, Unavailable
 from relay.kafka.errors import REFUSED, answered
@@ -56,8 +56,8 @@ class TruthReader:
 
     def read(
         self, partitions: Collection[int], group: Consumer, ends: Mapping[int, JournalEnd]
-    ) -> tuple[Found, ...]:
-        """Found for each partition.
+    ) -> tuple[PartitionTruth, ...]:
+        """Return the truth of each partition.
 
         Args:
             partitions: of the source.
@@ -82,7 +82,7 @@ class TruthReader:
 
     def _read(
         self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
-    ) -> tuple[Found, ...]:
+    ) -> tuple[PartitionTruth, ...]:
         source = self._topics.source()
         stable_ends = self._of_journal.stable(partitions)
         found = []
@@ -97,7 +97,7 @@ class TruthReader:
             low, high = bounds[index]
             record, later, last = self._journal_of(index, committed, stable_ends[index])
             found.append(
-                Found(
+                PartitionTruth(
                     index,
                     committed,
                     record,

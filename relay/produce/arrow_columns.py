@@ -40,7 +40,7 @@ NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """What `convert` raises."""
 
 
-class Origin(NamedTuple):
+class BatchOrigin(NamedTuple):
     """Where a batch came from, for errors."""
 
     file: str
@@ -52,14 +52,14 @@ class BadValue(ConfigError):
 
 
 def is_required(column: Column) -> bool:
-    """Whether leaving the column out would put a value there that nobody chose."""
+    """Return whether leaving the column out would put a value there that nobody chose."""
     return not column.default_kind and "Nullable(" not in column.type
 
 
 def check_names(
     schema: TableSchema, names: Collection[str], file: str, *, allow_missing: bool
 ) -> None:
-    """Unknown, missing and doubled columns of a file, all in one error.
+    """Refuse unknown, missing and doubled columns of a file, all in one error.
 
     Raises:
         ConfigError: naming file, table and the columns.
@@ -86,12 +86,12 @@ def check_names(
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Those that stand there more than once."""
+    """Return those that stand there more than once."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
-    """Names that stand twice among the fields, or among those of a struct in them, with a dot."""
+    """Yield names that stand twice among the fields, or in a struct, with a dot."""
     listed = list(fields)
     yield from repeated(field.name for field in listed)
     for field in listed:
@@ -99,8 +99,8 @@ def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
         yield from (f"{field.name}.{name}" for name in twice(inner))
 
 
-def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
-    """The batch as columns of `codec.wire_schema`, which `encode_rows` takes.
+def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> pa.RecordBatch:
+    """Return the batch as columns of `codec.wire_schema`, which `encode_rows` takes.
 
     A null, and a column the batch does not have, is a field left out: null in a Nullable
     column, the DEFAULT in any other.
@@ -123,7 +123,7 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: Origin) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
 
 
-def _checked(array: Array, name: str, type_: ColumnType, origin: Origin) -> Array:
+def _checked(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) -> Array:
     """One column converted, and within the range of its ClickHouse type."""
     try:
         converted = convert(array, type_)
@@ -152,7 +152,7 @@ def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _bad_value(row: int, name: str, origin: Origin, reason: str) -> BadValue:
+def _bad_value(row: int, name: str, origin: BatchOrigin, reason: str) -> BadValue:
     return BadValue(
         f"{origin.file}, row {origin.first_row + row}, column {name!r}: {reason}",
         "correct the value, or change the column's type in ClickHouse",
@@ -174,7 +174,7 @@ def _first_failing(attempt: Callable[[Array], object], array: Array) -> int:
 
 
 def convert(array: Array, type_: ColumnType) -> Array:
-    """One column in its protobuf-side type; ranges narrower than that are not checked.
+    """Return one column in its protobuf-side type; ranges narrower than that are not checked.
 
     Raises:
         ArrowInvalid, ArrowNotImplementedError: some value does not convert.

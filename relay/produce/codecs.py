@@ -17,9 +17,9 @@ from relay.config.allowed_tables import is_ledger
 from relay.errors import ConfigError
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from relay.produce.arrow_columns import Origin, row_columns
+from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.row_encoder import RowEncoder
-from relay.rows.codecs_of_tables import Tables
+from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
@@ -46,14 +46,14 @@ class Encoders:
         self._lock = threading.Lock()
 
     def of(self, table: str) -> RowEncoder:
-        """The table's encoder."""
+        """Return the table's encoder."""
         with self._lock:
             if table not in self._known:
                 self._known[table] = RowEncoder(self._codecs(table))
             return self._known[table]
 
     def encode_batch(self, table: str, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """Rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
+        """Return rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
 
         Raises:
             ConfigError: an unknown column.
@@ -61,12 +61,12 @@ class Encoders:
         """
         encoder = self.of(table)
         encoder.check_names(batch.schema.names)
-        wire = row_columns(encoder.codec, batch, Origin(f"rows of {table}", 1))
+        wire = row_columns(encoder.codec, batch, BatchOrigin(f"rows of {table}", 1))
         return encoder.codec.encode_rows(wire)
 
 
 def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
-    """Codecs by table, from ClickHouse's columns and the schema registry.
+    """Return codecs by table, from ClickHouse's columns and the schema registry.
 
     The function given raises ConfigError for a table that ClickHouse does not have or whose
     types rows cannot carry.
@@ -139,9 +139,9 @@ def _registry(settings: Settings) -> Registry:
     return Registry(settings.kafka, settings.app)
 
 
-def _tables(settings: Settings, registry: Registry) -> Tables:
+def _tables(settings: Settings, registry: Registry) -> TableCodecs:
     topics = Topics(settings)
     topics.ensure_own()
     catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
     blocks = BlockTopics(settings.app, topics)
-    return Tables(catalogue, registry, blocks, column, settings.targets())
+    return TableCodecs(catalogue, registry, blocks, column, settings.targets())

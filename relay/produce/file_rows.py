@@ -23,7 +23,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import Origin, check_names, repeated, row_columns
+from relay.produce.arrow_columns import BatchOrigin, check_names, repeated, row_columns
 from relay.produce.leaf_conversion import base_type
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class RowFile:
     """A file with rows of one table."""
 
     path: Path
@@ -62,8 +62,8 @@ class Source:
     """Columns that are not in the file take their DEFAULT."""
 
     @classmethod
-    def of(cls, path: Path, format_: str | None = None, **options: Any) -> Source:
-        """By the path's suffix (`.gz` and the like before it are seen through) if not named.
+    def of(cls, path: Path, format_: str | None = None, **options: Any) -> RowFile:
+        """Choose by the path's suffix (`.gz` and the like before it are seen through) if not named.
 
         Raises:
             ConfigError: no file, or a suffix that says nothing.
@@ -80,7 +80,7 @@ class Source:
         return cls(path, found, **options)
 
     def rows(self, encoder: RowEncoder) -> Iterator[Piece]:
-        """All rows, in order.
+        """Yield all rows, in order.
 
         Raises:
             ConfigError: the file is damaged, has a column the table has not, or lacks one.
@@ -95,11 +95,11 @@ class Source:
             ) from error
 
     def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Raises ConfigError for columns unknown, missing or there twice."""
+        """Raise ConfigError for columns unknown, missing or there twice."""
         check_names(encoder.codec.schema, names, str(self.path), allow_missing=self.allow_missing)
 
 
-def _parquet(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     size = source.path.stat().st_size
     with pyarrow.parquet.ParquetFile(source.path) as file:
         source.check_names(encoder, file.schema_arrow.names)
@@ -110,7 +110,7 @@ def _parquet(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
             yield Piece(rows, size * row // total)
 
 
-def _csv(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+def _csv(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     """Every column as text: what it means is for the table's types to say, not for a guess."""
     with _stream(source.path) as (_, text), _open_csv(source, text, []) as reader:
         names = reader.schema.names
@@ -123,7 +123,7 @@ def _csv(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
             yield Piece(rows, raw.tell())
 
 
-def _open_csv(source: Source, stream: Any, names: list[str]) -> Any:
+def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
     return pyarrow.csv.open_csv(
         stream,
         read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
@@ -137,7 +137,7 @@ def _open_csv(source: Source, stream: Any, names: list[str]) -> Any:
     )
 
 
-def _jsonl(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
+def _jsonl(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     pinned = _json_schema(encoder)
     row = 0
     with _stream(source.path) as (raw, text):
@@ -157,7 +157,7 @@ def _jsonl(source: Source, encoder: RowEncoder) -> Iterator[Piece]:
 
 
 def _json_block(
-    source: Source, encoder: RowEncoder, block: bytes, pinned: Any, first: int
+    source: RowFile, encoder: RowEncoder, block: bytes, pinned: Any, first: int
 ) -> tuple[pa.BinaryArray, int]:
     """The block's rows, and how many lines it has."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
@@ -181,7 +181,7 @@ def _json_columns(block: bytes, pinned: Any) -> pa.RecordBatch:
     return batch
 
 
-def _json_rows(source: Source, encoder: RowEncoder, block: bytes, first: int) -> pa.BinaryArray:
+def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -> pa.BinaryArray:
     """Row by row; slower, and errors are exact."""
     rows = []
     for number, line in enumerate(block.rstrip(b"\n").split(b"\n"), first + 1):
@@ -231,7 +231,7 @@ def _stream(path: Path) -> Iterator[tuple[Any, Any]]:
         yield raw, pa.CompressedInputStream(raw, packed) if packed else raw
 
 
-def _check_first_line(source: Source, encoder: RowEncoder, block: bytes) -> None:
+def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> None:
     """A file's first object shows its columns; in later ones a key left out is a null."""
     try:
         row = json.loads(block.lstrip().partition(b"\n")[0])
@@ -253,13 +253,13 @@ def _json_schema(encoder: RowEncoder) -> Any:
 
 
 def _encode(
-    source: Source, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
+    source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
 ) -> pa.BinaryArray:
-    wire = row_columns(encoder.codec, batch, Origin(str(source.path), rows_before + 1))
+    wire = row_columns(encoder.codec, batch, BatchOrigin(str(source.path), rows_before + 1))
     return encoder.codec.encode_rows(wire)
 
 
-_READERS: dict[str, Callable[[Source, RowEncoder], Iterator[Piece]]] = {
+_READERS: dict[str, Callable[[RowFile, RowEncoder], Iterator[Piece]]] = {
     "parquet": _parquet,
     "csv": _csv,
     "jsonl": _jsonl,

@@ -22,7 +22,7 @@ class Batching:
 
 
 @dataclass(slots=True)
-class _Table:
+class _GatheredTable:
     opened: float
     rows: list[bytes] = field(default_factory=list)
     bytes: int = 0
@@ -37,20 +37,20 @@ class Gathered:
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, _GatheredTable] = {}
 
     def add(self, table: str, row: bytes, now: float) -> bool:
-        """One more row; whether its table has enough."""
+        """Return one more row; whether its table has enough."""
         gathered = self._tables.get(table)
         if gathered is None:
-            gathered = self._tables[table] = _Table(now)
+            gathered = self._tables[table] = _GatheredTable(now)
         gathered.rows.append(row)
         gathered.bytes += len(row)
         limit = self._batching
         return len(gathered.rows) >= limit.rows or gathered.bytes >= limit.bytes
 
     def take(self, table: str) -> pa.BinaryArray:
-        """A table's rows, which are not kept."""
+        """Return a table's rows, which are not kept."""
         gathered = self._tables.pop(table, None)
         return pa.array([] if gathered is None else gathered.rows, pa.binary())
 
@@ -59,15 +59,15 @@ class Gathered:
         return bool(self._tables)
 
     def tables(self) -> list[str]:
-        """Those with rows."""
+        """Return those with rows."""
         return list(self._tables)
 
     def aged(self, now: float) -> list[str]:
-        """Those whose rows have waited long enough."""
+        """Return those whose rows have waited long enough."""
         return [t for t, g in self._tables.items() if now >= g.opened + self._batching.seconds]
 
     def next_due(self) -> float | None:
-        """When the next will have; None if there are no rows."""
+        """Return when the next will have; None if there are no rows."""
         opened = min((g.opened for g in self._tables.values()), default=None)
         return None if opened is None else opened + self._batching.seconds
 

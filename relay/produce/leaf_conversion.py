@@ -31,7 +31,7 @@ _DIGITS_MOST = 76
 
 
 def leaf(array: Array, kind: Scalar) -> Array:
-    """A column, or the elements of one, of a type without parts."""
+    """Return a column, or the elements of one, of a type without parts."""
     target = kind.wire
     if array.null_count == len(array):
         return pa.nulls(len(array)).cast(target)
@@ -199,7 +199,7 @@ def _is_time(type_: pa.DataType) -> bool:
 
 
 def base_type(text: str) -> str:
-    """The ClickHouse type without LowCardinality and Nullable."""
+    """Return the ClickHouse type without LowCardinality and Nullable."""
     while match := _WRAPPER.fullmatch(text):
         text = match[1]
     return text

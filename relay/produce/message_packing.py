@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def even_ends(rows: int, per_message: int) -> Integers:
-    """Ends of messages with `per_message` rows each; the last may have fewer."""
+    """Return ends of messages with `per_message` rows each; the last may have fewer."""
     return np.append(np.arange(per_message, rows, per_message), rows)[: None if rows else 0]
 
 
 def random_ends(rows: int, least: int, most: int, random: np.random.Generator) -> Integers:
-    """Ends of messages with `least` to `most` rows each, all sizes equally likely.
+    """Return ends of messages with `least` to `most` rows each, all sizes equally likely.
 
     The last takes what is left, which may be fewer.
     """
@@ -35,7 +35,7 @@ def random_ends(rows: int, least: int, most: int, random: np.random.Generator) -
 
 
 def cut_long(rows: pa.BinaryArray, ends: Integers, max_bytes: int) -> Integers:
-    """The ends, with more between them where a message would be longer than `max_bytes`.
+    """Return the ends, with more between them where a message would be longer than `max_bytes`.
 
     Halves are tried until each fits. A row that is longer on its own stays alone: whether it is
     too long is for the topic's max.message.bytes to say.
@@ -51,7 +51,7 @@ def cut_long(rows: pa.BinaryArray, ends: Integers, max_bytes: int) -> Integers:
 
 
 def pack(rows: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
-    """The values of messages which hold rows 0 to ends[0], ends[0] to ends[1], and so on."""
+    """Return the values of messages which hold rows 0 to ends[0], ends[0] to ends[1], and so on."""
     offsets: Any = pa.array(np.concatenate([[0], ends]).astype(np.int32))
     lists: Any = pa.ListArray.from_arrays(offsets, rows)
     batch = pa.RecordBatch.from_arrays([lists], names=["rows"])
@@ -60,7 +60,7 @@ def pack(rows: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
 
 
 def messages(rows: pa.BinaryArray, ends: Integers, max_bytes: int) -> list[tuple[bytes, int]]:
-    """Values of messages with the number of rows in each; none longer than `max_bytes`."""
+    """Return values of messages with the number of rows in each; none longer than `max_bytes`."""
     ends = cut_long(rows, ends, max_bytes)
     values: list[Any] = pack(rows, ends).to_pylist()
     return list(zip(values, np.diff(ends, prepend=0).tolist(), strict=True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.schema.types.kind import Kind, Nullable, Scalar
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
 from relay.schema.types.variant import NullableTuple, Variant
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Leaf = Callable[[pa.Array[Any], Scalar], pa.Array[Any]]
 
 
-def to_wire(array: Any, kind: Kind, leaf: Leaf) -> pa.Array[Any]:
-    """The array in `kind.wire`.
+def to_wire(array: Any, kind: TypeKind, leaf: Leaf) -> pa.Array[Any]:
+    """Return the array in `kind.wire`.
 
     Args:
         array: of whatever type its reader chose.

@@ -21,7 +21,7 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
 from relay.produce.leaf_conversion import base_type
 from relay.schema.types.column_type import ColumnType
-from relay.schema.types.kind import Kind, Nullable, Scalar, shown
+from relay.schema.types.kind import Nullable, Scalar, TypeKind, shown
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
 from relay.schema.types.variant import NullableTuple, Variant
 
@@ -76,13 +76,13 @@ class RowEncoder:
         }
 
     def check_names(self, columns: Collection[str]) -> None:
-        """Raises ConfigError if there is a column that the table does not have."""
+        """Raise ConfigError if there is a column that the table does not have."""
         unknown = [name for name in columns if name not in self._fields]
         if unknown:
             raise unknown_columns(self.codec, unknown)
 
     def encode(self, row: Mapping[str, object]) -> bytes:
-        """The row's bytes; a column left out or None is a field left out.
+        """Return the row's bytes; a column left out or None is a field left out.
 
         Raises:
             ConfigError: a column the table does not have.
@@ -96,7 +96,7 @@ class RowEncoder:
                 field, convert_value = self._fields[name]
                 try:
                     fields[field] = convert_value(value)
-                except _Misfit as misfit:
+                except _UnfitValue as misfit:
                     raise BadValue(
                         f"{self.codec.schema.table}, column {name!r}: {misfit}",
                         "correct the value, or change the column's type in ClickHouse",
@@ -109,7 +109,7 @@ class RowEncoder:
 
 
 def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
-    """The error for columns that the table does not have."""
+    """Return the error for columns that the table does not have."""
     return ConfigError(
         f"{codec.schema.table} has no column {', '.join(map(repr, unknown))} "
         f"(it has {', '.join(codec.column_names)})",
@@ -117,11 +117,11 @@ def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
     )
 
 
-class _Misfit(ValueError):
+class _UnfitValue(ValueError):
     """A value that does not fit; the text says why."""
 
 
-def _encoder(kind: Kind, field: Any) -> Callable[[Any], Any]:
+def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
     """From a Python value to what the field takes: messages for what is made of others.
 
     An Array is given as a list, a Map as a dict or a list of pairs, a Tuple as a dict or a
@@ -151,13 +151,13 @@ def _encoder(kind: Kind, field: Any) -> Callable[[Any], Any]:
             value = {}
         given = {k: v for k, v in _of_type(kind, value, (dict,)).items() if v is not None}
         if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
-            raise _Misfit(f"{shown(value)} does not fit {kind.text} ({', '.join(parts)})")
+            raise _UnfitValue(f"{shown(value)} does not fit {kind.text} ({', '.join(parts)})")
         return make(**{name: parts[name](held) for name, held in given.items()})
 
     return message
 
 
-def _parts(kind: Kind) -> dict[str, Kind]:
+def _parts(kind: TypeKind) -> dict[str, TypeKind]:
     match kind:
         case Wrapped(inner=inner):
             return {"value": inner}
@@ -166,14 +166,14 @@ def _parts(kind: Kind) -> dict[str, Kind]:
     raise AssertionError(f"no encoder for {kind.text}")
 
 
-def _array_encoder(kind: Array, items: Kind, field: Any) -> Callable[[Any], Any]:
+def _array_encoder(kind: Array, items: TypeKind, field: Any) -> Callable[[Any], Any]:
     one = _encoder(items, field)
     nullable = isinstance(items, Wrapped | Variant)
 
     def elements(value: Any) -> list[Any]:
         given = _of_type(kind, value, (list, tuple))
         if None in given and not nullable:
-            raise _Misfit(f"{shown(value)} does not fit {kind.text}: a null in it")
+            raise _UnfitValue(f"{shown(value)} does not fit {kind.text}: a null in it")
         return [one(item) for item in given]
 
     return elements
@@ -191,15 +191,15 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
             return made
         by_keys = {single.key: single.value for single in made}
         if len(by_keys) < len(made):
-            raise _Misfit(f"{shown(value)} does not fit {kind.text}: a key is there twice")
+            raise _UnfitValue(f"{shown(value)} does not fit {kind.text}: a key is there twice")
         return by_keys
 
     return entries
 
 
-def _of_type(kind: Kind, value: Any, types: tuple[type, ...]) -> Any:
+def _of_type(kind: TypeKind, value: Any, types: tuple[type, ...]) -> Any:
     if not isinstance(value, types):
-        raise _Misfit(f"{shown(value)} does not fit {kind.text}")
+        raise _UnfitValue(f"{shown(value)} does not fit {kind.text}")
     return value
 
 
@@ -227,7 +227,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
         if type(value) in _SAME:
             return remembered(type(value).__name__, value)
         if isinstance(value, list | dict):
-            raise _Misfit(type_.complaint(value))
+            raise _UnfitValue(type_.complaint(value))
         return _columnar(type_, value)
 
     return convert_value
@@ -238,7 +238,7 @@ def _columnar(type_: ColumnType, value: Any) -> Any:
     try:
         array: Any = convert(pa.array([value]), type_)
     except (*NOT_CONVERTED, pa.ArrowTypeError, OverflowError) as error:
-        raise _Misfit(f"{type_.complaint(value)}: {error}") from error
+        raise _UnfitValue(f"{type_.complaint(value)}: {error}") from error
     if type_.narrow(array).bad is not None:
-        raise _Misfit(type_.complaint(value))
+        raise _UnfitValue(type_.complaint(value))
     return array[0].as_py()

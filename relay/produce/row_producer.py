@@ -74,15 +74,15 @@ class RowProducer:
 
     @classmethod
     def from_settings(cls, settings: Settings, **options: Any) -> Self:
-        """For the source topic of an app, with `table_codecs`; `options` as for the class."""
+        """Write to the source topic of an app, with `table_codecs`; `options` as for the class."""
         return cls(settings.source_kafka, settings.source.topic, table_codecs(settings), **options)
 
     def codec(self, table: str) -> RowCodec:
-        """What the rows of a table are written with."""
+        """Return what the rows of a table are written with."""
         return self._encoders.of(table).codec
 
     def write(self, table: str, row: Mapping[str, object]) -> None:
-        """One row, by column name. A column left out or None is null, or the DEFAULT.
+        """Write one row, by column name. A column left out or None is null, or the DEFAULT.
 
         Dates and times may be datetime objects (without zone: UTC), ISO 8601 text or the
         integers of the wire; UUIDs may be uuid.UUID.
@@ -100,7 +100,7 @@ class RowProducer:
                 self._send_gathered(table)
 
     def write_arrow(self, table: str, batch: pa.RecordBatch, ends: Integers | None = None) -> None:
-        """The rows of a batch, columns by name, converted as relay.produce.arrow_columns says.
+        """Write the rows of a batch by column name, converted as relay.produce.arrow_columns says.
 
         Args:
             table: database.table.
@@ -114,7 +114,7 @@ class RowProducer:
         self.write_rows(table, self._encoders.encode_batch(table, batch), ends)
 
     def write_rows(self, table: str, rows: pa.BinaryArray, ends: Integers | None = None) -> int:
-        """Serialized rows of the table's codec, which the caller vouches for.
+        """Return serialized rows of the table's codec, which the caller vouches for.
 
         Returns:
             Messages they became.
@@ -127,11 +127,11 @@ class RowProducer:
             return self._send(table, rows, ends)
 
     def delivered(self) -> dict[str, int]:
-        """Rows acknowledged by the brokers, by table; also those of aborted transactions."""
+        """Return rows acknowledged by the brokers, by table; also those of aborted transactions."""
         return dict(self._delivery.delivered)
 
     def flush(self) -> None:
-        """Until everything written is acknowledged.
+        """Wait until everything written is acknowledged.
 
         Raises:
             Unavailable, Refused: something was not; it stays so for every later call, but for

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relay.config.settings import Settings
-    from relay.produce.file_rows import Source
+    from relay.produce.file_rows import RowFile
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 
@@ -36,7 +36,7 @@ class Cut:
 
     @classmethod
     def parse(cls, text: str) -> Cut:
-        """`200`, or `1..200`.
+        """Parse `200`, or `1..200`.
 
         Raises:
             ConfigError: neither.
@@ -50,7 +50,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class SentFiles:
     """What went into the topic."""
 
     rows: int
@@ -60,11 +60,11 @@ class Produced:
 def produce(
     settings: Settings,
     table: str,
-    sources: Sequence[Source],
+    sources: Sequence[RowFile],
     cut: Cut,
     random: np.random.Generator,
     progress: Callable[[str, int], None],
-) -> Produced:
+) -> SentFiles:
     """Check all files, then send all rows of all files, in order.
 
     Args:
@@ -97,14 +97,14 @@ def produce(
             delivered = producer.delivered().get(table, 0)
             error.message += f" ({delivered} rows of {table} were delivered before)"
             raise
-    return Produced(rows, messages)
+    return SentFiles(rows, messages)
 
 
-def total_bytes(sources: Sequence[Source]) -> int:
-    """Size of the files together."""
+def total_bytes(sources: Sequence[RowFile]) -> int:
+    """Return size of the files together."""
     return sum(source.path.stat().st_size for source in sources)
 
 
-def _with_bytes_before(sources: Sequence[Source]) -> list[tuple[Source, int]]:
+def _with_bytes_before(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     sizes = [source.path.stat().st_size for source in sources]
     return list(zip(sources, np.cumsum([0, *sizes]).tolist(), strict=False))

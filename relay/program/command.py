@@ -36,13 +36,13 @@ EXIT_STATUSES = """\
 \b
 Exit status:
   0   done
-  1   a check of the result says no
+  1   a check of the result failed
   2   a setting, argument or file is wrong
   3   Java, a package or a jar is missing
   4   a server did not answer
   5   a server refused: rights, missing topic or table
-  6   recorded and found state disagree; a human decides
-  7   another process runs under this identity
+  6   recorded and found state disagree; a person has to decide
+  7   another process runs under this name
   8   warnings and no error (`relay doctor`)
   70  a bug (RELAY_TRACEBACK=1 shows where)
   130 interrupted
@@ -56,7 +56,7 @@ log_format_option = click.option(
     default="text",
     show_default=True,
     envvar=log.FORMAT,
-    help=f"json: one object per line, for machines. Also by {log.FORMAT}.",
+    help=f"Format of log lines; json prints one object per line. {log.FORMAT} sets it, too.",
 )
 """Of the programs that run for long."""
 
@@ -72,13 +72,13 @@ pipeline_option = click.option(
     metavar="NAME",
     expose_value=False,
     callback=_choose_pipeline,
-    help="Of the [pipelines] in the configuration, this one alone.",
+    help="Use only this one of the [pipelines] in the configuration.",
 )
 """Of all commands that read a configuration; `chosen_pipeline` has the value."""
 
 
 def chosen_pipeline() -> str | None:
-    """What --pipeline says, in the command that runs; None: nothing."""
+    """Return what --pipeline says, in the command that runs; None: nothing."""
     chosen: str | None = click.get_current_context().meta.get(_PIPELINE)
     return chosen
 
@@ -173,7 +173,7 @@ class WholeGroup(click.Group):
     """A group whose help cuts no summary."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first sentence of each command."""
+        """Write the first sentence of each command."""
         del ctx
         rows = [
             (name, command.get_short_help_str(limit=1_000))
@@ -197,11 +197,11 @@ class LazyGroup(click.Group):
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order given, which is that of the work."""
+        """List them in the order given, which is that of the work."""
         return [*self._commands_at, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command.
+        """Return imports the command.
 
         Raises:
             MissingTool: a package that only this command needs is not installed.
@@ -225,7 +225,7 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands from their summaries, without importing them."""
+        """Write the list of commands from their summaries, without importing them."""
         del ctx
         rows = [(name, lazy.summary) for name, lazy in self._commands_at.items()]
         with formatter.section("Commands"):

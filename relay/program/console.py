@@ -18,7 +18,7 @@ _WORD = re.compile(r"\S+")
 
 
 def console_of(width: int) -> Console:
-    """The terminal, or `width` columns where there is none to ask; `:x:` in an id is no emoji."""
+    """Return the terminal, or `width` columns where there is none; `:x:` in an id is no emoji."""
     console = Console(emoji=False)
     return console if console.is_terminal else Console(width=width, emoji=False)
 
@@ -36,7 +36,7 @@ def print_parts(console: Console, parts: Iterable[Table | str]) -> None:
 
 
 def breaks(text: str, width: int) -> list[int]:
-    """Where lines after the first begin, each at a word."""
+    """Return where lines after the first begin, each at a word."""
     found: list[int] = []
     begun = 0
     for word in _WORD.finditer(text):

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RelayHealthLimits:
     """How long each may stand still, in seconds; relay.operate.metrics.endpoint says why."""
 
     poll_seconds: float
@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionHealth:
     """One assigned partition.
 
     Attributes:
@@ -43,7 +43,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RelayHealth:
     """A relay as it stands.
 
     Attributes:
@@ -68,7 +68,7 @@ class Facts:
     pending_since: float | None = None
     connected: bool | None = None
     clickhouse: str = ""
-    partitions: Sequence[Standing] = ()
+    partitions: Sequence[PartitionHealth] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Check:
     why: str
 
 
-def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
-    """Would a restart help? Every check, failed or not."""
+def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]:
+    """Return would a restart help? Every check, failed or not."""
     silent = facts.now - facts.beat_at
     since = facts.transaction_since
     open_ = 0.0 if since is None else facts.now - since
@@ -109,8 +109,8 @@ def liveness(facts: Facts, limits: Limits) -> tuple[Check, ...]:
     )
 
 
-def readiness(facts: Facts) -> tuple[Check, ...]:
-    """Does it do its work now? Every check, failed or not."""
+def readiness(facts: RelayHealth) -> tuple[Check, ...]:
+    """Do it do its work now? Every check, failed or not."""
     whole = facts.assigned and not facts.pending
     kafka = facts.connected is not False and not facts.away
     return (
@@ -128,7 +128,7 @@ def readiness(facts: Facts) -> tuple[Check, ...]:
     )
 
 
-def _assignment(facts: Facts, limits: Limits) -> Check:
+def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     """Where a broker answers, no outage explains that partitions are not taken over."""
     since = facts.pending_since
     if since is None:
@@ -142,7 +142,7 @@ def _assignment(facts: Facts, limits: Limits) -> Check:
     return Check("assignment", facts.connected is not True or seconds <= limit, why)
 
 
-def _partitions(facts: Facts, limits: Limits) -> Check:
+def _partitions(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     """Each one: what all of them together have done hides the one that stands still."""
     if facts.away:
         return Check("partitions", ok=True, why="not judged while a server does not answer")
@@ -173,7 +173,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 def answer(checks: Sequence[Check]) -> tuple[int, str, bytes]:
-    """As HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
+    """Answer by HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
     failed = [one.check for one in checks if not one.ok]
     body = {"ok": not failed, "failed": failed, "checks": [asdict(one) for one in checks]}
     text = json.dumps(body, indent=1, ensure_ascii=False)

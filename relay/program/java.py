@@ -21,7 +21,7 @@ _HOW = (
 
 
 def require() -> Path:
-    """The `java` of JAVA_HOME, else of PATH.
+    """Return the `java` of JAVA_HOME, else of PATH.
 
     Raises:
         MissingTool: there is none, it does not start, or it is too old.
@@ -55,6 +55,6 @@ def _find() -> Path:
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in what `java -version` prints: 17 of "17.0.15", 8 of "1.8.0_452"."""
+    """Return the major version of `java -version`: 17 of "17.0.15", 8 of "1.8.0_452"."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None

@@ -51,33 +51,33 @@ class Metric:
 
 
 def counter(name: str, unit: str, question: str, *labels: str) -> Metric:
-    """A total since the process began."""
+    """Return a total since the process began."""
     return Metric(name, COUNTER, unit, question, labels)
 
 
 def gauge(name: str, unit: str, question: str, *labels: str) -> Metric:
-    """A value as it is now."""
+    """Return a value as it is now."""
     return Metric(name, GAUGE, unit, question, labels)
 
 
 def seconds(name: str, question: str, *labels: str) -> Metric:
-    """How long something takes."""
+    """Return how long something takes."""
     return Metric(name, HISTOGRAM, "seconds", question, labels, SECONDS)
 
 
 def sizes(name: str, unit: str, question: str, *labels: str) -> Metric:
-    """How much something holds."""
+    """Return how much something holds."""
     return Metric(name, HISTOGRAM, unit, question, labels, SIZES)
 
 
 def registry() -> CollectorRegistry:
-    """An empty one, for one program."""
+    """Return an empty one, for one program."""
     disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter
     return CollectorRegistry()
 
 
 def made(metrics: Iterable[Metric], registry: CollectorRegistry) -> dict[str, Any]:
-    """Counters, gauges and histograms by name, shown by the registry."""
+    """Return counters, gauges and histograms by name, shown by the registry."""
     found: dict[str, Any] = {}
     for one in metrics:
         if one.kind == COUNTER:
@@ -103,7 +103,7 @@ class OfApp:
         self._registry, self._app = registry, app
 
     def collect(self) -> Iterable[Any]:
-        """For prometheus-client; families are made anew each time, so they may be changed."""
+        """Collect for prometheus-client; families are made anew, so they may be changed."""
         for family in self._registry.collect():
             family.samples = [
                 one._replace(labels={"app": self._app, **one.labels}) for one in family.samples
@@ -116,7 +116,7 @@ Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 
 
 def families(metrics: Iterable[Metric], samples: Samples) -> Iterable[Any]:
-    """For a collector that answers when it is asked: what is not among the samples is left out."""
+    """Return the families of a collector that answers when asked; none without a sample."""
     for one in metrics:
         if one.name not in samples:
             continue
@@ -128,7 +128,7 @@ def families(metrics: Iterable[Metric], samples: Samples) -> Iterable[Any]:
 
 
 def rows(metrics: Iterable[Metric]) -> list[str]:
-    """The documents' rows: name with labels, unit, question."""
+    """Return the documents' rows: name with labels, unit, question."""
     return [f"| `{_signed(one)}` | {one.kind}, {one.unit} | {one.question} |" for one in metrics]
 
 

@@ -77,7 +77,7 @@ class Serving:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the server and frees the port; answers under way may be cut off."""
+        """End the server and frees the port; answers under way may be cut off."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -111,7 +111,7 @@ def parsed(listen: str) -> tuple[str, int]:
 
 
 def behind(listen: str | None, index: int) -> str | None:
-    """The address `index` ports behind; the same where the port is 0, which is any free one.
+    """Return the address `index` ports behind; the same where the port is 0, which is any free one.
 
     Raises:
         ConfigError: `listen` is not of that form.
@@ -158,7 +158,7 @@ def _answer(routes: Mapping[str, Route], environ: WSGIEnvironment) -> Answer:
         return 500, TEXT, b"see the log\n"
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _HttpServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False  # a reader who hangs must not hold up the program's end
     request_queue_size = 64
@@ -179,12 +179,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         )
 
 
-class _Server6(_Server):
+class _Server6(_HttpServer):
     address_family = socket.AF_INET6
 
 
-def _server(host: str) -> type[_Server]:
-    return _Server6 if ":" in host else _Server
+def _server(host: str) -> type[_HttpServer]:
+    return _Server6 if ":" in host else _HttpServer
 
 
 class _Handler(WSGIRequestHandler):

@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
 
 
 def after(status: int, ran: float, past: Past) -> Verdict:
-    """What to do about a child that nobody asked to end.
+    """Return what to do about a child that nobody asked to end.
 
     Args:
         status: its exit status; negative: the signal that killed it.
@@ -72,7 +72,7 @@ def after(status: int, ran: float, past: Past) -> Verdict:
 
 
 def worst(statuses: Iterable[int]) -> int:
-    """The one status that stands for all: the one that most wants a person; 0 if all are."""
+    """Return the one status that stands for all: the one that most wants a person; 0 if all are."""
     ended = [status for status in statuses if status]
     ranked = [status for status in _WORST_FIRST if status in ended]
     return (ranked or sorted(ended, key=lambda status: (status < 0, status)) or [0])[0]

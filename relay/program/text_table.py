@@ -41,7 +41,7 @@ class Column:
 def laid_out(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, whole: bool = False
 ) -> Iterator[Table | str]:
-    """One table that fits, or lines.
+    """Yield one table that fits, or lines.
 
     What is left out where there is no room: columns without anything but zeros first, then
     optional ones, which are named.

@@ -29,7 +29,7 @@ def until_available(
     limit_seconds: float = 0,
     away: Collection[Callable[[str], None]] = (),
 ) -> T:
-    """What `call` gives, once the server is there; a limit of 0 waits for ever.
+    """Return what `call` gives, once the server is there; a limit of 0 waits for ever.
 
     Args:
         call: raises Unavailable while it is not.
@@ -60,7 +60,7 @@ def until_available(
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-class Waiting:
+class ServerWait:
     """How a process waits: `until_available` with its `stop` and those who are told."""
 
     def __init__(self, stop: threading.Event, *away: Callable[[str], None]) -> None:

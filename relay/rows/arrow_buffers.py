@@ -18,12 +18,12 @@ _ASCII = 0x7F
 
 
 def is_text(shape: Shape) -> bool:
-    """Whether a field's column is one text a row, so that it may be read as bytes."""
+    """Return whether a field's column is one text a row, so that it may be read as bytes."""
     return shape.scalar == "string" and not shape.repeated
 
 
 def as_text(array: Any) -> pa.StringArray:
-    """Bytes as text.
+    """Return bytes as text.
 
     Raises:
         ValueError: some are not UTF-8.
@@ -38,19 +38,19 @@ def as_text(array: Any) -> pa.StringArray:
 
 
 def as_bytes(array: Any) -> pa.BinaryArray:
-    """Text as bytes."""
+    """Return text as bytes."""
     return array.view(pa.binary())  # type: ignore[no-any-return]
 
 
 def offsets_of(array: Any) -> Any:
-    """Where the values begin, and the end of the last; of the array, not of its buffer."""
+    """Return where the values begin, and the end of the last; of the array, not of its buffer."""
     if not len(array):
         return np.zeros(1, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
 
 
 def size_of(values: pa.ChunkedArray[Any]) -> int:
-    """Bytes of all values; pyarrow's own sums take a tenth of a millisecond for a few pieces."""
+    """Return bytes of all values; pyarrow's own sums are slow for a few pieces."""
     ends = (offsets_of(values.chunk(at)) for at in range(values.num_chunks))
     return sum(int(offsets[-1] - offsets[0]) for offsets in ends)
 
@@ -63,17 +63,17 @@ def _is_ascii(array: Any) -> bool:
 
 
 def buffer(values: Any) -> pa.Buffer:
-    """Arrow's buffer over the memory of an array or of bytes."""
+    """Return Arrow's buffer over the memory of an array or of bytes."""
     return pa.py_buffer(values)
 
 
 def bits(given: Any) -> pa.Buffer:
-    """A bit for each of these booleans, as Arrow has them."""
+    """Return a bit for each of these booleans, as Arrow has them."""
     return buffer(np.packbits(given, bitorder="little"))
 
 
 def grown(array: Any, used: int, added: int) -> Any:
-    """The array, or a copy of its used part with room for at least so much more."""
+    """Return the array, or a copy of its used part with room for at least so much more."""
     if used + added <= len(array):
         return array
     larger = np.empty(max(used + added, 2 * len(array)), array.dtype)

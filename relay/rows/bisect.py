@@ -34,13 +34,13 @@ decoder's 30 µs a call weigh more than the rows (1024 rows of 10 columns take 2
 
 
 def ranges_of(array: Any, ranges: Ranges) -> Any:
-    """The items of these ranges, as one array."""
+    """Return the items of these ranges, as one array."""
     parts = [array.slice(low, high - low) for low, high in ranges]
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def halves(low: int, high: int) -> list[int]:
-    """The cut of who knows nothing."""
+    """Return the cut of who knows nothing."""
     return [(low + high) // 2]
 
 
@@ -95,13 +95,13 @@ class Suspects:
         self._starts = starts
 
     def among(self, low: int, high: int) -> list[int]:
-        """Those in [low, high), ascending."""
+        """Return those in [low, high), ascending."""
         refused = self.parts(int(self._starts[low]), int(self._starts[high]))
         items = np.searchsorted(self._starts, refused, "right") - 1
         return sorted(set(items.tolist()))
 
     def parts(self, first: int, end: int) -> list[int]:
-        """The refused ones of the parts [first, end), ascending."""
+        """Return the refused ones of the parts [first, end), ascending."""
         refused = []
         for at, part in enumerate(self._parts.slice(first, end - first).to_pylist(), first):
             try:
@@ -111,12 +111,12 @@ class Suspects:
         return refused
 
     def blocks(self, low: int, high: int) -> list[int]:
-        """Points inside (low, high) that leave about BLOCK parts between them."""
+        """Return points inside (low, high) that leave about BLOCK parts between them."""
         ends = np.arange(self._starts[low] + BLOCK, self._starts[high], BLOCK)
         return sorted(set(np.searchsorted(self._starts, ends).tolist()) - {low, high})
 
     def cut(self, low: int, high: int) -> Sequence[int]:
-        """For `isolate`: into blocks, and a block around its suspects."""
+        """Cut for `isolate`: into blocks, and a block around its suspects."""
         points = self.blocks(low, high)
         if not points:
             suspects = self.among(low, high)
@@ -127,7 +127,7 @@ class Suspects:
 def isolate_joined(
     attempt: Callable[[Ranges], T], count: int, suspects: Suspects
 ) -> tuple[list[T], list[tuple[int, str]]]:
-    """As `isolate`, for an attempt that is dear to call: the good items of a block are one call.
+    """Isolate an attempt that is dear to call: the good items of a block are one call.
 
     Args:
         attempt: converts the items of some ranges, ascending, to one result.

@@ -35,7 +35,7 @@ NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
-class Tables:
+class TableCodecs:
     """Codecs by table.
 
     Raises (resolve and refresh):
@@ -61,7 +61,7 @@ class Tables:
         self._changed: dict[str, RowCodec | str | None] = {}
 
     def codec(self, table: str) -> RowCodec | str:
-        """The table's codec, or why its messages are dead letters."""
+        """Return the table's codec, or why its messages are dead letters."""
         if table == NO_TABLE:
             return NO_HEADER
         if refusal := self._targets.refusal(table):
@@ -102,7 +102,7 @@ class Tables:
         return self._topics.most(topic)
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """As relay.kafka.block_topics.BlockTopics.learn."""
+        """Learn as relay.kafka.block_topics.BlockTopics.learn does."""
         return self._topics.learn(failed, tables)
 
     def topic(self, table: str) -> str:
@@ -110,7 +110,7 @@ class Tables:
         return self._topics.of(table)
 
     def refresh(self) -> frozenset[str]:
-        """Tables whose row message changed since it was adopted; `codec` still gives the old."""
+        """Return tables whose row message changed since adopted; `codec` still gives the old."""
         if not self._known:
             return frozenset()
         self._topics.retry()
@@ -123,7 +123,7 @@ class Tables:
         return frozenset(self._changed)
 
     def gone(self) -> frozenset[str]:
-        """Tables that the last `refresh` found to be there no more."""
+        """Return tables that the last `refresh` found to be there no more."""
         return frozenset(table for table, codec in self._changed.items() if codec is None)
 
     def adopt(self) -> None:
@@ -136,7 +136,7 @@ class Tables:
         self._changed = {}
 
     def overtaken(self, table: str) -> bool:
-        """Whether the registry has a newer row message than `codec` gave; now `codec` gives it.
+        """Return whether the registry has a newer message than `codec` gave; now it gives that.
 
         A producer that goes by the registry is never ahead of it: so its rows are read though
         no `refresh` was due. Without a registry that answers, nothing changes.

@@ -48,7 +48,7 @@ class Decoded(NamedTuple):
 
 
 def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
-    """Rows in each message; one that is no row batch counts as none."""
+    """Return rows in each message; one that is no row batch counts as none."""
     opened = open_messages(proto_rows.in_one_piece(values), framing)
     rows: Integers = np.zeros(len(values), np.int64)
     rows[opened.index] = opened.counts
@@ -73,7 +73,7 @@ def decode(
     rows = proto_rows.read(values, codec, framing)
     refused = [one for one in rows.strangers if one.kind == "wrong" or unknown_fields == "dead"]
     batch, misfits = _narrow(rows.columns, codec)
-    misfits += [_Misfit(-1, one.rows, one.why) for one in refused]
+    misfits += [_UnfitValues(-1, one.rows, one.why) for one in refused]
     if not misfits and not rows.strangers:
         return Decoded(batch, rows.index, rows.counts, sorted(rows.bad), {})
     # Row number to message: only needed to blame somebody.
@@ -95,7 +95,7 @@ def decode(
     return Decoded(batch, rows.index[good], rows.counts[good], sorted(bad), unknown)
 
 
-class _Misfit(NamedTuple):
+class _UnfitValues(NamedTuple):
     """Values that the table cannot hold."""
 
     column: int
@@ -105,12 +105,14 @@ class _Misfit(NamedTuple):
     """What is wrong in one of the rows."""
 
 
-def _narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch, list[_Misfit]]:
+def _narrow(
+    wire: list[pa.Array[Any]], codec: RowCodec
+) -> tuple[pa.RecordBatch, list[_UnfitValues]]:
     arrays, misfits = [], []
     columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
         misfits.append(
-            _Misfit(
+            _UnfitValues(
                 at,
                 rows,
                 partial(_said, "the array is not as long as the others of its Nested column"),
@@ -122,10 +124,10 @@ def _narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch,
         arrays.append(narrowed.array)
         if narrowed.bad is not None:
             rows = np.flatnonzero(narrowed.bad.to_numpy(zero_copy_only=False))
-            misfits.append(_Misfit(at, rows, partial(_value_there, kind, array)))
+            misfits.append(_UnfitValues(at, rows, partial(_value_there, kind, array)))
         if codec.needs_value[at] and array.null_count:
             rows = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
-            misfits.append(_Misfit(at, rows, partial(_said, _LEFT_OUT)))
+            misfits.append(_UnfitValues(at, rows, partial(_said, _LEFT_OUT)))
     return pa.RecordBatch.from_arrays(arrays, schema=codec.arrow_schema), misfits
 
 
@@ -140,7 +142,9 @@ def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
 _LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"
 
 
-def _first_misfits(misfits: list[_Misfit], owner: Integers) -> dict[int, tuple[int, _Misfit]]:
+def _first_misfits(
+    misfits: list[_UnfitValues], owner: Integers
+) -> dict[int, tuple[int, _UnfitValues]]:
     """Per message to blame: its first bad row, and what is wrong there."""
     firsts: dict[int, tuple[int, int, int]] = {}
     for at, misfit in enumerate(misfits):

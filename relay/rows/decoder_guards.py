@@ -27,7 +27,7 @@ so that a smaller message needs no look, nor one with fewer bytes that could ope
 
 
 def refuse_deep(messages: pa.BinaryArray, message_class: type[Message]) -> None:
-    """Nothing, where no message can overflow the decoder's stack.
+    """Refuse nothing where no message can overflow the decoder's stack.
 
     Args:
         messages: serialized, without nulls.
@@ -55,7 +55,7 @@ def refuse_deep(messages: pa.BinaryArray, message_class: type[Message]) -> None:
 
 
 def decoded(handler: Any, messages: Any) -> pa.RecordBatch:
-    """Serialized messages (no nulls) as columns.
+    """Return serialized messages (no nulls) as columns.
 
     Args:
         handler: of ptars, for their type.

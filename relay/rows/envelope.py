@@ -78,7 +78,7 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
 
 
 def check_framing(framing: str) -> None:
-    """Nothing, where it is one.
+    """Refuse what is none.
 
     Raises:
         ValueError: it is none.
@@ -150,7 +150,7 @@ def _joined(arrays: list[Any]) -> Integers:
 
 
 def varint_sizes(lengths: Integers) -> Integers:
-    """Bytes of each length as a protobuf varint (7 bits per byte)."""
+    """Return bytes of each length as a protobuf varint (7 bits per byte)."""
     sizes = np.ones(len(lengths), np.int64)
     for bits in (7, 14, 21, 28):
         sizes += lengths >= 1 << bits
@@ -159,7 +159,7 @@ def varint_sizes(lengths: Integers) -> Integers:
 
 @cache
 def row_batch_handler() -> Any:
-    """Of `message RowBatch { repeated bytes rows = 1; }`."""
+    """Return ptars' handler of `message RowBatch { repeated bytes rows = 1; }`."""
     descriptor = _row_batch_class().DESCRIPTOR
     return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 

@@ -34,7 +34,7 @@ class Density(NamedTuple):
 
     @classmethod
     def guess(cls, columns: int) -> Density:
-        """Before any message was read."""
+        """Guess before any message was read."""
         return cls(1 / 64, (1 / columns,) * columns)
 
 
@@ -80,7 +80,7 @@ class Sinks:
                 self._bytes[at] = grown(self._bytes[at], int(self._values[at][rows]), more)
 
     def table(self) -> npt.NDArray[np.int64]:
-        """As relay.rows.flat_kernel takes it; until the next growth."""
+        """Return the table as relay.rows.flat_kernel takes it; until the next growth."""
         places = [
             (values.ctypes.data, held.ctypes.data, kind, len(held))
             for values, held, kind in zip(self._values, self._bytes, self._kinds, strict=True)
@@ -88,7 +88,7 @@ class Sinks:
         return np.array(places, np.int64)
 
     def buffers(self, column: int, rows: int) -> list[pa.Buffer]:
-        """Arrow's, but for the one that says which values are there."""
+        """Return Arrow's buffers, but for the one that says which values are there."""
         values, kind = self._values[column], self._kinds[column]
         if kind >= BYTES:
             return [buffer(values[: rows + 1]), buffer(self._bytes[column][: values[rows]])]
@@ -97,7 +97,7 @@ class Sinks:
         return [buffer(values[:rows])]
 
     def density(self, rows: int, size: int) -> Density:
-        """Of messages of `size` bytes that became so many rows."""
+        """Return the density of messages of `size` bytes that became so many rows."""
         ends = [
             int(values[rows]) if kind >= BYTES else 0
             for values, kind in zip(self._values, self._kinds, strict=True)

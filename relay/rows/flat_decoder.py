@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from relay.rows.flat_columns import Density, Sinks
     from relay.schema.types.column_type import ColumnType
-    from relay.schema.types.proto_shape import Field
+    from relay.schema.types.proto_shape import ProtoField
 
 _KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
 """Protobuf's scalars in the order of relay.rows.flat_kernel's kinds; uint64 is read as int64."""
@@ -41,14 +41,14 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _ValueRun:
     """Values that lie one behind the other."""
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, values: Any) -> _Piece:
+    def of(cls, values: Any) -> _ValueRun:
         return cls(np.frombuffer(values.buffers()[2] or b"", np.uint8), offsets_of(values))
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class FlatRows:
         types: of these columns.
     """
 
-    def __init__(self, fields: Sequence[Field], types: Sequence[ColumnType]) -> None:
+    def __init__(self, fields: Sequence[ProtoField], types: Sequence[ColumnType]) -> None:
         self._types = types
         self._plan = np.full(8 * (1 + max(field.number for field in fields)), _NOT_KNOWN, np.int64)
         self._kinds = [_KINDS.index(_read_as(field.shape.scalar)) for field in fields]
@@ -81,8 +81,8 @@ class FlatRows:
         self._density: Density | None = None
 
     @classmethod
-    def of(cls, fields: Sequence[Field], types: Sequence[ColumnType]) -> FlatRows | None:
-        """The decoder; None where a column is nested or repeated."""
+    def of(cls, fields: Sequence[ProtoField], types: Sequence[ColumnType]) -> FlatRows | None:
+        """Return the decoder; None where a column is nested or repeated."""
         flat = all(field.shape.message is None and not field.shape.repeated for field in fields)
         return cls(fields, types) if flat else None
 
@@ -97,7 +97,7 @@ class FlatRows:
         from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415
         from relay.rows.flat_kernel import read_rows  # noqa: PLC0415
 
-        pieces = [_Piece.of(values.chunk(at)) for at in range(values.num_chunks)]
+        pieces = [_ValueRun.of(values.chunk(at)) for at in range(values.num_chunks)]
         size = sum(piece.bytes_from(0) for piece in pieces)
         longest = max((piece.longest() for piece in pieces), default=0)
         counts = np.empty(len(values), np.int64)

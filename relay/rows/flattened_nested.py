@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def groups(names: Sequence[str], types: Sequence[ColumnType]) -> list[list[int]]:
-    """Indices of the columns of each Nested that has several."""
+    """Return indices of the columns of each Nested that has several."""
     found: dict[str, list[int]] = {}
     for at, (name, type_) in enumerate(zip(names, types, strict=True)):
         if "." in name and type(type_.kind) is Array:
@@ -33,7 +33,7 @@ def groups(names: Sequence[str], types: Sequence[ColumnType]) -> list[list[int]]
 def align(
     columns: Sequence[pa.Array[Any]], nested: list[list[int]]
 ) -> tuple[list[pa.Array[Any]], dict[int, Integers]]:
-    """The columns with one length per Nested and row.
+    """Return the columns with one length per Nested and row.
 
     Returns:
         The columns, and by index the rows in which one has another length.

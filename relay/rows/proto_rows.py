@@ -21,7 +21,7 @@ from relay.rows.arrow_buffers import size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
-from relay.rows.unexplained import find_outdated, find_strangers
+from relay.rows.unknown_fields import find_outdated, find_strangers
 
 if TYPE_CHECKING:
     from relay.rows.bisect import Ranges
@@ -49,7 +49,7 @@ class WireRows:
     """What the row message does not explain in these rows."""
 
     def owner(self) -> Integers:
-        """The message of each row; ascending."""
+        """Return the message of each row; ascending."""
         return np.repeat(self.index, self.counts)
 
 
@@ -79,7 +79,7 @@ def read(values: pa.ChunkedArray[Any], codec: RowCodec, framing: str) -> WireRow
 
 
 def in_one_piece(values: pa.ChunkedArray[Any]) -> pa.BinaryArray:
-    """The same values, copied if they lie in several."""
+    """Return the same values, copied if they lie in several."""
     if values.num_chunks == 1:
         return values.chunk(0)  # type: ignore[return-value]
     return pa.concat_arrays([*values.chunks, pa.array([], pa.binary())])  # type: ignore[return-value]

@@ -16,7 +16,7 @@ _BYTES = ir.IntType(8).as_pointer()
 
 
 def compiled(function):
-    """Compiled when first used, kept in numba's cache, and run without the GIL."""
+    """Compile when first used, cached by numba, and run without the GIL."""
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:  # no directory for the cache can be written: compiled at every start
@@ -45,7 +45,7 @@ integer = _load(64, types.int64)
 
 @intrinsic
 def address(typing_context, array):
-    """Where an array's first item is."""
+    """Return where an array's first item is."""
 
     def find(context, builder, signature, arguments):
         made = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -77,7 +77,7 @@ store = _store(64)
 
 @intrinsic
 def lowest_bit(typing_context, number):
-    """Which bit of a number is the lowest that is set; of zero it says nothing."""
+    """Return which bit of a number is the lowest that is set; meaningless of zero."""
 
     def found(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -87,7 +87,7 @@ def lowest_bit(typing_context, number):
 
 @intrinsic
 def copy(typing_context, to, start, size):
-    """memcpy between addresses."""
+    """Copy between addresses, as memcpy."""
 
     def copied(context, builder, signature, arguments):
         written, read = (builder.inttoptr(one, _BYTES) for one in arguments[:2])
@@ -104,7 +104,7 @@ def _called(builder, function, arguments, result):
 
 @intrinsic
 def call_1(typing_context, function, first):
-    """A C function that takes one address and gives nothing."""
+    """Call a C function that takes one address and gives nothing."""
 
     def call(context, builder, signature, arguments):
         _called(builder, arguments[0], arguments[1:], ir.VoidType())
@@ -115,7 +115,7 @@ def call_1(typing_context, function, first):
 
 @intrinsic
 def call_2(typing_context, function, first, second):
-    """A C function that takes two addresses and gives an int."""
+    """Call a C function that takes two addresses and gives an int."""
 
     def call(context, builder, signature, arguments):
         return builder.sext(_called(builder, arguments[0], arguments[1:], ir.IntType(32)), _WORD)
@@ -125,7 +125,7 @@ def call_2(typing_context, function, first, second):
 
 @intrinsic
 def call_5(typing_context, function, first, second, third, fourth, fifth):
-    """A C function that takes five addresses or numbers and gives an int."""
+    """Call a C function that takes five addresses or numbers and gives an int."""
 
     def call(context, builder, signature, arguments):
         return builder.sext(_called(builder, arguments[0], arguments[1:], ir.IntType(32)), _WORD)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from relay.records_pb2 import Column, TableSchema
-    from relay.schema.types.proto_shape import Field
+    from relay.schema.types.proto_shape import ProtoField
 
 CLICKHOUSE_TYPE = b"clickhouse"
 """Key of the Arrow field metadata that holds the column's ClickHouse type."""
@@ -103,7 +103,7 @@ class RowCodec:
         self._handler = self._encoder if raw == renamed else _handler(raw)
 
     def decode_rows(self, rows: pa.BinaryArray) -> pa.RecordBatch:
-        """Serialized rows (no nulls) as columns of `wire_schema`, about 20 ns per value.
+        """Return serialized rows (no nulls) as columns of `wire_schema`, about 20 ns per value.
 
         Raises:
             ValueError: a row does not parse.
@@ -112,7 +112,7 @@ class RowCodec:
         return pa.RecordBatch.from_arrays(columns, schema=self.wire_schema)
 
     def decode_all(self, rows: pa.BinaryArray) -> pa.RecordBatch:
-        """A column for each of `row_fields`, those of columns gone last.
+        """Return a column for each of `row_fields`, those of columns gone last.
 
         All whole numbers have 64 bits, so that one too wide for its field is seen.
 
@@ -128,9 +128,10 @@ class RowCodec:
         return pa.RecordBatch.from_arrays(columns, names=self._codec_names)
 
     def wire_columns(self, batch: pa.RecordBatch) -> list[pa.Array[Any]]:
-        """The live columns of what `decode_all` gave, in the types of `wire_schema`.
+        """Return the live columns of what `decode_all` gave, in the types of `wire_schema`.
 
-        Of a number too wide for its field the lower half is left: relay.rows.unexplained finds it.
+        Of a number too wide for its field the lower half is left: relay.rows.unknown_fields finds
+        it.
         """
         return [
             column if column.type == kind.wire else column.cast(kind.wire, safe=False)
@@ -138,7 +139,7 @@ class RowCodec:
         ]
 
     def encode_all(self, batch: pa.RecordBatch, numbers: list[int] | None = None) -> pa.BinaryArray:
-        """What `decode_all` gave, serialized again as protobuf itself would.
+        """Return what `decode_all` gave, serialized again as protobuf itself would.
 
         Args:
             batch: as `decode_all` gives it.
@@ -156,7 +157,7 @@ class RowCodec:
         return encoded
 
     def encode_rows(self, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """The rows of a batch, serialized. A null is a field left out.
+        """Return the rows of a batch, serialized. A null is a field left out.
 
         Args:
             batch: columns of `wire_schema`, in any order; one that is missing is all nulls.
@@ -182,7 +183,7 @@ class RowCodec:
 
 
 def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
-    """A field that every row leaves out: null, or where it is repeated empty."""
+    """Return a field that every row leaves out: null, or where it is repeated empty."""
     if pa.types.is_list(wire):
         empty: pa.Array[Any] = list_of(np.zeros(rows + 1), pa.array([], wire.value_type), wire)
         return empty
@@ -191,7 +192,7 @@ def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
     return array
 
 
-def _gone_fields(gone: list[Column]) -> list[Field]:
+def _gone_fields(gone: list[Column]) -> list[ProtoField]:
     """Fields of columns that are gone, but for types that no row can carry any more."""
     fields = []
     for column in gone:
@@ -209,7 +210,7 @@ def _column_type(table: str, column: Column) -> ColumnType:
         raise UnsupportedType(f"column {column.name} of {table}: {problem}") from problem
 
 
-def _handler(fields: list[Field]) -> Any:
+def _handler(fields: list[ProtoField]) -> Any:
     """ptars' codec of a row message with these fields."""
     descriptor = _descriptor(row_descriptor.file_descriptor(fields, for_codec=True))
     return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)

@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 def read(data: Bytes, at: Integers) -> Step:
-    """The fields that begin at `at`; none reads beyond the data."""
+    """Return the fields that begin at `at`; none reads beyond the data."""
     tag, payload = varints(data, at)
     wire = (tag & np.uint64(7)).astype(np.int64)
     number = (tag >> np.uint64(3)).astype(np.int64)
@@ -48,7 +48,7 @@ def read(data: Bytes, at: Integers) -> Step:
 
 
 def varints(data: Bytes, at: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-    """The numbers that begin at `at`, and where they end."""
+    """Return the numbers that begin at `at`, and where they end."""
     last = len(data) - 1
     byte = data[np.minimum(at, last)]
     value = (byte & 0x7F).astype(np.uint64)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from relay.schema.types.proto_shape import Field, Shape
+    from relay.schema.types.proto_shape import ProtoField, Shape
 
     Integers = npt.NDArray[np.int64]
     Bytes = npt.NDArray[np.uint8]
@@ -59,7 +59,7 @@ class Stranger(NamedTuple):
     """For OWN: of each of the rows."""
 
     def why(self, row: int) -> str:
-        """What is wrong in one of the rows."""
+        """Return what is wrong in one of the rows."""
         if self.numbers is None:
             return self.reason
         return self.reason.replace(OWN, str(self.numbers[np.searchsorted(self.rows, row)]))
@@ -70,7 +70,7 @@ class _Plan:
     """A message's fields, by number; messages in it are further plans."""
 
     name: str
-    fields: dict[int, Field]
+    fields: dict[int, ProtoField]
     wire: Integers = field(init=False)
     packed: npt.NDArray[np.bool_] = field(init=False)
 
@@ -95,12 +95,12 @@ class _Part(NamedTuple):
 
 
 def wire_type(shape: Shape) -> int:
-    """The wire type of a single value of the shape."""
+    """Return the wire type of a single value of the shape."""
     return LENGTH if shape.message is not None else _WIRE_TYPES.get(shape.scalar, VARINT)
 
 
-def scan(rows: pa.BinaryArray, fields: Sequence[Field], gone: Sequence[int]) -> list[Stranger]:
-    """Everything in the rows that `fields` do not explain.
+def scan(rows: pa.BinaryArray, fields: Sequence[ProtoField], gone: Sequence[int]) -> list[Stranger]:
+    """Return everything in the rows that `fields` do not explain.
 
     Args:
         rows: serialized, without nulls, each of which parses.

@@ -65,7 +65,7 @@ class Catalogue:
         self._client: Client | None = None
 
     def read(self, tables: Collection[str] | None = None) -> dict[str, TableColumns]:
-        """Columns of these tables, or of all; a table that is not there is left out.
+        """Return columns of these tables, or of all; a table that is not there is left out.
 
         Databases of ClickHouse's own, views and dictionaries are left out, as is
         every name that is no `database.table` in plain identifiers.
@@ -114,7 +114,7 @@ class Catalogue:
 
 
 def connect(clickhouse: ClickHouse) -> Client:
-    """A client over HTTP; queries of several threads may share it.
+    """Return a client over HTTP; queries of several threads may share it.
 
     Raises:
         ClickHouseError: see `translated`.
@@ -130,7 +130,7 @@ def connect(clickhouse: ClickHouse) -> Client:
 
 
 def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Unavailable | Refused:
-    """What an error of the client means to the reader.
+    """Return what an error of the client means to the reader.
 
     Args:
         error: from the client.

@@ -32,7 +32,7 @@ _DEEPEST = 20  # messages in messages; a type that holds itself would have no en
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CompatibilityFinding:
     """One difference.
 
     Attributes:
@@ -52,8 +52,8 @@ class Finding:
 
 def findings(
     written: Descriptor, read: Descriptor, gone: Mapping[int, str], needed: Mapping[int, str]
-) -> list[Finding]:
-    """All differences that matter to the producer, problems and notes, by field number.
+) -> list[CompatibilityFinding]:
+    """Return all differences that matter to the producer, problems and notes, by field number.
 
     Args:
         written: the producer's row message.
@@ -66,13 +66,13 @@ def findings(
     for number, column in needed.items():
         if number not in numbers:
             what = f"column {column} needs a value, and the producer has no field {number}"
-            found.append(Finding(True, "missing", column, number, what))
+            found.append(CompatibilityFinding(True, "missing", column, number, what))
     return found
 
 
 def _messages(
     written: Descriptor, read: Descriptor, path: str, gone: Mapping[int, str], depth: int
-) -> Iterator[Finding]:
+) -> Iterator[CompatibilityFinding]:
     for field in sorted(written.fields, key=lambda field: field.number):
         name = f"{path}{field.name}"
         ours = read.fields_by_number.get(field.number)
@@ -83,28 +83,28 @@ def _messages(
                 yield from _messages(*inner, {}, depth + 1)
         elif field.number in gone:
             what = f"field {field.number} is reserved: it was {gone[field.number]}"
-            yield Finding(True, "reserved", name, field.number, what)
+            yield CompatibilityFinding(True, "reserved", name, field.number, what)
         else:
             what = f"the table does not know field {field.number}: its values would be lost"
-            yield Finding(True, "unknown", name, field.number, what)
+            yield CompatibilityFinding(True, "unknown", name, field.number, what)
 
 
 def _fields(
     field: FieldDescriptor, ours: FieldDescriptor, name: str, read: Descriptor
-) -> Iterator[Finding]:
+) -> Iterator[CompatibilityFinding]:
     """Two fields of one number."""
     number = field.number
     written, wanted = _NAMES[field.type], _NAMES[ours.type]
     if written != wanted and (written, wanted) not in _WIDENING:
         what = f"field {number} is {written} here and {wanted} in the table ({ours.name})"
-        yield Finding(True, "type", name, number, what)
+        yield CompatibilityFinding(True, "type", name, number, what)
     elif field.is_repeated != ours.is_repeated:
         words = {True: "repeated", False: "single"}
         what = (
             f"field {number} is {words[field.is_repeated]} here and {words[ours.is_repeated]} "
             f"in the table ({ours.name})"
         )
-        yield Finding(True, "repeated", name, number, what)
+        yield CompatibilityFinding(True, "repeated", name, number, what)
     if field.name != ours.name:
         other = read.fields_by_name.get(field.name)
         if other is not None:
@@ -112,13 +112,13 @@ def _fields(
                 f"field {number} is {ours.name} in the table, where {field.name} is field "
                 f"{other.number}"
             )
-            yield Finding(True, "name", name, number, what)
+            yield CompatibilityFinding(True, "name", name, number, what)
         else:
             what = f"field {number} is called {ours.name} in the table; names are not sent"
-            yield Finding(False, "name", name, number, what)
+            yield CompatibilityFinding(False, "name", name, number, what)
     if ours.has_presence and not field.has_presence and not field.is_repeated:
         what = (
             f"field {number} is not `optional` here: zero and empty are left out, and become "
             "NULL or the column's DEFAULT"
         )
-        yield Finding(False, "presence", name, number, what)
+        yield CompatibilityFinding(False, "presence", name, number, what)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Column, TableSchema
 
 
-class Change(NamedTuple):
+class ColumnChange(NamedTuple):
     """One change.
 
     Attributes:
@@ -30,22 +30,22 @@ class Change(NamedTuple):
     number: int
 
 
-def changes(before: TableSchema, after: TableSchema) -> list[Change]:
-    """By field number. A renamed column is one dropped and one added: numbers know no more."""
+def changes(before: TableSchema, after: TableSchema) -> list[ColumnChange]:
+    """Compare by field number. A renamed column is one dropped and one added."""
     was, now = _live(before), _live(after)
     found = []
     for name in was.keys() | now.keys():
         old, new = was.get(name), now.get(name)
         if old is None and new is not None:
-            found.append(Change("added", name, "", _text(new), new.number))
+            found.append(ColumnChange("added", name, "", _text(new), new.number))
         elif new is None and old is not None:
-            found.append(Change("dropped", name, _text(old), "", old.number))
+            found.append(ColumnChange("dropped", name, _text(old), "", old.number))
         elif old is not None and new is not None and old.type != new.type:
-            found.append(Change("type", name, _text(old), _text(new), new.number))
+            found.append(ColumnChange("type", name, _text(old), _text(new), new.number))
         elif old is not None and new is not None and old.default_kind != new.default_kind:
-            found.append(Change("default", name, _text(old), _text(new), new.number))
+            found.append(ColumnChange("default", name, _text(old), _text(new), new.number))
     if before.uuid != after.uuid:
-        found.append(Change("re-created", "", before.uuid, after.uuid, 0))
+        found.append(ColumnChange("re-created", "", before.uuid, after.uuid, 0))
     return sorted(found, key=lambda change: (change.number, change.kind))
 
 

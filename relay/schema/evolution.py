@@ -15,7 +15,7 @@ from relay.records_pb2 import Column, TableSchema
 from relay.schema import row_descriptor
 from relay.schema.types import proto_shape
 from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
-from relay.schema.types.proto_shape import Field, Message
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def evolve(
     columns: Sequence[ColumnDef],
     block_column: str = BLOCK_COLUMN,
 ) -> TableSchema | None:
-    """The schema after `current`, or None if nothing changed.
+    """Return the schema after `current`, or None if nothing changed.
 
     A new column takes the next number, a dropped one keeps its number reserved. A column
     whose type changed keeps its number where producers need not notice (`reads_alike`), else
@@ -84,7 +84,7 @@ def evolve(
 
 
 def live_columns(schema: TableSchema) -> list[Column]:
-    """The columns that rows carry: not dropped, not computed by ClickHouse itself."""
+    """Return the columns that rows carry: not dropped, not computed by ClickHouse itself."""
     return [
         column
         for column in schema.columns
@@ -93,7 +93,7 @@ def live_columns(schema: TableSchema) -> list[Column]:
 
 
 def needs_value(column: Column) -> bool:
-    """Whether a field left out cannot be mended by ClickHouse.
+    """Return whether a field left out cannot be mended by ClickHouse.
 
     A NULL in an EPHEMERAL column is not replaced by its default, as it is in all others:
     the INSERT of the whole block would fail (CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN).
@@ -103,7 +103,7 @@ def needs_value(column: Column) -> bool:
 
 
 def unsupported_columns(schema: TableSchema) -> list[str]:
-    """Why rows cannot carry the table, a sentence per column concerned; empty if they can."""
+    """Return why rows cannot carry the table, a sentence per column; empty if they can."""
     columns = live_columns(schema)
     problems = [] if columns else [f"table {schema.table} has no column that rows could fill"]
     for column in columns:
@@ -122,8 +122,8 @@ def field_names(columns: Iterable[Column]) -> dict[int, str]:
     return proto_shape.field_names((column.number, column.name) for column in columns)
 
 
-def row_fields(columns: Iterable[Column]) -> list[Field]:
-    """The fields of the row message that live columns make.
+def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
+    """Return the fields of the row message that live columns make.
 
     Raises:
         UnsupportedType: a column's type cannot be carried; names it alone, not the table.
@@ -138,12 +138,12 @@ def row_fields(columns: Iterable[Column]) -> list[Field]:
         note = f"; {kind.meaning}" if kind.meaning else ""
         note += "; EPHEMERAL: must be given" if needs_value(column) else ""
         comment = f"{renamed}{column.type}{note}"
-        fields.append(Field(name, column.number, kind.kind.shape, comment))
+        fields.append(ProtoField(name, column.number, kind.kind.shape, comment))
     return fields
 
 
 def proto_text(schema: TableSchema) -> str:
-    """The `.proto` of a table's row message and row batch, for producers in any language.
+    """Return the `.proto` of a table's row message and row batch, for producers in any language.
 
     Raises:
         UnsupportedType: a column's type cannot be carried.
@@ -168,5 +168,5 @@ def proto_text(schema: TableSchema) -> str:
     dropped = sorted(column.number for column in schema.columns if column.dropped)
     numbers = ", ".join(map(str, dropped))
     reserved = [f"reserved {numbers};  // columns dropped or changed"] if dropped else []
-    message = Message(tuple(row_fields(columns)))
+    message = ProtoMessage(tuple(row_fields(columns)))
     return "\n".join([*head, *row_descriptor.message_lines(message, extra=reserved), ""])

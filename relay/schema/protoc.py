@@ -24,7 +24,7 @@ _BATCH, _ROW = "RowBatch", "Row"
 
 
 def row_message(path: Path, name: str | None = None) -> Descriptor:
-    """The row message of a file.
+    """Return the row message of a file.
 
     Args:
         path: of the file; what it imports is looked for beside it.

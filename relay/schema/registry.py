@@ -47,7 +47,7 @@ Versions = dict[str, dict[int, TableSchema]]
 
 
 def fold(records: Iterable[TableSchema], known: Versions | None = None) -> Versions:
-    """The versions that count, of records in the topic's order.
+    """Return the versions that count, of records in the topic's order.
 
     A record counts if it is based on the current version (0: none yet) and is the
     next one. The rule needs nothing but the order, so all readers agree.
@@ -88,16 +88,16 @@ class Registry:
         self._failed: KafkaError | None = None
 
     def tables(self) -> list[str]:
-        """Tables with a schema, as of the last `catch_up`, sorted."""
+        """Return tables with a schema, as of the last `catch_up`, sorted."""
         return sorted(self._versions)
 
     def current(self, table: str) -> TableSchema | None:
-        """The table's schema as of the last `catch_up`; None if it has none yet."""
+        """Return the table's schema as of the last `catch_up`; None if it has none yet."""
         of_table = self._versions.get(table)
         return of_table[max(of_table)] if of_table else None
 
     def version(self, table: str, version: int) -> TableSchema | None:
-        """One version of the table's schema, as of the last `catch_up`."""
+        """Return one version of the table's schema, as of the last `catch_up`."""
         return self._versions.get(table, {}).get(version)
 
     def catch_up(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
 
-from relay.schema.types.proto_shape import Field, Message, Shape
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 def file_descriptor(
-    fields: Sequence[Field], *, for_codec: bool
+    fields: Sequence[ProtoField], *, for_codec: bool
 ) -> descriptor_pb2.FileDescriptorProto:
-    """The file that holds the row message `relay.rows.Row`.
+    """Return the file that holds the row message `relay.rows.Row`.
 
     Args:
         fields: of the row message.
@@ -34,14 +34,14 @@ def file_descriptor(
     file = descriptor_pb2.FileDescriptorProto(
         name="relay/rows.proto", package=PACKAGE, syntax="proto3"
     )
-    row = Message(tuple(fields))
+    row = ProtoMessage(tuple(fields))
     _fill(file.message_type.add(name=ROW), row, (ROW,), for_codec=for_codec)
     return file
 
 
 def _fill(
     into: descriptor_pb2.DescriptorProto,
-    message: Message,
+    message: ProtoMessage,
     around: tuple[str, ...],
     *,
     for_codec: bool,
@@ -74,12 +74,12 @@ def _fill(
             into.oneof_decl.add(name=f"_{field.number}_presence")
 
 
-def is_map(message: Message, field: Field) -> bool:
-    """Whether `map<key, value>` can say it, also beside the other fields of its message."""
+def is_map(message: ProtoMessage, field: ProtoField) -> bool:
+    """Return whether `map<key, value>` can say it, also beside the other fields of its message."""
     return field.shape.is_map and all(_entry_name(field) != other.name for other in message.fields)
 
 
-def _entry_name(field: Field) -> str:
+def _entry_name(field: ProtoField) -> str:
     """As protobuf itself calls the entries of a map."""
     return f"{_camel(field.name)}Entry"
 
@@ -88,8 +88,8 @@ def _camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def message_names(message: Message, around: Sequence[str]) -> dict[int, str]:
-    """Names of the messages in a message, by number of the field that needs one.
+def message_names(message: ProtoMessage, around: Sequence[str]) -> dict[int, str]:
+    """Return names of the messages in a message, by number of the field that needs one.
 
     None is called as a field beside it, nor, which Java refuses, as a message around it. Of a
     map it is the values' name.
@@ -112,9 +112,9 @@ def message_names(message: Message, around: Sequence[str]) -> dict[int, str]:
 
 
 def message_lines(
-    message: Message, around: tuple[str, ...] = (ROW,), extra: Sequence[str] = ()
+    message: ProtoMessage, around: tuple[str, ...] = (ROW,), extra: Sequence[str] = ()
 ) -> Iterator[str]:
-    """A message and the messages in it, as lines of a `.proto`.
+    """Yield a message and the messages in it, as lines of a `.proto`.
 
     Args:
         message: to print.
@@ -142,7 +142,7 @@ def message_lines(
     yield f"{indent}}}"
 
 
-def _held(message: Message, field: Field) -> Shape:
+def _held(message: ProtoMessage, field: ProtoField) -> Shape:
     """What a field holds: of a map the values, else the field itself."""
     if is_map(message, field):
         assert field.shape.message is not None
@@ -150,7 +150,7 @@ def _held(message: Message, field: Field) -> Shape:
     return field.shape
 
 
-def _declared(message: Message, field: Field, name: str) -> str:
+def _declared(message: ProtoMessage, field: ProtoField, name: str) -> str:
     """A field without the semicolon behind it; `name` is its message's."""
     held = _held(message, field)
     kind = held.scalar or name

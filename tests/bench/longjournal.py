@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from loader.clickhouse.ledger import Ledger
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import Entry
 from loader.journal import startup
 from relay import names
@@ -103,7 +103,7 @@ def _loaded(ledger: Ledger, blocks: list[Block]) -> None:
     for first in range(0, len(blocks), _ENTRIES // 2):
         some = blocks[first : first + _ENTRIES // 2]
         for state in ("prepared", "loaded"):
-            ledger.write([Row(b, Entry(state, 1, "bench", rows=b.rows)) for b in some])
+            ledger.write([NewEntry(b, Entry(state, 1, "bench", rows=b.rows)) for b in some])
 
 
 def _commit(settings: Settings, heads: list[TopicPartition]) -> None:

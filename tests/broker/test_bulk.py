@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from relay.intake.bulk import Bulk, Failed, WhenFull
+from relay.intake.bulk import Bulk, PolledError, WhenFull
 from relay.intake.byte_column import ByteColumn
 from relay.intake.message_batch import Batch, of_messages
 from relay.intake.table_headers import TableHeaders
@@ -248,7 +248,7 @@ def test_an_error_comes_as_the_binding_says_it(
     expected: list[Any] = []
     while not expected and time.monotonic() < deadline:
         expected = by_binding.consume(1, 0.2)
-    failed: list[Failed] = []
+    failed: list[PolledError] = []
     while not failed and time.monotonic() < deadline:
         batch, failed, _ = queue.poll(MOST, 0.2)
         assert not len(batch.offsets)

@@ -82,7 +82,7 @@ def test_stale_abort_cannot_take_what_came_later(
     """An abort sent twice loses acknowledged records of a committed transaction, unguarded."""
     pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
     if not guarded:
-        monkeypatch.setattr(transaction_evidence.Evidence, "suspect", lambda *_: None)
+        monkeypatch.setattr(transaction_evidence.TransactionEvidence, "suspect", lambda *_: None)
     settings = settings_file.load(patient(pipeline), {"relay": {"member": "a"}})
     topic = names.journal_topic(pipeline.app)
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import wall_clock
+
 if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
-
-SITE = """
-import os, time
-from pathlib import Path
-
-_time, _time_ns, _file = time.time, time.time_ns, Path(os.environ["WALL_STEP"])
-
-def _step():
-    try:
-        return int(_file.read_text() or 0)
-    except OSError:
-        return 0
-
-time.time = lambda: _time() + _step()
-time.time_ns = lambda: _time_ns() + _step() * 10**9
-"""
 
 
 @pytest.mark.parametrize("seconds", [-600, 600])
@@ -34,17 +19,13 @@ def test_the_clock_is_set_under_way(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     """Each message is in a block within seconds, in a transaction of its own."""
-    site = pipeline.directory / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(SITE, encoding="utf-8")
-    step = pipeline.directory / "step"
-    monkeypatch.setenv("WALL_STEP", str(step))
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(root)]))
+    step, root = pipeline.directory / "step", Path(__file__).parents[2]
+    for name, value in wall_clock.environment(pipeline.directory, step, root).items():
+        monkeypatch.setenv(name, value)
     pipeline.start("a")
     pipeline.send([0])
     pipeline.exactly_once()
-    step.write_text(str(seconds), encoding="utf-8")
+    wall_clock.set_by(step, seconds)
     written = [commit.written_at_ms for commit in pipeline.journal()[0]]
     for row in range(1, 6):
         pipeline.send([row])

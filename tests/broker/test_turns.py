@@ -14,9 +14,9 @@ from confluent_kafka import Consumer
 
 from relay.config import kafka_clients, settings_file
 from relay.core import events as ev
-from relay.intake.source import Source
+from relay.intake.source import SourceMember
 from relay.intake.table_headers import TableHeaders
-from relay.operate.metrics.observer import Observer
+from relay.operate.metrics.observer import RelayObserver
 from relay.process.loop import until_ended
 from tests.broker.pipeline import WAIT_SECONDS, wait_until
 
@@ -55,7 +55,7 @@ def settings(pipeline: Pipeline, member: str) -> Settings:
     return settings_file.load(pipeline.config(), chosen)
 
 
-class Watched(Observer):
+class Watched(RelayObserver):
     """A relay's turns; one that is `slow` takes a second for each of their polls until partitions
     are taken from it.
 
@@ -165,7 +165,7 @@ def test_a_rebalance_in_the_midst_of_turns(pipeline: Pipeline) -> None:
         pipeline.exactly_once()
 
 
-class Reader(Source):
+class Reader(SourceMember):
     """Without a relay; each message must be the next one of its partition."""
 
     def __init__(self, settings: Settings) -> None:

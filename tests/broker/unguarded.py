@@ -18,7 +18,7 @@ from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
     from relay.core.effects import StopError
-    from relay.core.records import Found
+    from relay.core.records import PartitionTruth
     from relay.core.state import Partition
 
 
@@ -30,7 +30,7 @@ def read_committed() -> None:
 def committed_truth() -> None:
     """A partition taken over begins where the source begins, whatever was committed."""
 
-    def from_the_start(found: Found, now_ms: int) -> Partition | StopError:
+    def from_the_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
         return takeover._first_start(
             type(found)(
                 partition=found.partition,
@@ -64,7 +64,7 @@ def one_transaction() -> None:
 
 def epoch_bump() -> None:
     """No lost request makes the producer suspect: it goes on under its epoch."""
-    transaction_evidence.Evidence.suspect = lambda *_: None  # type: ignore[method-assign]
+    transaction_evidence.TransactionEvidence.suspect = lambda *_: None  # type: ignore[method-assign]
 
 
 def abort_on_revoke() -> None:
@@ -107,7 +107,7 @@ def row_count() -> None:
 
     facts = worker.Tables.facts
 
-    def blind(*arguments: Any) -> plan.Facts:
+    def blind(*arguments: Any) -> plan.InsertFacts:
         return dataclasses.replace(facts(*arguments), counted=0)
 
     worker.Tables.facts = blind  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.intake.source import Source
+    from relay.intake.source import SourceMember
 
 REJOIN_SECONDS = 30.0
 
@@ -97,7 +97,7 @@ def _polling_in_transactions(*, late: bool) -> None:
     perform.Performer._attempt = polling  # type: ignore[method-assign]
 
 
-def _join_anew(source: Source) -> None:
+def _join_anew(source: SourceMember) -> None:
     """Poll until the group gives partitions again; who owned what before hears nothing of it."""
     given: list[frozenset[int]] = []
 

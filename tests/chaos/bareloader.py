@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 AT_ONCE = 64
 _PAUSE_SECONDS = 0.2
 _LONGEST_SECONDS = 10.0
+_LOOK_SECONDS = 5.0
+"""Between two looks for partitions that were added to the journal."""
 
 
 class Journal:
@@ -38,15 +40,31 @@ class Journal:
     def __init__(self, settings: Settings) -> None:
         self._topic = names.journal_topic(settings.app)
         self._reader = Consumer(kafka_clients.reader(settings.kafka))
-        known = self._reader.list_topics(self._topic, timeout=30).topics[self._topic]
-        if known.error is not None:
-            raise Unavailable(f"{self._topic}: {known.error}", "start a relay")
-        self._reader.assign([TopicPartition(self._topic, p, 0) for p in known.partitions])
+        self._known: set[int] = set()
+        self._looked_at = 0.0
+        if why := self._look():
+            raise Unavailable(f"{self._topic}: {why}", "start a relay")
 
     def some(self) -> list[Block]:
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            self._look()
         messages = self._reader.consume(AT_ONCE, 0.1)
         values = [m.value() for m in messages if m.error() is None]
         return [block for value in values for block in Commit.FromString(value or b"").blocks]
+
+    def _look(self) -> str:
+        """Take the partitions that are new from their beginning; why it cannot be done."""
+        self._looked_at = time.monotonic()
+        try:
+            known = self._reader.list_topics(self._topic, timeout=30).topics[self._topic]
+        except KafkaException as error:
+            return str(error)
+        if known.error is not None:
+            return str(known.error)
+        new = known.partitions.keys() - self._known
+        self._reader.incremental_assign([TopicPartition(self._topic, p, 0) for p in sorted(new)])
+        self._known |= new
+        return ""
 
 
 def run(settings: Settings) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from kafka.errors import KafkaError
 
-from tests.chaos import ends
+from tests.chaos import ends, facts
 from tests.chaos.crew import Crew
 from tests.chaos.history import History, versions
 from tests.chaos.servers import PARTITIONS, SESSION_SECONDS, TRANSACTION_SECONDS, Servers
@@ -48,6 +48,7 @@ class Campaign(Crew):
     Attributes:
         performed: faults by kind.
         pauses: how long each took, in seconds.
+        tried: parked blocks that a person had tried again once.
         settled: nothing was sent and no fault done since the last pause ended.
     """
 
@@ -67,6 +68,7 @@ class Campaign(Crew):
         self.directory, self.command = directory, command
         self.performed: Counter[str] = Counter()
         self.pauses: list[float] = []
+        self.tried: set[str] = set()
         self._keep = keep
         self._tasks: list[tuple[float, int, str, Callable[[], Sequence[Task] | None]]] = []
         self._numbers = itertools.count()
@@ -125,9 +127,9 @@ class Campaign(Crew):
         done: Callable[[], bool] = lambda: False,
     ) -> None:
         """Faults at their times, until `seconds` are over or `done`, then all of it undone."""
-        self._warm_up()
         self.settled = False
         self.source.resume()
+        self._warm_up()
         begun = time.monotonic()
         for fault in faults:
             self.later([(fault.at, fault.kind, lambda f=fault: self.fault(f, perform))])
@@ -138,10 +140,14 @@ class Campaign(Crew):
             self.heal()
 
     def _warm_up(self) -> None:
-        """Once: a fault before the first transaction would meet programs that only start."""
+        """Once: a fault before the first rows arrive would meet programs that only start."""
+
+        def works() -> bool:
+            begun = len(ends.floors(self.servers)) == PARTITIONS
+            return begun and any(facts.count_rows(self.servers).values())
+
         if not self._warm:
-            every = SETTLE_SECONDS * self.options.patience
-            self.until(lambda: len(ends.floors(self.servers)) == PARTITIONS, every, "a start")
+            self.until(works, SETTLE_SECONDS * self.options.patience, "a start")
             self._warm = True
 
     def later(self, tasks: Sequence[Task] | None) -> None:

@@ -14,7 +14,6 @@ from kafka.structs import TopicPartition
 
 from relay.records_pb2 import Commit
 from tests.chaos.facts import visible
-from tests.chaos.servers import PARTITIONS
 
 if TYPE_CHECKING:
     from tests.chaos.servers import Servers
@@ -54,7 +53,7 @@ def heads(servers: Servers) -> list[Head]:
     for record in visible(servers, servers.journal):
         commit = Commit.FromString(record.value)
         last[record.partition] = commit.floor, commit.n, record.offset
-    return [Head(p, group_says.get(p), last.get(p)) for p in range(PARTITIONS)]
+    return [Head(p, group_says.get(p), last.get(p)) for p in sorted(group_says.keys() | last)]
 
 
 def committed(servers: Servers) -> dict[int, tuple[int, int, int]]:

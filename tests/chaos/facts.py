@@ -6,6 +6,7 @@ Receives the servers, gives facts for tests.chaos.judges. It judges nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import defaultdict
@@ -21,18 +22,24 @@ from kafka.structs import TopicPartition
 
 from relay.records_pb2 import Commit
 from tests.chaos import rows
+from tests.chaos.lost import Deleted
 from tests.chaos.rows import TABLES, Range, Rows
-from tests.chaos.servers import DATABASE, LEDGER, PARTITIONS
+from tests.chaos.servers import LEDGER
+from tests.chaos.tables import name, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
+
+    from clickhouse_connect.driver.client import Client
 
     from relay.records_pb2 import Block
+    from tests.chaos.lost import Absence
+    from tests.chaos.rows import Table
     from tests.chaos.servers import Servers
     from tests.chaos.truth import Truth
 
 READ_SECONDS = 180.0
-_INDEX = {f"{DATABASE}.{table.name}": index for index, table in enumerate(TABLES)}
+_INDEX = {name(table): index for index, table in enumerate(TABLES)}
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
@@ -45,23 +52,39 @@ class Seen:
     offset: int
     rows: Range
     meant: str
+    sent_at_ms: int = 0
 
 
 @dataclass(slots=True)
 class Facts:
-    """All that the judges of a whole campaign go by."""
+    """All that the judges of a whole campaign go by.
+
+    Attributes:
+        tables: what they hold, and what they held when they were dropped.
+        views: what the views behind some tables have written.
+        absences: of tables that were dropped, until they were made anew.
+        starts: first offset, and the one before which all was deleted on purpose.
+    """
 
     truth: Truth
     source: list[Seen] = field(default_factory=list)
     blocks: dict[tuple[int, int], Rows] = field(default_factory=dict)
     tables: dict[int, Rows] = field(default_factory=dict)
+    views: dict[int, Rows] = field(default_factory=dict)
+    absences: Mapping[int, list[Absence]] = field(default_factory=dict)
+    starts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     dead: list[tuple[int, int, bytes]] = field(default_factory=list)
     journal: dict[int, list[Commit]] = field(default_factory=dict)
     parked: dict[int, int] = field(default_factory=dict)
 
 
-def visible(servers: Servers, topic: str) -> Iterator[Any]:
-    """Every record that a read_committed reader sees of a topic now, by partition, in order."""
+def visible(
+    servers: Servers, topic: str, partitions: Collection[int] | None = None
+) -> Iterator[Any]:
+    """Every record that a read_committed reader sees of a topic, by partition, in order.
+
+    What was deleted on purpose comes first, as it was read before.
+    """
     reader = kafka.KafkaConsumer(
         bootstrap_servers=servers.bootstrap.split(","),
         isolation_level="read_committed",
@@ -71,12 +94,15 @@ def visible(servers: Servers, topic: str) -> Iterator[Any]:
         max_partition_fetch_bytes=8 << 20,
         group_id=None,
     )
-    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    wanted = sorted(partitions or reader.partitions_for_topic(topic) or ())
+    places = [TopicPartition(topic, p) for p in wanted]
     try:
-        ends = reader.end_offsets(places)
+        begins, ends = reader.beginning_offsets(places), reader.end_offsets(places)
         for place in places:
+            deleted = servers.deleted.get((place.topic, place.partition), Deleted())
+            yield from deleted.records
             reader.assign([place])
-            reader.seek(place, 0)
+            reader.seek(place, max(begins[place], deleted.before))
             deadline = time.monotonic() + READ_SECONDS
             while reader.position(place) < ends[place]:
                 assert time.monotonic() < deadline, f"{place} was not read up to {ends[place]}"
@@ -86,12 +112,17 @@ def visible(servers: Servers, topic: str) -> Iterator[Any]:
         reader.close()
 
 
+def block_topic(servers: Servers, table: Table) -> str:
+    """The topic of its blocks."""
+    return f"{servers.app}.blocks.{name(table)}"
+
+
 def source(servers: Servers) -> list[Seen]:
     """The source's visible messages."""
     found = []
     for record in visible(servers, servers.source):
         ranges, meant = rows.parse_header(dict(record.headers)[rows.HEADER])
-        found.append(Seen(record.partition, record.offset, ranges, meant))
+        found.append(Seen(record.partition, record.offset, ranges, meant, record.timestamp))
     return found
 
 
@@ -102,33 +133,69 @@ def blocks(servers: Servers) -> dict[tuple[int, int], Rows]:
     admin.close()
     found: dict[tuple[int, int], list[Rows]] = defaultdict(list)
     for index, table in enumerate(TABLES):
-        topic = f"{servers.app}.blocks.{DATABASE}.{table.name}"
+        topic = block_topic(servers, table)
         if topic in topics:
             for record in visible(servers, topic):
                 found[index, record.partition].append(_rows(record.value))
     return {place: rows.joined(parts) for place, parts in found.items()}
 
 
+def rows_of(client: Client, table: str) -> Rows:
+    """What ClickHouse holds in a table."""
+    return _rows(client.raw_query(f"SELECT p, n, h, v FROM {table}", fmt="ArrowStream"))
+
+
 def tables(servers: Servers) -> dict[int, Rows]:
-    """What ClickHouse holds."""
-    client = servers.clickhouse()
-    found = {}
-    for index, table in enumerate(TABLES):
-        sql = f"SELECT p, n, h, v FROM {DATABASE}.{table.name}"
-        found[index] = _rows(client.raw_query(sql, fmt="ArrowStream"))
-    client.close()
-    return found
+    """What the tables hold, and what those held that were dropped."""
+    with contextlib.closing(servers.clickhouse()) as client:
+        return {
+            index: rows.joined([rows_of(client, name(table)), *servers.dropped.rows.get(index, ())])
+            for index, table in enumerate(TABLES)
+        }
+
+
+def views(servers: Servers) -> dict[int, Rows]:
+    """What the views behind some tables have written."""
+    with contextlib.closing(servers.clickhouse()) as client:
+        return {i: rows_of(client, seen(table)) for i, table in enumerate(TABLES) if table.viewed}
 
 
 def count_rows(servers: Servers) -> dict[int, int]:
-    """Rows that ClickHouse holds, by table."""
-    client = servers.clickhouse()
-    found = {
-        index: int(client.query(f"SELECT count() FROM {DATABASE}.{t.name}").result_rows[0][0])
-        for index, t in enumerate(TABLES)
+    """Rows that have arrived, by table: what expires is counted behind its view alone."""
+    with contextlib.closing(servers.clickhouse()) as client:
+
+        def count(table: str) -> int:
+            return int(client.query(f"SELECT count() FROM {table}").result_rows[0][0])
+
+        found = {}
+        for index, table in enumerate(TABLES):
+            places = [name(table)] * (not table.expires) + [seen(table)] * table.viewed
+            there = {place: count(place) for place in places}
+            if name(table) in there:
+                there[name(table)] += servers.dropped.count(index)
+            found[index] = min(there.values())
+        return found
+
+
+def starts(servers: Servers) -> dict[tuple[str, int], tuple[int, int]]:
+    """First offset of each partition of block topics and journal, and what it ought to be."""
+    reader = kafka.KafkaConsumer(bootstrap_servers=servers.bootstrap.split(","), group_id=None)
+    kept = (servers.journal, f"{servers.app}.blocks.")
+    places = [
+        TopicPartition(topic, partition)
+        for topic in reader.topics()
+        if topic.startswith(kept)
+        for partition in reader.partitions_for_topic(topic)
+    ]
+    found = reader.beginning_offsets(places)
+    reader.close()
+    return {
+        (place.topic, place.partition): (
+            first,
+            servers.deleted.get((place.topic, place.partition), Deleted()).before,
+        )
+        for place, first in found.items()
     }
-    client.close()
-    return found
 
 
 def table_of(block: Block) -> int:
@@ -161,10 +228,10 @@ def dead(servers: Servers) -> list[tuple[int, int, bytes]]:
 
 def journal(servers: Servers) -> dict[int, list[Commit]]:
     """Visible journal records, by partition."""
-    found: dict[int, list[Commit]] = {p: [] for p in range(PARTITIONS)}
+    found: dict[int, list[Commit]] = defaultdict(list)
     for record in visible(servers, servers.journal):
         found[record.partition].append(Commit.FromString(record.value))
-    return found
+    return dict(found)
 
 
 def whole(servers: Servers, truth: Truth) -> Facts:
@@ -174,6 +241,9 @@ def whole(servers: Servers, truth: Truth) -> Facts:
         source=source(servers),
         blocks=blocks(servers),
         tables=tables(servers),
+        views=views(servers),
+        absences=servers.dropped.absences,
+        starts=starts(servers),
         dead=dead(servers),
         journal=journal(servers),
         parked=parked(servers),

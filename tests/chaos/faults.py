@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.chaos import program_faults, server_faults, table_faults
+from tests.chaos import program_faults, retention_faults, server_faults, table_faults
 from tests.chaos.schedule import KINDS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FAULTS: dict[str, Callable[[Campaign, Fault], Sequence[Task]]] = {
     kind: next(
         getattr(module, kind)
-        for module in (server_faults, program_faults, table_faults)
+        for module in (server_faults, program_faults, table_faults, retention_faults)
         if hasattr(module, kind)
     )
     for kind in KINDS

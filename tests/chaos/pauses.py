@@ -10,10 +10,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.chaos import ends, facts, judges, kept
+from tests.chaos import ends, facts, journal_file, judges
 from tests.chaos.campaign import SETTLE_SECONDS
 from tests.chaos.options import Report
-from tests.chaos.table_faults import left_out_loaded
+from tests.chaos.table_faults import all_as_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def pause(campaign: Campaign) -> bool:
     limit = SETTLE_SECONDS * campaign.options.patience
     good = campaign.until(lambda: _passed(campaign, last), limit, "relays passed the source's end")
     good = good and campaign.until(
-        lambda: left_out_loaded(campaign) and _all_loaded(campaign),
+        lambda: all_as_before(campaign) and _all_loaded(campaign),
         2 * limit,
         "all rows are in ClickHouse",
     )
@@ -39,7 +39,7 @@ def pause(campaign: Campaign) -> bool:
     found += _settled(campaign, lambda: judges.hanging(ends.stables(servers)))
     for what in found:
         campaign.anomaly(what)
-    kept.pause(servers, campaign.directory)
+    journal_file.pause(servers, campaign.directory)
     campaign.history.write(
         "pause", seconds=campaign.pauses[-1], anomalies=found, figures=campaign.figures()
     )
@@ -71,7 +71,7 @@ def report(campaign: Campaign) -> Report:
             if not expected:
                 campaign.anomaly(f"{program.name} ended with {status}", program.last_lines())
     campaign.source.finish()
-    kept.end(campaign.servers, campaign.directory)
+    journal_file.end(campaign.servers, campaign.directory)
     figures = {**campaign.figures(), **judge(campaign)}
     seconds = round(time.monotonic() - campaign.begun, 1)
     campaign.history.write("verdict", anomalies=campaign.anomalies, figures=figures)

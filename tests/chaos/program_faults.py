@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests import wall_clock
 from tests.chaos.programs import Program
 
 if TYPE_CHECKING:
@@ -24,16 +25,12 @@ def one(programs: Sequence[Program], fault: Fault) -> Program:
     return programs[fault.target % len(programs)]
 
 
-def restarted_at(
-    campaign: Campaign, program: Program, failpoint: str = "", shift: str = ""
-) -> None:
-    """Killed, and started again with a failpoint armed, or a clock that is off."""
+def restarted_at(campaign: Campaign, program: Program, failpoint: str = "") -> None:
+    """Killed, and started again, if need be with a failpoint armed."""
     program.kill()
     campaign.note(program)
-    program.start(failpoint=failpoint, shift=shift)
-    campaign.history.write(
-        "started", name=program.name, pid=program.pid, failpoint=failpoint, shift=shift
-    )
+    program.start(failpoint=failpoint)
+    campaign.history.write("started", name=program.name, pid=program.pid, failpoint=failpoint)
 
 
 def killed(program: Program) -> None:
@@ -164,5 +161,18 @@ def clock_loader(campaign: Campaign, fault: Fault) -> Sequence[Task]:
 
 
 def _off_by(campaign: Campaign, program: Program, fault: Fault) -> Sequence[Task]:
-    restarted_at(campaign, program, shift=fault.detail)
-    return [(fault.seconds, "undo clock", lambda: killed(program))]
+    wall_clock.set_by(program.clock, int(fault.detail))
+    restarted_at(campaign, program)
+
+    def undo() -> None:
+        wall_clock.set_by(program.clock, 0)
+        killed(program)
+
+    return [(fault.seconds, "undo clock", undo)]
+
+
+def step_clock(campaign: Campaign, fault: Fault) -> Sequence[Task]:
+    """Somebody sets a program's wall clock while it works, and sets it right again."""
+    program = one([*campaign.members, *campaign.loaders], fault)
+    wall_clock.set_by(program.clock, int(fault.detail))
+    return [(fault.seconds, "undo clock", lambda: wall_clock.set_by(program.clock, 0))]

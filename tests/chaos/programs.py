@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from relay.failpoints import VARIABLE
+from tests import wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,6 @@ class Program:
     started_at: float = 0.0
     ends: list[tuple[int, bool]] = field(default_factory=list)
     armed: str = ""
-    shifted: str = ""
     _said_before: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _sessions: list[int] = field(default_factory=list)
@@ -102,17 +102,21 @@ class Program:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def start(self, *, failpoint: str = "", shift: str = "") -> None:
-        """Start it, if need be with a failpoint armed, or a clock that is off by `shift` s."""
+    @property
+    def clock(self) -> Path:
+        """The file that says by how much its wall clock is off, also after a restart."""
+        return self.directory / f"{self.name}.clock"
+
+    def start(self, *, failpoint: str = "") -> None:
+        """Start it, if need be with a failpoint armed."""
         assert self._process is None, f"{self.name} runs already"
         program, *arguments = self.command
         script = Path(sys.executable).parent / program
         command = [str(script), *arguments]
-        if shift:
-            command = [sys.executable, "-m", "tests.chaos.shifted", shift, program, *arguments]
-        elif not script.is_file():
+        if not script.is_file():
             command = [sys.executable, "-m", *self.command]
-        self.armed, self.shifted, self._asked = failpoint, shift, False
+        clock = wall_clock.environment(self.directory, self.clock)
+        self.armed, self._asked = failpoint, False
         self._excused = {-signal.SIGKILL} if failpoint else set()
         with self.log.open("ab") as log:
             self._said_before = log.tell()
@@ -122,7 +126,7 @@ class Program:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **self.environment, VARIABLE: failpoint},
+                env={**os.environ, **self.environment, **clock, VARIABLE: failpoint},
             )
         self._forget_ended_sessions()
         self._sessions.append(self._process.pid)

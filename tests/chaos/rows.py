@@ -35,25 +35,39 @@ class Table:
         stamped: has the column `_block`; else it relies on its deduplication window.
         weight: its share of the messages; shares are far apart, as in life.
         window: `non_replicated_deduplication_window`; 0: the campaign's own.
+        viewed: a materialized view behind it writes all of its rows into a table of its own.
+        expires: a TTL deletes those rows of it that `expired` names, as soon as it likes.
     """
 
     name: str
     stamped: bool
     weight: int
     window: int = 0
+    viewed: bool = False
+    expires: bool = False
 
 
 TABLES = (
     Table("clicks", stamped=True, weight=60),
     Table("orders", stamped=True, weight=20),
-    Table("visits", stamped=False, weight=10, window=10_000),
+    Table("visits", stamped=False, weight=10, window=10_000, viewed=True),
     Table("items", stamped=True, weight=6),
     Table("people", stamped=False, weight=3, window=10_000),
     Table("countries", stamped=True, weight=1),
+    Table("sessions", stamped=True, weight=5, window=10_000, viewed=True, expires=True),
 )
 
 COLUMNS = "p Int32, n Int64, h UInt64, v String"
 """Partition, number, and two values that follow from them."""
+
+
+EXPIRES_EVERY = 3
+"""One row in so many is long over when it arrives, in a table whose rows expire."""
+
+
+def expired(numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Which rows a TTL may delete at once; the others stay for as long as anybody lives."""
+    return numbers % EXPIRES_EVERY == 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -29,7 +29,8 @@ def run(
     Ctrl-C stops the faults; what was done so far is judged.
     """
     say(f"seed {options.seed}")
-    with Campaign(options, say, keep, command) as campaign:
+    # Left after the campaign, whose end takes seconds: there, too, the verdict would be lost.
+    with contextlib.ExitStack() as calm, Campaign(options, say, keep, command) as campaign:
         figures: dict[str, Any] | None = None
         interrupted = False
         try:
@@ -41,8 +42,8 @@ def run(
         except GaveUp:
             say("too many anomalies: judging what was done so far")
             campaign.heal()
-        with _not_to_be_interrupted(say):
-            found = report(campaign)
+        calm.enter_context(_not_to_be_interrupted(say))
+        found = report(campaign)
         found.figures |= (figures or {}) | ({"interrupted": True} if interrupted else {})
         return found
 

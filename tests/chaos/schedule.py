@@ -93,7 +93,13 @@ KINDS: Mapping[str, Kind] = {
     "broker_disk_full": Kind(1, (1.0, 3.0)),
     "network": Kind(6, (0.5, 8.0), ("delay", "cut", "half_open", "lossy", "drop_end_txn")),
     "stale_end_txn": Kind(2),
+    "step_clock": Kind(3, (2.0, 10.0), ("600", "-600", "3600", "-3600")),
+    "grow_source": Kind(2),
+    "retention": Kind(2, (1.0, 6.0)),
     "rule": Kind(3, (1.0, 8.0)),
+    "view_fails": Kind(3, (1.0, 8.0), ("all", "one")),
+    "expire": Kind(2),
+    "remake_table": Kind(2, (0.0, 3.0)),
 }
 PROXIED = frozenset({"network", "stale_end_txn"})
 """Kinds that do nothing where programs reach the brokers directly."""

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import psutil
+from confluent_kafka import KafkaException
 
 from relay import names
 from relay.dev import broker, process
@@ -48,6 +49,16 @@ def all_brokers_run(campaign: Campaign) -> bool:
 def started(campaign: Campaign, index: int) -> None:
     """Start a broker, and wait until it answers."""
     broker.start(campaign.servers.place, index)
+
+
+def grow_source(campaign: Campaign, _fault: Fault) -> Sequence[Task]:
+    """A partition is added to the source, and filled from the next batch on."""
+    if all_brokers_run(campaign):
+        try:
+            campaign.source.grow(campaign.servers.grow())
+        except KafkaException as error:  # a broker that just came back: the next one looks again
+            campaign.history.write("not grown", error=repr(error))
+    return ()
 
 
 def coordinator_kill(campaign: Campaign, fault: Fault) -> Sequence[Task]:

@@ -11,13 +11,16 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from relay.dev import broker, layout, process, stack
 from tests import reach
 from tests.broker.pipeline import wait_until
+from tests.chaos import tables
+from tests.chaos.lost import Deleted, Dropped
 from tests.chaos.proxied import proxied
-from tests.chaos.rows import COLUMNS, TABLES
+from tests.chaos.rows import TABLES
+from tests.chaos.tables import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +31,10 @@ if TYPE_CHECKING:
     from relay.dev.stack import Stack
     from tests.chaos.proxy import Proxy
 
-DATABASE = "chaos"
 LEDGER = "ledger"
 PARTITIONS = 4
+MOST_PARTITIONS = 10
+"""That the source grows to."""
 SESSION_SECONDS = 6.0
 TRANSACTION_SECONDS = 5.0
 
@@ -41,6 +45,8 @@ class Servers:
 
     Attributes:
         window: deduplication window of the stamped tables, in parts.
+        dropped: what the tables held that faults dropped.
+        deleted: the records that retention deleted, by topic and partition.
     """
 
     directory: Path
@@ -50,6 +56,8 @@ class Servers:
     progress: Callable[[str], None]
     proxied: bool = False
     proxies: list[Proxy] = field(default_factory=list)
+    dropped: Dropped = field(default_factory=Dropped)
+    deleted: dict[tuple[str, int], Deleted] = field(default_factory=dict)
     stack: Stack | None = None
     _owned: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -82,19 +90,29 @@ class Servers:
         topic = NewTopic(self.source, PARTITIONS, min(3, self.brokers))
         admin.create_topics([topic])[self.source].result(60)
         wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
-        self._tables()
+        self.make_tables()
 
-    def _tables(self) -> None:
-        client = self.clickhouse()
-        client.command(f"CREATE DATABASE {DATABASE}")
-        for table in TABLES:
-            stamp = ", _block String" if table.stamped else ""
-            client.command(
-                f"CREATE TABLE {DATABASE}.{table.name} ({COLUMNS}{stamp}) ENGINE = MergeTree "
-                "ORDER BY (p, n) SETTINGS non_replicated_deduplication_window = "
-                f"{table.window or self.window}"
-            )
-        client.close()
+    def grow(self) -> int:
+        """Add a partition to the source, unless it has the most; how many it has then.
+
+        Raises:
+            KafkaException: no answer; the topic may have grown.
+        """
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        count = len(admin.list_topics(self.source, timeout=10).topics[self.source].partitions)
+        if count < MOST_PARTITIONS:
+            wider = NewPartitions(self.source, count + 1)
+            admin.create_partitions([wider], request_timeout=10)[self.source].result(15)
+            count += 1
+        return count
+
+    def make_tables(self) -> None:
+        """Make the tables that are not there."""
+        with contextlib.closing(self.clickhouse()) as client:
+            client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+            for table in TABLES:
+                for statement in tables.statements(table, self.window):
+                    client.command(statement)
 
     def clickhouse(self) -> Client:
         """A client of the server, that does not wait for it for long."""

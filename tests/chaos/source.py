@@ -38,7 +38,8 @@ class Source(threading.Thread):
         self, bootstrap: str, topic: str, partitions: int, seed: int, shape: Shape
     ) -> None:
         super().__init__(name="source", daemon=True)
-        self._brokers, self._topic, self._partitions = bootstrap, topic, partitions
+        self._brokers, self._topic = bootstrap, topic
+        self._partitions = self._grown = partitions
         self._shape = shape
         self._chance = random.Random(f"source {seed}")
         self._next: Counter[tuple[int, int]] = Counter()
@@ -64,6 +65,10 @@ class Source(threading.Thread):
         if self.error is not None:
             raise AssertionError(f"the source failed: {self.error!r}") from self.error
         assert ended, f"the source did not end its batch within {seconds:g} s"
+
+    def grow(self, partitions: int) -> None:
+        """The topic has so many partitions now: the next batch goes into the new ones too."""
+        self._grown = partitions
 
     def finish(self) -> None:
         self._end.set()
@@ -95,6 +100,7 @@ class Source(threading.Thread):
     def close_partitions(self) -> dict[int, int]:
         """One last row in each partition, as the paused source's owner; their offsets."""
         assert self._idle.is_set(), "pause the source first"
+        self._take_up()
         ends: dict[int, int] = {}
         for partition in range(self._partitions):
             while partition not in ends:
@@ -106,6 +112,7 @@ class Source(threading.Thread):
 
     def _batch(self) -> int:
         """A batch of random messages; how many rows."""
+        self._take_up()
         chance, shape = self._chance, self._shape
         transactional = chance.random() < shape.transactional
         abort = transactional and chance.random() < shape.aborted
@@ -125,6 +132,13 @@ class Source(threading.Thread):
         else:
             self._send_plain(batch)
         return sum(r.count for r, _ in batch)
+
+    def _take_up(self) -> None:
+        """New producers where the topic has grown: the old ones know its partitions of before."""
+        if self._grown != self._partitions:
+            self._partitions, self._plain = self._grown, None
+            if self._transactional is not None:
+                self._drop()
 
     def _take(self, table: int, partition: int, count: int) -> Range:
         first = self._next[table, partition]

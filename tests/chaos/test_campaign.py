@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos import campaigns, kept
+from tests.chaos import campaigns, journal_file
 from tests.chaos.history import command_of
 from tests.chaos.options import Options
 from tests.chaos.running import run
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.campaign import Campaign
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(1500)]
 """A minute on an idle machine; a crowded one only takes longer."""
 
 KINDS = (
@@ -41,7 +41,7 @@ def test_no_row_is_lost_and_none_comes_twice(tmp_path: Path) -> None:
     assert report.figures["rows_aborted"] > 0
     assert sum(report.figures["faults"].values()) >= 10
     assert command_of(tmp_path / "history.jsonl") == ("mixed", {"seed": 20})
-    journal = kept.read(tmp_path / kept.FILE)
+    journal = journal_file.read(tmp_path / journal_file.FILE)
     assert replay.audited(journal).anomalies == [], "the verifier says so as well"
     assert all(replay.named(journal, at) for at in replay.some(journal, 20))
 

@@ -13,6 +13,7 @@ from relay.records_pb2 import Block, Commit, DeadLetters
 from tests.chaos import judges, rows
 from tests.chaos.ends import Head, Stable
 from tests.chaos.facts import Facts, Seen
+from tests.chaos.lost import Absence
 from tests.chaos.rows import ABORT, BAD, COMMIT, Range, Rows
 from tests.chaos.truth import ABORTED, COMMITTED, UNKNOWN, Truth
 
@@ -56,6 +57,43 @@ def promised() -> Facts:
     )  # fmt: skip
 
 
+VISITS = next(i for i, table in enumerate(rows.TABLES) if table.viewed and not table.expires)
+SESSIONS = next(i for i, table in enumerate(rows.TABLES) if table.expires)
+DROPPED_MS = 1_000_000
+"""When a table was made anew."""
+
+
+def with_views() -> Facts:
+    """Six rows of a table with a view, six of one whose rows expire, some of them gone."""
+    found = Facts(truth=Truth())
+    for index, held_there in ((VISITS, range(6)), (SESSIONS, (1, 2, 3, 4, 5))):
+        sent = Range(index, 1, 0, 6)
+        found.truth.told.append((sent, COMMIT, COMMITTED))
+        found.source.append(Seen(1, index, sent, COMMIT))
+        found.blocks[index, 1] = held(index, 1, list(range(6)))
+        found.tables[index] = held(index, 1, list(held_there))
+        found.views[index] = held(index, 1, list(range(6)))
+    return found
+
+
+def with_a_dropped_table() -> Facts:
+    """A message from before the drop, a dead letter from meanwhile, a message from after it.
+
+    As tests.chaos.facts gives them: what the old table held counts as there.
+    """
+    sent = [Range(0, 1, 0, 3), Range(0, 1, 3, 2), Range(0, 1, 5, 2)]
+    times = [DROPPED_MS - 9000, DROPPED_MS - 500, DROPPED_MS + 60_000]
+    return Facts(
+        truth=Truth(told=[(one, COMMIT, COMMITTED) for one in sent]),
+        source=[Seen(1, i, one, COMMIT, times[i]) for i, one in enumerate(sent)],
+        blocks={(0, 1): held(0, 1, [0, 1, 2, 5, 6])},
+        tables={0: rows.joined([held(0, 1, [5, 6]), held(0, 1, [0, 1, 2])])},
+        dead=[(1, 1, rows.message(sent[1]))],
+        absences={0: [Absence(DROPPED_MS)]},
+        starts={("chaos.journal", 1): (7, 7)},
+    )
+
+
 def test_facts_as_promised_are_clean() -> None:
     """The order in ClickHouse is free, an unknown outcome may be either."""
     verdict = judges.whole(promised())
@@ -63,6 +101,8 @@ def test_facts_as_promised_are_clean() -> None:
     assert verdict.clean, verdict.anomalies
     assert verdict.figures["rows"] == 5
     assert verdict.figures["dead_letters"] == 1
+    for other in (with_views(), with_a_dropped_table()):
+        assert judges.whole(other).clean, judges.whole(other).anomalies
 
 
 def lose_a_row(facts: Facts) -> None:
@@ -146,6 +186,64 @@ def count_a_message_too_many(facts: Facts) -> None:
     facts.journal[1][1].count += 1
 
 
+def read_no_new_partition(facts: Facts) -> None:
+    new = Range(0, 4, 0, 3)
+    facts.truth.told.append((new, COMMIT, COMMITTED))
+    facts.source.append(Seen(4, 0, new, COMMIT))
+
+
+def lose_a_row_behind_a_view(facts: Facts) -> None:
+    facts.views[VISITS] = held(VISITS, 1, [0, 1, 2, 3, 4])
+
+
+def double_a_row_behind_a_view(facts: Facts) -> None:
+    facts.views[VISITS] = held(VISITS, 1, [0, 1, 2, 3, 4, 5, 5])
+
+
+def double_an_expired_row_behind_a_view(facts: Facts) -> None:
+    facts.views[SESSIONS] = held(SESSIONS, 1, [0, 0, 1, 2, 3, 4, 5])
+
+
+def lose_an_expired_row_behind_a_view(facts: Facts) -> None:
+    facts.views[SESSIONS] = held(SESSIONS, 1, [1, 2, 3, 4, 5])
+
+
+def lose_a_row_that_stays(facts: Facts) -> None:
+    facts.tables[SESSIONS] = held(SESSIONS, 1, [1, 2, 3, 5])
+
+
+def double_an_expired_row(facts: Facts) -> None:
+    facts.tables[SESSIONS] = held(SESSIONS, 1, [1, 2, 3, 3, 4, 5])
+
+
+def let_a_dropped_row_come_back(facts: Facts) -> None:
+    facts.tables[0] = rows.joined([facts.tables[0], held(0, 1, [2])])
+
+
+def lose_a_row_that_no_table_held(facts: Facts) -> None:
+    facts.tables[0] = held(0, 1, [0, 1, 2, 5])
+
+
+def refuse_a_message_of_later(facts: Facts) -> None:
+    facts.dead.append((1, 2, rows.message(Range(0, 1, 5, 2))))
+
+
+def refuse_a_message_and_load_it(facts: Facts) -> None:
+    facts.tables[0] = rows.joined([facts.tables[0], held(0, 1, [3, 4])])
+
+
+def refuse_a_message_twice(facts: Facts) -> None:
+    facts.dead *= 2
+
+
+def lose_the_absence(facts: Facts) -> None:
+    facts.absences = {}
+
+
+def delete_more_than_asked(facts: Facts) -> None:
+    facts.starts["chaos.journal", 1] = 9, 7
+
+
 FALSIFIED: list[tuple[Callable[[Facts], None], str, str]] = [
     (lose_a_row, "rows", "1 rows lost, the first: 6"),
     (double_a_row, "rows", "1 rows doubled, the first: 5"),
@@ -168,7 +266,46 @@ FALSIFIED: list[tuple[Callable[[Facts], None], str, str]] = [
     (break_the_chain_of_floors, "chain", "gap"),
     (leave_out_a_journal_record, "chain", "gap"),
     (count_a_message_too_many, "chain", "gap"),
+    (read_no_new_partition, "rows", "clicks from partition 4: 3 rows lost"),
 ]
+
+
+OF_VIEWS: list[tuple[Callable[[Facts], None], str, str]] = [
+    (lose_a_row_behind_a_view, "views", "1 rows lost, the first: 5"),
+    (double_a_row_behind_a_view, "views", "1 rows doubled, the first: 5"),
+    (double_an_expired_row_behind_a_view, "views", "1 rows doubled, the first: 0"),
+    (lose_an_expired_row_behind_a_view, "views", "1 rows lost, the first: 0"),
+    (lose_a_row_that_stays, "rows", "1 rows lost, the first: 4"),
+    (double_an_expired_row, "rows", "1 rows doubled, the first: 3"),
+]
+OF_DROPS: list[tuple[Callable[[Facts], None], str, str]] = [
+    (let_a_dropped_row_come_back, "rows", "1 rows doubled, the first: 2"),
+    (lose_a_row_that_no_table_held, "rows", "1 rows lost, the first: 6"),
+    (refuse_a_message_of_later, "dead letters", "too many"),
+    (refuse_a_message_and_load_it, "rows", "2 rows never committed, the first: 3"),
+    (refuse_a_message_twice, "dead letters", "too many"),
+    (lose_the_absence, "dead letters", "too many"),
+    (delete_more_than_asked, "retention", "begins at 9"),
+]
+
+
+@pytest.mark.parametrize(
+    ("facts", "falsify", "judge", "says"),
+    [
+        *((with_views(), *one) for one in OF_VIEWS),
+        *((with_a_dropped_table(), *one) for one in OF_DROPS),
+    ],
+)
+def test_each_falsified_fact_of_a_table_that_changes_is_named(
+    facts: Facts, falsify: Callable[[Facts], None], judge: str, says: str
+) -> None:
+    """Views, rows that expire, tables made anew and what retention left."""
+    facts = copy.deepcopy(facts)
+    falsify(facts)
+
+    verdict = judges.whole(facts)
+
+    assert any(says in anomaly for anomaly in verdict.anomalies[judge]), verdict.anomalies
 
 
 @pytest.mark.parametrize(("falsify", "judge", "says"), FALSIFIED)
@@ -190,6 +327,9 @@ def test_rows_of_parked_blocks_may_be_there_or_not() -> None:
     facts.parked = {0: 2}
     lose_a_row(facts)
     assert judges.contents(facts) == []
+
+    facts.tables[0] = held(0, 1, [0, 1])
+    assert judges.contents(facts) != [], "more are missing than wait"
 
     double_a_row(facts)
     assert judges.contents(facts) != []

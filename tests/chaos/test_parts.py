@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -16,15 +15,16 @@ import pytest
 from click.testing import CliRunner
 
 from relay.blocks.chunks import Encoder
+from relay.records_pb2 import Block, Commit
+from tests import wall_clock
 from tests.broker.pipeline import wait_until
-from tests.chaos import coordinator, facts, measures, rows, schedule
+from tests.chaos import coordinator, facts, measures, retention_faults, rows, schedule
 from tests.chaos.__main__ import chaos
 from tests.chaos.controls import GUARDS
 from tests.chaos.faults import FAULTS
 from tests.chaos.history import History, command_of, versions
 from tests.chaos.programs import Program, ended_already, ended_by_watchdog
 from tests.chaos.rows import Range
-from tests.chaos.shifted import shift
 from tests.chaos.slots import Cycle, shuffled
 
 if TYPE_CHECKING:
@@ -110,16 +110,50 @@ def test_history_is_played_again(tmp_path: Path) -> None:
         command_of(history.path)
 
 
-def test_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wall clock only."""
-    monkeypatch.setattr(time, "time", time.time)
-    monkeypatch.setattr(time, "time_ns", time.time_ns)
-    before, monotonic = time.time(), time.monotonic()
-    shift(3600)
+CLOCK = """
+from pathlib import Path
+zero = time.time() - time.monotonic()
+def said(n):
+    wall, ns = time.time() - time.monotonic(), time.time_ns() / 1e9 - time.monotonic()
+    Path(sys.argv[0]).with_name(f"{n}.part").write_text(f"{wall - zero:.0f} {ns - zero:.0f}")
+    Path(sys.argv[0]).with_name(f"{n}.part").rename(Path(sys.argv[0]).with_name(n))
+said("before")
+for n in ("forth", "back"):
+    while not Path(sys.argv[0]).with_name(f"{n}.go").exists():
+        time.sleep(0.01)
+    said(n)
+"""
 
-    assert time.time() - before >= 3600
-    assert time.time_ns() / 1e9 - before >= 3600
-    assert time.monotonic() - monotonic < 3600
+
+def test_a_clock_is_stepped_both_ways_while_a_program_works(tmp_path: Path) -> None:
+    """Its wall clock only: the monotonic one, which `said` compares with, runs on."""
+    it = program(tmp_path, CLOCK)
+    for name, seconds in (("before", 0), ("forth", 3600), ("back", -600)):
+        wall_clock.set_by(it.clock, seconds)
+        (tmp_path / f"{name}.go").touch()
+        wait_until((tmp_path / name).exists, name)
+        assert (tmp_path / name).read_text() == f"{seconds} {seconds}"
+    it.kill()
+
+
+def test_retention_passes_what_a_loader_was_done_with_and_no_more() -> None:
+    """Up to the first block that it has not settled, and never the journal's last record."""
+
+    def commit(offset: int, *blocks: str) -> tuple[int, int, Commit]:
+        made = [Block(id=b, topic="t", partition=1, next_offset=10 * offset + 9) for b in blocks]
+        return 1, offset, Commit(blocks=made)
+
+    records = [commit(3, "a"), commit(5, "b", "c"), commit(7), commit(8, "d"), commit(9, "e")]
+    journal, block_topic = ("j", 1), ("t", 1)
+
+    def bounds(done: str) -> dict[tuple[str, int], int]:
+        return dict(retention_faults.deletable(records, set(done), "j"))
+
+    assert bounds("abcde") == {journal: 9, block_topic: 99}
+    assert bounds("abce") == {journal: 8, block_topic: 59}
+    assert bounds("acde") == {journal: 5, block_topic: 39}
+    assert bounds("bcde") == {journal: 3}, "not even the first"
+    assert bounds("") == {journal: 3}
 
 
 def test_memory_that_grows_is_named() -> None:

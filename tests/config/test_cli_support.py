@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from loader.cli import main as loader_main
 from relay import errors
 from relay.program.command import EXIT_STATUSES, Lazy, LazyGroup, run_main
 
@@ -135,3 +137,22 @@ def test_a_package_that_only_one_command_needs_is_named_with_how_to_get_it(
 def test_a_missing_module_of_our_own_is_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_main(group("relay.no_such_module:c"), "g", ["c"]) == errors.EXIT_BUG
     assert "relay.no_such_module" in capsys.readouterr().err
+
+
+def test_a_bug_in_the_loader_ends_as_one_in_the_relay(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and status 70; before, the loader printed a stack trace and ended with status 1."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(importlib.import_module("loader.cli.status"), "settings_of", fail)
+    with pytest.raises(SystemExit) as end:
+        loader_main(["status", __file__])
+
+    said = capsys.readouterr().err
+    assert end.value.code == errors.EXIT_BUG
+    assert said.startswith("loader: ")
+    assert "ZeroDivisionError: division by zero" in said
+    assert "Traceback" not in said

@@ -19,7 +19,7 @@ from relay.config.settings_file import load
 from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused
-from relay.operate.metrics.endpoint import Watch
+from relay.operate.metrics.endpoint import RelayMonitor
 from relay.process.log_context import Concerning
 from relay.process.several import PROGRAM
 from relay.program.command import log_format_option, show_error
@@ -175,7 +175,7 @@ def test_each_line_of_a_relay_is_an_object_and_none_holds_a_secret(config: Path)
 
 def test_metrics_and_health_hold_no_secret(config: Path) -> None:
     """Whatever is asked."""
-    for path, route in Watch(load(config)).routes().items():
+    for path, route in RelayMonitor(load(config)).routes().items():
         status, _, body = route({})
         assert status in {200, 503}, path
         assert SENTINEL.encode() not in body

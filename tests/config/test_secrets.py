@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from relay.config import kafka_allowed, kafka_clients, settings_file
+from relay.config import kafka_allowlist, kafka_clients, settings_file
 from relay.config.settings import Kafka, Settings
 from relay.errors import ConfigError
 from tests.config.test_load import GOOD, problems, write
@@ -63,7 +63,7 @@ def test_a_secret_in_plain_is_refused_and_not_shown(tmp_path: Path) -> None:
     assert SENTINEL not in said
 
 
-@pytest.mark.parametrize("key", sorted(kafka_allowed.SECRETS))
+@pytest.mark.parametrize("key", sorted(kafka_allowlist.SECRETS))
 def test_each_of_librdkafkas_secrets_is_refused_in_plain(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigError, match="must not contain a secret") as raised:
         settings_file.load(write(tmp_path, f'{GOOD}[kafka.client]\n"{key}" = "{SENTINEL}"\n'))

@@ -8,14 +8,21 @@ from typing import Any
 from relay.core import events as ev
 from relay.core.effects import Effect
 from relay.core.offsets import CommittedOffset
-from relay.core.records import Arrival, Found, JournalRecord, Mark, SealedBlock, SealResult
-from relay.core.state import Buffer, Guards, Limits, Partition, Phase, RelayState, Seal
+from relay.core.records import (
+    Arrival,
+    JournalRecord,
+    PartitionTruth,
+    SealedBlock,
+    SealResult,
+    TableMark,
+)
+from relay.core.state import Buffer, Guards, Partition, Phase, RelayState, Seal, SealingLimits
 from relay.core.step import step
 
 NEVER = 10**9
 
 
-def limits(**changes: Any) -> Limits:
+def limits(**changes: Any) -> SealingLimits:
     values: dict[str, Any] = {
         "app": "app",
         "max_bytes": NEVER,
@@ -28,7 +35,7 @@ def limits(**changes: Any) -> Limits:
         "max_reread": NEVER,
         "flush_point_interval_ms": NEVER,
     }
-    return Limits(**(values | changes))
+    return SealingLimits(**(values | changes))
 
 
 def buffer(first: int, last: int | None = None, **changes: Any) -> Buffer:
@@ -50,7 +57,7 @@ def ready(**partitions: Partition) -> RelayState:
     return with_limits(limits(), **partitions)
 
 
-def with_limits(chosen: Limits, **partitions: Partition) -> RelayState:
+def with_limits(chosen: SealingLimits, **partitions: Partition) -> RelayState:
     owned = {int(name[1:]): value for name, value in partitions.items()}
     return RelayState(chosen, partitions=owned, tokens=100.0)
 
@@ -73,13 +80,15 @@ def result(seal: Seal, dead: int = 0) -> SealResult:
 
 
 def record(**changes: Any) -> JournalRecord:
-    made = JournalRecord(0, "id", 0, 3, 5, 10, 12, (Mark("d.x", 12),), (), 5, 4, flush_point=False)
+    made = JournalRecord(
+        0, "id", 0, 3, 5, 10, 12, (TableMark("d.x", 12),), (), 5, 4, flush_point=False
+    )
     return replace(made, **changes)
 
 
-def found(**changes: Any) -> Found:
+def found(**changes: Any) -> PartitionTruth:
     """A partition committed at floor 10, n=3; everything agrees."""
-    made = Found(0, CommittedOffset(10, 3, 7), record(), 0, "id", 0, 20, None)
+    made = PartitionTruth(0, CommittedOffset(10, 3, 7), record(), 0, "id", 0, 20, None)
     return replace(made, **changes)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relay.core.buffering import advance, append, journal_record, passed_over, settled, without
-from relay.core.records import Mark
+from relay.core.records import TableMark
 from relay.core.state import Partition, Seal, SealReason
 from tests.core.build import arrival, buffer, partition
 
@@ -97,7 +97,7 @@ def test_no_flush_point_before_a_mark() -> None:
     after = without(before, [seal("d.y", before)], 0)
 
     record = journal_record(0, before, after, [])
-    assert (after.floor, after.position, record.marks) == (7, 7, (Mark("d.x", 9),))
+    assert (after.floor, after.position, record.marks) == (7, 7, (TableMark("d.x", 9),))
     assert not record.flush_point
     assert settled(after) == after
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from relay import names
-from relay.blocks.dead_letter import DeadLetter, Origin, Place, headers_of
+from relay.blocks.dead_letter import DeadLetter, Origin, RecordPlace, headers_of
 from relay.config import settings_file
 from relay.kafka.topics import Topics
 from tests.broker.pipeline import PARTITIONS
@@ -35,11 +35,11 @@ def letter(
     """One at place 0:offset, of source message 1:offset + 100."""
     kept = Origin(None, [("table", table.encode())]) if origin is None else origin
     fields = {
-        "place": Place(0, offset),
+        "place": RecordPlace(0, offset),
         "when_ms": when_ms,
         "value": b"v%d" % offset,
         "source_topic": "rows",
-        "source": Place(1, offset + 100),
+        "source": RecordPlace(1, offset + 100),
         "table": table,
         "reason": reason,
         "origin": kept,
@@ -53,7 +53,7 @@ def write(pipeline: Pipeline, count: int) -> list[bytes]:
     producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
     values = [b"message %d" % number for number in range(count)]
     for number, value in enumerate(values):
-        source = Place(number % PARTITIONS, number)
+        source = RecordPlace(number % PARTITIONS, number)
         origin = Origin(b"k%d" % number, [("trace", b"t"), ("table", TABLE.encode())])
         headers = headers_of(pipeline.source, source, TABLE, "row 1: no", origin)
         topic = names.dead_topic(pipeline.app)

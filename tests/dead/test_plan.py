@@ -7,16 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from relay.blocks.dead_letter import Origin, Place
+from relay.blocks.dead_letter import Origin, RecordPlace
 from relay.operate.dead import replay_plan
-from relay.operate.dead.replay_plan import Mark, Message, Tally, Why, batches, decide, mark_key
+from relay.operate.dead.replay_plan import (
+    ReplayMark,
+    ReplayMessage,
+    ReplayTally,
+    Why,
+    batches,
+    decide,
+    mark_key,
+)
 from tests.dead.letters import TABLE, letter
 
-MARK = Mark(Place(0, 1), Place(1, 101), Place(1, 500), TABLE, 12)
+MARK = ReplayMark(RecordPlace(0, 1), RecordPlace(1, 101), RecordPlace(1, 500), TABLE, 12)
 
 
-def sent(answer: Message | Why) -> Message:
-    assert isinstance(answer, Message)
+def sent(answer: ReplayMessage | Why) -> ReplayMessage:
+    assert isinstance(answer, ReplayMessage)
     return answer
 
 
@@ -64,7 +72,7 @@ def test_a_replayed_one_is_never_sent_again_under_another_table() -> None:
 
 def test_the_tally_counts_answers() -> None:
     """By table and by reason."""
-    tally = Tally()
+    tally = ReplayTally()
     for one in (letter(1), letter(2), letter(3, table="d.t"), letter(4, table="")):
         tally.add(decide(one, {MARK.dead: MARK}, "rows"))
     assert (tally.sent, tally.bytes) == (2, 4)
@@ -87,7 +95,7 @@ def test_batches_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_mark_reads_as_it_is_written() -> None:
     """And its key tells topics of one name apart."""
-    assert Mark.decode(MARK.encode()) == MARK
+    assert ReplayMark.decode(MARK.encode()) == MARK
     assert mark_key("id1", MARK.dead) == b"id1/0:1" != mark_key("id2", MARK.dead)
 
 
@@ -95,4 +103,4 @@ def test_a_mark_reads_as_it_is_written() -> None:
 def test_a_foreign_mark_is_refused(value: bytes) -> None:
     """Nothing is taken for a mark that is none."""
     with pytest.raises(ValueError, match=re.compile(r"mark|Expecting|codec|PARTITION", re.DOTALL)):
-        Mark.decode(value)
+        ReplayMark.decode(value)

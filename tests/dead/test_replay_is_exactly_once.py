@@ -13,7 +13,7 @@ from relay import names
 from relay.config import settings_file
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
-from relay.operate.dead.replay_plan import Message, decide
+from relay.operate.dead.replay_plan import ReplayMessage, decide
 from tests.broker.pipeline import PARTITIONS, is_stopped, wait_until
 from tests.dead.letters import TABLE, Command, in_source, marked, write
 
@@ -135,7 +135,7 @@ def test_after_a_commit_in_doubt_the_marks_are_read_anew(pipeline: Pipeline) -> 
     replay = Replay(settings, reader)
     replay.start()
     messages = [decide(one, replay.marks, pipeline.source) for one in reader.letters()]
-    sent = [message for message in messages if isinstance(message, Message)]
+    sent = [message for message in messages if isinstance(message, ReplayMessage)]
     commit = replay._producer.commit
 
     def in_doubt() -> bool:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from relay.blocks.dead_letter import Place
+from relay.blocks.dead_letter import RecordPlace
 from relay.operate.dead.selection import Selection, instant_ms, kind_of, summary
 from tests.dead.letters import letter
 
@@ -14,7 +14,7 @@ NOW = 1_754_000_000_000
 LETTERS = [
     letter(0, table="d.a", reason="row 1: bad", when_ms=10),
     letter(1, table="d.b", reason="unknown table d.b", when_ms=20),
-    letter(2, table="", reason="no header", when_ms=30, source=Place(0, 5)),
+    letter(2, table="", reason="no header", when_ms=30, source=RecordPlace(0, 5)),
 ]
 
 
@@ -30,7 +30,7 @@ LETTERS = [
         (Selection(since_ms=20, until_ms=30), [1]),
         (Selection(partition=0), [2]),
         (Selection(partition=1), [0, 1]),
-        (Selection(places=frozenset({Place(0, 2), Place(0, 9)})), [2]),
+        (Selection(places=frozenset({RecordPlace(0, 2), RecordPlace(0, 9)})), [2]),
         (Selection(table="d.a", partition=0), []),
     ],
 )
@@ -90,5 +90,9 @@ def test_summary_counts_by_table_and_kind() -> None:
         ("shop.orders", "row #: bad", 12, 3),
         ("d.b", "unknown table d.b", 1, 1),
     ]
-    assert (groups[0].first_ms, groups[0].last_ms, groups[0].example) == (89, 100, Place(0, 0))
+    assert (groups[0].first_ms, groups[0].last_ms, groups[0].example) == (
+        89,
+        100,
+        RecordPlace(0, 0),
+    )
     assert groups[0].bytes == sum(len(one.value or b"") for one in many)

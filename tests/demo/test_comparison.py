@@ -11,7 +11,7 @@ from clickhouse_connect.driver.client import Client
 
 from relay.config.settings import ClickHouse, Kafka, Loader, Settings, Source
 from relay.dev.demo import data
-from relay.dev.demo.moving import differences
+from relay.dev.demo.transfer import differences
 from relay.dev.demo.watch import Warehouse
 
 SENT = {table.full_name: data.read(table) for table in data.TABLES if table.name != "flights"}

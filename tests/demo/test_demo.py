@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.servers
 RELAY = Path(sysconfig.get_path("scripts")) / "relay"
 
 

@@ -30,6 +30,8 @@ from relay.schema import catalogue
 from tests import reach
 from tests.broker.pipeline import wait_until
 
+pytestmark = pytest.mark.servers
+
 
 def _quietly(_line: str) -> None:
     pass

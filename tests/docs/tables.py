@@ -31,7 +31,7 @@ from relay.operate.metrics import definitions as of_relay
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.operate.verify.judge import anomaly
-from relay.program.command import EXIT_STATUSES
+from relay.program.command import EXIT_STATUSES, HELP
 from relay.program.metric import Metric, rows
 from tests.docs.types import spark_table, types_table
 
@@ -150,7 +150,7 @@ def alerts_table() -> str:
 def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     """Every command that is no group, with how it is called; hidden ones left out."""
     if isinstance(command, click.Group):
-        context = click.Context(command, info_name=path)
+        context = click.Context(command, info_name=path, **HELP)
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
@@ -170,7 +170,7 @@ def commands_table() -> str:
 
 
 def _command(path: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **HELP)
     usage = " ".join([path, *command.collect_usage_pieces(context)]).replace("[OPTIONS] ", "")
     first = " ".join((command.help or "").split("\n\n")[0].split())
     options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
@@ -240,8 +240,8 @@ def docstrings(module: ModuleType, kind: type[Enum]) -> dict[str, str]:
 
 
 def anomalies_table() -> str:
-    said = docstrings(anomaly, anomaly.Kind)
-    body = [(f"`{kind.value}`", said[kind.value]) for kind in anomaly.Kind]
+    said = docstrings(anomaly, anomaly.AnomalyKind)
+    body = [(f"`{kind.value}`", said[kind.value]) for kind in anomaly.AnomalyKind]
     return table(("anomaly", "meaning"), body)
 
 

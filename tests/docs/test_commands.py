@@ -13,6 +13,7 @@ import pytest
 
 from loader.cli import loader
 from relay.cli import cli
+from relay.program.command import HELP
 from tests.docs import documents
 
 PROGRAMS = {"relay": cli, "loader": loader}
@@ -123,11 +124,11 @@ def wrong(command: click.Command, arguments: list[str], *, whole: bool) -> str:
     while isinstance(command, click.Group):
         if not arguments or arguments[0].startswith("-"):
             return ""
-        below = command.get_command(click.Context(command), arguments[0])
+        below = command.get_command(click.Context(command, **HELP), arguments[0])
         if below is None:
             return f"{path}: no command {arguments[0]}"
         command, arguments, path = below, arguments[1:], f"{path} {arguments[0]}"
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, **HELP)
     try:
         given, left, _ = command.make_parser(context).parse_args(list(arguments))
     except click.BadOptionUsage as error:
@@ -174,8 +175,8 @@ def options_of(command: click.Command) -> Iterator[str]:
         if isinstance(parameter, click.Option):
             yield from (*parameter.opts, *parameter.secondary_opts)
     if isinstance(command, click.Group):
-        for name in command.list_commands(click.Context(command)):
-            below = command.get_command(click.Context(command), name)
+        for name in command.list_commands(click.Context(command, **HELP)):
+            below = command.get_command(click.Context(command, **HELP), name)
             assert below is not None
             yield from options_of(below)
 

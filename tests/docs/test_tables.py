@@ -127,10 +127,14 @@ def test_every_check_of_health_is_explained() -> None:
     """By its name, in the rows of its program."""
     document = documents.text_of("relay/docs/health.md")
     checks = (
-        *of_relay.liveness(of_relay.Facts(0.0, 0.0), of_relay.Limits(1.0, 1.0, 1.0)),
-        *of_relay.readiness(of_relay.Facts(0.0, 0.0)),
-        *of_loader.liveness(of_loader.Facts(0.0, 0.0), of_loader.Limits(1.0, 1.0, 1.0)),
-        *of_loader.readiness(of_loader.Facts(0.0, 0.0)),
+        *of_relay.liveness(
+            of_relay.RelayHealth(0.0, 0.0), of_relay.RelayHealthLimits(1.0, 1.0, 1.0)
+        ),
+        *of_relay.readiness(of_relay.RelayHealth(0.0, 0.0)),
+        *of_loader.liveness(
+            of_loader.LoaderHealth(0.0, 0.0), of_loader.LoaderHealthLimits(1.0, 1.0, 1.0)
+        ),
+        *of_loader.readiness(of_loader.LoaderHealth(0.0, 0.0)),
     )
     assert [one.check for one in checks if f"| `{one.check}` |" not in document] == []
 

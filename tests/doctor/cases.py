@@ -9,8 +9,8 @@ from typing import Any
 from relay.errors import Refused, Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.facts import (
-    Clock,
-    Head,
+    ClockOffset,
+    GroupFloor,
     Replica,
     Setting,
     Topic,
@@ -35,8 +35,8 @@ from tests.doctor.healthy import (
     topics,
 )
 
-HEAD = Head(10, '{"n":1,"journal":5}', 5, 10, 5)
-FOREIGN = Head(10, "moved", None, 10, 5)
+HEAD = GroupFloor(10, '{"n":1,"journal":5}', 5, 10, 5)
+FOREIGN = GroupFloor(10, "moved", None, 10, 5)
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ KAFKA: dict[str, Case] = {
         "offsets.topic.replication.factor=3 in",
     ),
     "auto-create": broker("auto.create.topics.enable", "true", "= true", "=false"),
-    "broker-clock": told("10 s ahead of ours", "NTP", clock=Clock(10.0, 0.1)),
+    "broker-clock": told("10 s ahead of ours", "NTP", clock=ClockOffset(10.0, 0.1)),
     "broker-clock-refuses": Case(
-        lambda: of_kafka(kafka(clock=Clock(-3700.0, 0.1))),
+        lambda: of_kafka(kafka(clock=ClockOffset(-3700.0, 0.1))),
         "1 h behind ours",
         "NTP",
         frozenset({"broker-clock"}),
@@ -299,7 +299,7 @@ CLICKHOUSE: dict[str, Case] = {
             if name != "insert_deduplication_token"
         },
     ),
-    "clickhouse-clock": a_server("10 s behind ours", "NTP", clock=Clock(-10.0, 0.1)),
+    "clickhouse-clock": a_server("10 s behind ours", "NTP", clock=ClockOffset(-10.0, 0.1)),
     "setting-fixed": a_setting(
         "async_insert", Setting("1", fixed=True), "async_insert = 1", "async_insert = 0 WRITABLE"
     ),

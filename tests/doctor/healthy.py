@@ -8,7 +8,16 @@ from typing import Any
 
 from relay.config.settings import Settings
 from relay.operate.doctor import examine
-from relay.operate.doctor.facts import ClickHouse, Clock, Head, Kafka, Setting, Table, Topic, Trial
+from relay.operate.doctor.facts import (
+    ClickHouseFacts,
+    ClockOffset,
+    GroupFloor,
+    KafkaFacts,
+    Setting,
+    TargetFacts,
+    Topic,
+    Trial,
+)
 from relay.operate.doctor.findings import Finding
 from relay.operate.doctor.judge import clickhouse as tables
 from relay.operate.doctor.judge import rights
@@ -72,22 +81,22 @@ def topics() -> dict[str, Topic]:
     }
 
 
-def kafka(**changed: Any) -> Kafka:
-    facts = Kafka(
+def kafka(**changed: Any) -> KafkaFacts:
+    facts = KafkaFacts(
         brokers=dict.fromkeys((1, 2, 3), BROKER),
         topics=topics(),
         apis={"TxnOffsetCommit": 5, "OffsetFetch": 9, "Metadata": 13, "Produce": 13},
         group_granted=frozenset({"READ", "DESCRIBE"}),
         transactions=Trial(),
         creation=Trial(),
-        heads={0: Head(10, '{"n":1,"journal":5}', 5, 10, 5)},
-        clock=Clock(0.4, 0.01),
+        heads={0: GroupFloor(10, '{"n":1,"journal":5}', 5, 10, 5)},
+        clock=ClockOffset(0.4, 0.01),
     )
     return replace(facts, **changed)
 
 
-def table(**changed: Any) -> Table:
-    made = Table(
+def table(**changed: Any) -> TargetFacts:
+    made = TargetFacts(
         engine="MergeTree",
         engine_full="MergeTree ORDER BY id SETTINGS non_replicated_deduplication_window = 10000",
         columns={"id": ("Int64", ""), "_block": ("String", "")},
@@ -96,9 +105,9 @@ def table(**changed: Any) -> Table:
     return replace(made, **changed)
 
 
-def clickhouse(of_table: Table | None = None, **changed: Any) -> ClickHouse:
+def clickhouse(of_table: TargetFacts | None = None, **changed: Any) -> ClickHouseFacts:
     """A server with the one table `of_table`, or a healthy one."""
-    facts = ClickHouse(
+    facts = ClickHouseFacts(
         user="loader",
         settings={
             **{name: Setting(value) for name, value in tables.INSERTED_WITH.items()},
@@ -117,18 +126,18 @@ def clickhouse(of_table: Table | None = None, **changed: Any) -> ClickHouse:
         },
         tables={TABLE: of_table or table()},
         ledger=table(),
-        clock=Clock(-0.2, 0.01),
+        clock=ClockOffset(-0.2, 0.01),
         version="26.9.2.1",
     )
     return replace(facts, **changed)
 
 
-def of_kafka(facts: Kafka, given: Settings | None = None) -> list[Finding]:
+def of_kafka(facts: KafkaFacts, given: Settings | None = None) -> list[Finding]:
     return list(examine.judge_kafka(given or settings(), facts, OUTAGE))
 
 
 def of_clickhouse(
-    facts: ClickHouse, given: Settings | None = None, *, decided: bool = False
+    facts: ClickHouseFacts, given: Settings | None = None, *, decided: bool = False
 ) -> list[Finding]:
     """Every finding; of how blocks are decided, which is said of each table, only if wanted."""
     every = [

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 from relay import names
 from relay.config.settings import Settings
 from relay.operate.doctor import examine
-from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import exit_status
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import wait_until
@@ -66,7 +66,7 @@ def settings(app: str, bootstrap: str, password: str | None = None) -> Settings:
 
 def examined(given: Settings, *, probe: bool = False) -> list[Finding]:
     """Findings about Kafka; of ClickHouse there is none here."""
-    found = examine.examine(given, Wanted(72 * 3600.0, probe=probe))
+    found = examine.examine(given, ExaminationScope(72 * 3600.0, probe=probe))
     assert exit_status(found) == 4
     return [finding for finding in found if finding.code != "clickhouse-away"]
 

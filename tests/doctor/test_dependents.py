@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.operate.doctor.judge.dependents import Row, table
+from relay.operate.doctor.judge.dependents import SystemTable, table
 
 if TYPE_CHECKING:
     from relay.operate.doctor.judge.dependents import Rows
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 UUID = "b0b67906-8e48-437e-bed8-32cef235fcce"
 
 
-def plain(name: str, *dependents: str) -> Row:
+def plain(name: str, *dependents: str) -> SystemTable:
     views = [("p", view) for view in dependents]
-    return Row("p", name, "", "MergeTree", f"MergeTree -- {name}", "", "", "", views)
+    return SystemTable("p", name, "", "MergeTree", f"MergeTree -- {name}", "", "", "", views)
 
 
-def view(name: str, create: str, uuid: str = "") -> Row:
+def view(name: str, create: str, uuid: str = "") -> SystemTable:
     select = f"SELECT * FROM p.{name}_source"
-    return Row("p", name, uuid, "MaterializedView", "", "", create, select, [])
+    return SystemTable("p", name, uuid, "MaterializedView", "", "", create, select, [])
 
 
-def rows(*found: Row) -> Rows:
+def rows(*found: SystemTable) -> Rows:
     return {(row.database, row.name): row for row in found}
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from relay.cli import cli
 from relay.operate.doctor import examine, grants
 from relay.operate.doctor.findings import EXIT_WARNINGS, found
-from tests.config.test_kafka_settings import settings
+from tests.config.test_kafka_clients import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
 

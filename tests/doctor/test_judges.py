@@ -13,7 +13,7 @@ from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
-from relay.operate.doctor.facts import Clock, Replica, Setting, Topic, Trial
+from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
 from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
 from relay.operate.doctor.judge.window import merges_rows, window
@@ -90,8 +90,8 @@ def test_a_transaction_that_is_too_long_is_told_once() -> None:
 
 
 def test_clocks_differ_beyond_what_measuring_may_be_off() -> None:
-    assert of_kafka(kafka(clock=Clock(-9.0, 4.5))) == []
-    assert codes(of_kafka(kafka(clock=Clock(-9.0, 3.5)))) == {"broker-clock"}
+    assert of_kafka(kafka(clock=ClockOffset(-9.0, 4.5))) == []
+    assert codes(of_kafka(kafka(clock=ClockOffset(-9.0, 3.5)))) == {"broker-clock"}
 
 
 def test_a_journal_that_is_gone_is_told_of() -> None:

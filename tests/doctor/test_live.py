@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
 
 from relay.config import settings_file
 from relay.operate.doctor import examine
-from relay.operate.doctor.ask.clickhouse import Server
-from relay.operate.doctor.examine import Wanted
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.judge import rights
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
@@ -211,19 +211,21 @@ def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
 
 
 @pytest.fixture
-def server(pipeline: Pipeline) -> Iterator[Server]:  # noqa: F811
+def server(pipeline: Pipeline) -> Iterator[ClickHouseQuestions]:  # noqa: F811
     """Of an app whose ledger is nobody else's, so that its table has yet to be made."""
     config = pipeline.config()
     text = config.read_text(encoding="utf-8")
     config.write_text(
         text.replace("[loader]", f'[loader]\ndatabase = "{pipeline.app}"'), encoding="utf-8"
     )
-    made = Server(settings_file.load(config))
+    made = ClickHouseQuestions(settings_file.load(config))
     yield made
     made.close()
 
 
-def answering(server: Server, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
+def answering(
+    server: ClickHouseQuestions, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
     """A server that gives these answers to commands that end so; the others it answers itself."""
     command = server._client.command
 
@@ -240,7 +242,7 @@ def answering(server: Server, monkeypatch: pytest.MonkeyPatch, answers: dict[str
 
 def test_missing_rights_in_clickhouse(
     pipeline: Pipeline,  # noqa: F811
-    server: Server,
+    server: ClickHouseQuestions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The user of the tests has all rights, so the answers to CHECK GRANT are replaced."""
@@ -260,7 +262,7 @@ def test_missing_rights_in_clickhouse(
 
 def test_a_server_that_cannot_say_which_rights(
     pipeline: Pipeline,  # noqa: F811
-    server: Server,
+    server: ClickHouseQuestions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A note with its reason, once; no finding about rights, and no end."""
@@ -273,7 +275,7 @@ def test_a_server_that_cannot_say_which_rights(
 
 def test_system_tables_that_may_not_be_read(
     pipeline: Pipeline,  # noqa: F811
-    server: Server,
+    server: ClickHouseQuestions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each is a note with its reason and the right to grant; what is left is judged."""
@@ -302,5 +304,5 @@ def test_system_tables_that_may_not_be_read(
 
 def test_tables_of_the_configuration_are_looked_at(pipeline: Pipeline) -> None:  # noqa: F811
     config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 9.0 }}')
-    found = examine.examine(settings_file.load(config), Wanted(3600.0))
+    found = examine.examine(settings_file.load(config), ExaminationScope(3600.0))
     assert "window-zero" in codes(found)

@@ -11,14 +11,14 @@ from confluent_kafka import KafkaError, KafkaException
 from relay.cli.doctor import doctor
 from relay.config.settings import Kafka
 from relay.errors import Unavailable
-from relay.operate.doctor.ask.client import Asker, Listener
+from relay.operate.doctor.ask.client import Asker, RequestVersions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def heard(*lines: str) -> dict[str, int]:
-    listener = Listener()
+    listener = RequestVersions()
     for line in lines:
         listener.log(7, "%s", "APIVERSION", "client", line)
     return listener.apis

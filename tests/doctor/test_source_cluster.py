@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from relay.operate.doctor import grants
 from relay.operate.doctor.examine import judge_kafka
-from relay.operate.doctor.facts import Head, Trial
+from relay.operate.doctor.facts import GroupFloor, Trial
 from tests.doctor.healthy import BROKER, OUTAGE, kafka, settings
 
 ACROSS = settings(source={"kafka": {"bootstrap": "s:9092"}})
@@ -33,7 +33,9 @@ def test_the_groups_bounds_are_those_of_the_sources_brokers() -> None:
 
 def test_a_group_that_only_shows_names_nothing_that_must_be_there() -> None:
     """Neither a tool's offset nor a record that is gone: nobody reads them as truth."""
-    foreign = Head(floor=5, metadata="tool", journal_offset=None, source_start=0, journal_start=0)
+    foreign = GroupFloor(
+        floor=5, metadata="tool", journal_offset=None, source_start=0, journal_start=0
+    )
     gone = replace(foreign, metadata="{}", journal_offset=3, journal_start=9)
     assert found(heads={0: foreign, 1: gone}) == {}
 

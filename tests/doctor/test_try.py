@@ -12,8 +12,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from relay.clickhouse import dedup_trial
 from relay.config.settings import Settings
 from relay.operate.doctor.ask import deduplication
-from relay.operate.doctor.ask.clickhouse import Server
-from relay.operate.doctor.facts import ClickHouse
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.facts import ClickHouseFacts
 from relay.operate.doctor.findings import Finding
 from relay.operate.doctor.judge.deduplication import judge_tries
 from tests.doctor import healthy
@@ -53,8 +53,8 @@ def settings(engine: Engine, user: User = ADMIN) -> Settings:
     return healthy.settings().model_copy(update={"clickhouse": engine.reached_as(user)})
 
 
-def looked(engine: Engine, user: User = ADMIN) -> ClickHouse:
-    with contextlib.closing(Server(settings(engine, user))) as server:
+def looked(engine: Engine, user: User = ADMIN) -> ClickHouseFacts:
+    with contextlib.closing(ClickHouseQuestions(settings(engine, user))) as server:
         return server.look(["shop.orders"])
 
 

@@ -20,7 +20,7 @@ from loader.blocks import worker as blocks_worker
 from loader.blocks.worker import Worker
 from loader.clickhouse import dedup_trial, ledger_table
 from loader.clickhouse.tables import Tables
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import PARKED, PREPARED, Entry
 from loader.journal.startup import ledger_of
 from loader.operate.resolve import resolve
@@ -29,12 +29,12 @@ from relay import names
 from relay.config.settings import Settings
 from relay.errors import Refused, RelayError
 from relay.operate.doctor import examine, grants
-from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.grants import ClickHouseRight
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import parsed
 from relay.operate.verify.read.landed_rows import LandedRows
-from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch
@@ -165,8 +165,8 @@ def loading(given: Settings, admin: Client) -> None:
     Tables(ledger.client, "_block")._window_defaults("ReplicatedMergeTree")
     worker = Worker(given)
     fresh, unknown, lost = block(given.app), block(given.app), block(given.app)
-    ledger.write([Row(unknown, Entry(PREPARED, 1, "old", 0, stamped=True, rows=ROWS))])
-    ledger.write([Row(lost, Entry(PARKED, 1, "old", reason="said no", rows=ROWS))])
+    ledger.write([NewEntry(unknown, Entry(PREPARED, 1, "old", 0, stamped=True, rows=ROWS))])
+    ledger.write([NewEntry(lost, Entry(PARKED, 1, "old", reason="said no", rows=ROWS))])
     try:
         for one in (fresh, unknown):
             (done,) = worker.load([one])
@@ -216,7 +216,7 @@ def reading(given: Settings, _: Client) -> None:
     with contextlib.closing(catalogue):
         found = catalogue.read([TABLE]).get(TABLE)
     if found is None or [one.name for one in found.columns] != ["id", "name", "_block"]:
-        with contextlib.closing(Server(given)) as server:
+        with contextlib.closing(ClickHouseQuestions(given)) as server:
             told = examine.clickhouse.judge(given, server.look([TABLE]), 3600)
             raise Refused(" ".join(one.mend for one in told if one.code == "table-missing"))
 
@@ -316,7 +316,7 @@ def test_the_doctor_finds_each_of_the_loaders(engine: Engine, admin: Client) -> 
         given = settings(case.name)
         given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
         admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
-        with contextlib.closing(Server(given)) as server:
+        with contextlib.closing(ClickHouseQuestions(given)) as server:
             found = [one.mend for one in rights.judge_clickhouse(server.look([TABLE]))]
         if case.without < 0:
             assert found == []

@@ -15,6 +15,7 @@ from loader.cli import loader
 from relay.cli import cli
 from relay.config import settings_file
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
+from relay.program.command import HELP
 from tests.config.test_load import problems
 from tests.k8s.built import (
     K8S,
@@ -49,7 +50,7 @@ def understood(args: list[str]) -> click.Context:
     """The context of the command that the arguments name, parsed; raises where they do not fit."""
     program, *rest = args
     group = PROGRAMS[program]
-    command = group.get_command(click.Context(group), rest[0])
+    command = group.get_command(click.Context(group, **HELP), rest[0])
     assert command is not None, f"{program} has no command {rest[0]}"
     for parameter in command.params:
         if isinstance(parameter.type, click.Path):

@@ -228,7 +228,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     claim = loader.run.claim
     entries = _entries(world, claim, guards)
     match loader.effect:
-        case plan.Read():
+        case plan.ReadEntries():
             left = loader.run.at == "look" and any(e.left_out for e in entries)
             return _with(world, i, replace(loader, left=loader.left or left)), entries
         case plan.Isolate():
@@ -244,7 +244,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             )
             answer = made if made.transform else plan.Ok()
             return replace(world, ledger=(*world.ledger, entry)), answer
-        case plan.Mark(attempt, state, _, made_by):
+        case plan.Settle(attempt, state, _, made_by):
             if not plan.holds(entries, claim):
                 return world, plan.Ok()
             of = _last_claim(world, made_by or claim)
@@ -260,9 +260,9 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     raise TypeError(loader.effect)
 
 
-def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Facts:
+def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.InsertFacts:
     if guards.running and world.flying:
-        return plan.Facts(running="it still runs")
+        return plan.InsertFacts(running="it still runs")
     if len(world.made) > 1:
         raise Violation(f"parts made by {set(world.made)}")
     (made,) = world.made or {0}
@@ -271,7 +271,7 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.Fa
     counted = 0 if table.expires or table.hidden or world.gone else there
     fewer = table.nature.vanish or table.hidden or world.deleted
     bounded = table.bounded or not guards.bounded
-    return plan.Facts(
+    return plan.InsertFacts(
         inserted=world.counter - run.since if bounded and run.since >= 0 else None,
         margin=table.window // 2,
         newest=world.counter,
@@ -293,12 +293,12 @@ def _version(loader: Loader, table: Table, i: int) -> int:
     return int(loader.left) if table.rejects else table.version(i)
 
 
-def _record(world: World, table: Table) -> plan.Record:
+def _record(world: World, table: Table) -> plan.ServerRecord:
     if not table.logged:
-        return plan.Record("unclear")
+        return plan.ServerRecord("unclear")
     if world.written:
-        return plan.Record("written")
-    return plan.Record("unclear" if world.unclear else "never")
+        return plan.ServerRecord("written")
+    return plan.ServerRecord("unclear" if world.unclear else "never")
 
 
 def _made(loader: Loader, table: Table, version: int) -> plan.Made:
@@ -362,7 +362,7 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             limit = loader.effect.limit
             if guards.limit and limit is not None and world.counter > limit:
                 # Said loudly (throwIf): a silent nothing would be marked loaded.
-                yield _answer(world, i, plan.Failed("others inserted"), table)
+                yield _answer(world, i, plan.NoAnswer("others inserted"), table)
                 continue
             passes = not guards.condition or plan.holds(entries, loader.run.claim)
             sent = _with(world, i, replace(loader, waiting=True))
@@ -382,9 +382,11 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             continue
         done, answer = _carry_out(world, i, table, guards)
         yield _answer(done, i, answer, table)
-        if world.faults and not isinstance(loader.effect, plan.Read | plan.Ask | plan.AskRecord):
+        if world.faults and not isinstance(
+            loader.effect, plan.ReadEntries | plan.Ask | plan.AskRecord
+        ):
             lost = replace(done, faults=world.faults - 1)
-            yield _answer(lost, i, plan.Failed("answer lost"), table)
+            yield _answer(lost, i, plan.NoAnswer("answer lost"), table)
     yield from _statements(world, table, guards)
     if world.others and all(statement.allowance for statement in world.flying):
         flying = tuple(replace(s, allowance=s.allowance - 1) for s in world.flying)
@@ -419,7 +421,7 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             flying = list(world.flying)
             flying[j] = replace(statement, owner=-1)
             lost = replace(spent, flying=tuple(flying))
-            yield _answer(lost, statement.owner, plan.Failed("timeout"), table)
+            yield _answer(lost, statement.owner, plan.NoAnswer("timeout"), table)
     if world.asides:  # between its reading and its writing another may come: as with a claim
         entry = set_aside_plan.entry(world.ledger, f"a-{world.asides}", ROWS, "")
         if entry is not None:

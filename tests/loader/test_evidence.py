@@ -173,15 +173,27 @@ def test_a_view_that_failed_gets_its_rows(
 
 
 def removed(client: Client, table: str, how: str) -> None:
-    """A person removes what is in the table."""
-    client.command(
-        {
-            "delete": f"ALTER TABLE {table} DELETE WHERE id >= 0 SETTINGS mutations_sync = 2",
-            "lightweight": f"DELETE FROM {table} WHERE id >= 0",
-            "truncate": f"TRUNCATE TABLE {table}",
-            "partition": f"ALTER TABLE {table} DROP PARTITION tuple()",
-        }[how]
-    )
+    """A person removes what is in the table, or puts an empty one in its place."""
+    made = client.query(f"SHOW CREATE TABLE {table}").result_rows[0][0]
+    for statement in {
+        "delete": [f"ALTER TABLE {table} DELETE WHERE id >= 0 SETTINGS mutations_sync = 2"],
+        "lightweight": [f"DELETE FROM {table} WHERE id >= 0"],
+        "truncate": [f"TRUNCATE TABLE {table}"],
+        "partition": [f"ALTER TABLE {table} DROP PARTITION tuple()"],
+        "remade": [f"DROP TABLE {table}", made],
+        "replaced": [f"CREATE OR REPLACE TABLE {made.removeprefix('CREATE TABLE ')}"],
+        "renamed": [f"RENAME TABLE {table} TO {table}_old", made],
+        "exchanged": [
+            made.replace(table, f"{table}_new", 1),
+            f"EXCHANGE TABLES {table} AND {table}_new",
+            f"DROP TABLE {table}_new",
+        ],
+    }[how]:
+        client.command(statement)
+
+
+ANOTHER = ("remade", "replaced", "renamed", "exchanged")
+"""Ways to have another table under the same name."""
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -205,6 +217,33 @@ def test_what_a_person_deleted_stays_deleted(
     removed(client, table, how)
     assert set(until_settled(worker, blocks)) == {"loaded"}
     assert number(client, table) == 0
+
+
+@pytest.mark.parametrize("how", ANOTHER)
+def test_what_went_with_its_table_stays_gone(
+    journal: Journal, worker: Worker, client: Client, database: str, how: str
+) -> None:
+    """The tokens of the table before say nothing of the one that has its name now."""
+    table = create(client, f"{database}.before", ", _block String", more=window(100))
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    assert number(client, table) == 100
+    removed(client, table, how)
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert number(client, table) == 0
+
+
+def test_what_was_not_inserted_before_a_table_was_made_anew_is_inserted(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """Others' rows went with the old table; the block's go into the new one."""
+    table = create(client, f"{database}.anew", ", _block String", more=window(100))
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_prepare")
+    others_insert(client, table)
+    removed(client, table, "remade")
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert number(client, f"{table} WHERE id >= 0") == 100
 
 
 @pytest.mark.parametrize("how", ["delete", "lightweight"])
@@ -431,7 +470,7 @@ def test_a_success_without_the_number_of_rows_is_no_proof(
 
 def zero_is_success(patch: pytest.MonkeyPatch) -> None:
     """0 written rows are taken for the block's."""
-    patch.setattr(plan, "_wrote", lambda run, _: plan._on(run, plan.Mark(run.attempt)))
+    patch.setattr(plan, "_wrote", lambda run, _: plan._on(run, plan.Settle(run.attempt)))
 
 
 def loss_is_not_known(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from loader.clickhouse import client as clickhouse_client
-from loader.clickhouse.server_records import Evidence
+from loader.clickhouse.server_records import ServerRecords
 from relay.config.server_settings import ClickHouse
 from tests.versions.engines import Engine, running
 from tests.versions.releases import RELEASES
@@ -51,4 +51,4 @@ def test_why_rows_may_be_hidden(engine: Engine, user: str, says: str) -> None:
     """A right that is missing was called a row policy."""
     settings = ClickHouse.model_validate({"url": engine.url, "user": user, "password": user})
     with contextlib.closing(clickhouse_client.connect(settings, 30)) as client:
-        assert Evidence(client, several=False).hidden(TABLE) == says
+        assert ServerRecords(client, several=False).hidden(TABLE) == says

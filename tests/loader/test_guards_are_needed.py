@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from clickhouse_connect.driver.client import Client
 
-    from loader.core.plan import Facts
+    from loader.core.plan import InsertFacts
     from relay.records_pb2 import Block
 
 Patch = pytest.MonkeyPatch
+pytestmark = pytest.mark.servers  # of the scenarios, whose fixtures are asked for by name
 
 
 def chunks_are_checked(patch: Patch) -> None:
@@ -74,7 +75,7 @@ def window(patch: Patch) -> None:
     """A block is taken to be inside its deduplication window, however much came since."""
     facts = Tables.facts
 
-    def sure(*arguments: Any) -> Facts:
+    def sure(*arguments: Any) -> InsertFacts:
         return dataclasses.replace(facts(*arguments), margin=10**6, inserted=1)
 
     patch.setattr(Tables, "facts", sure)

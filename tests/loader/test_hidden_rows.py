@@ -25,7 +25,7 @@ from loader.clickhouse.tables import Tables
 from loader.core.positions import Unsure
 from loader.journal.source import Start
 from loader.journal.startup import ledger_of, topic_id
-from loader.spark.known_blocks import Known, Seen
+from loader.spark.known_blocks import BatchBlocks, KnownBlocks
 from relay import names
 from relay.clickhouse.errors import About
 from relay.errors import Refused
@@ -124,11 +124,11 @@ def connected(settings: Settings) -> Iterator[Ledger]:
         yield Ledger(client, settings.loader.database, settings.app)
 
 
-def looked(settings: Settings, *blocks: Block) -> Seen:
+def looked(settings: Settings, *blocks: Block) -> BatchBlocks:
     """What the driver of a loader that runs sees of a micro-batch."""
     with connected(settings) as ledger:
         topic = topic_id(settings, names.journal_topic(settings.app))
-        known = Known(ledger, Start(settings, topic, {}), "_block")
+        known = KnownBlocks(ledger, Start(settings, topic, {}), "_block")
         rows: list[Any] = [
             SimpleNamespace(partition=0, offset=n, block=block.SerializeToString())
             for n, block in enumerate(blocks)
@@ -225,14 +225,16 @@ def test_as_many_rows_of_others_hide_no_policy(
 ) -> None:
     """Between the two questions whose answers are compared, others insert as many as are hidden."""
     table, blocks = interrupted(journal, admin, stamped=True)
-    asked = server_records.Evidence._ask
+    asked = server_records.ServerRecords._ask
 
-    def insert_between(self: server_records.Evidence, sql: str, *more: Any, **named: Any) -> Any:
+    def insert_between(
+        self: server_records.ServerRecords, sql: str, *more: Any, **named: Any
+    ) -> Any:
         if sql.startswith("SELECT count() FROM `shop`"):
             others_insert(admin, table, 30)
         return asked(self, sql, *more, **named)
 
-    monkeypatch.setattr(server_records.Evidence, "_ask", insert_between)
+    monkeypatch.setattr(server_records.ServerRecords, "_ask", insert_between)
     with working(as_user("narrow")) as worker:
         (done,) = worker.load(blocks)
     assert (done.outcome, "it sees those where" in done.reason) == ("parked", True), done

@@ -247,18 +247,18 @@ def test_without_a_guard_rows_come_after_a_block_was_given_up(guards: Guards) ->
         search(start, BARE, guards)
 
 
-UNCLEAR = plan.Record("unclear")
+UNCLEAR = plan.ServerRecord("unclear")
 
 
 def decide(
-    facts: plan.Facts,
+    facts: plan.InsertFacts,
     *,
     stamped: bool = True,
     since: int = 0,
     human: plan.Human = "nothing",
     was_stamped: bool | None = None,
     sent: plan.Sent = plan.ALONE,
-    record: plan.Record = UNCLEAR,
+    record: plan.ServerRecord = UNCLEAR,
 ) -> plan.Effect:
     """The effect for a block that an earlier claim prepared, as the server has it."""
     run, _ = plan.start("me", 10, stamped=stamped, human=human)
@@ -289,9 +289,9 @@ MINE = plan.Entry(plan.PREPARED, 1, "me", 0, stamped=True, rows=10)
 def test_the_servers_own_answer_is_proof(rows: int) -> None:
     """At least the block's rows, for those of views count too: done, and nothing is counted."""
     run, effect = plan.step(first_insert(), plan.Wrote(rows))
-    assert effect == plan.Mark(1)
+    assert effect == plan.Settle(1)
     run, effect = plan.step(run, plan.Ok())
-    assert effect == plan.Read()
+    assert effect == plan.ReadEntries()
     marked = (MINE, plan.Entry(plan.LOADED, 1, "me", rows=10))
     assert plan.step(run, marked)[1] == plan.Done("loaded")
 
@@ -299,7 +299,7 @@ def test_the_servers_own_answer_is_proof(rows: int) -> None:
 def test_nothing_written_is_a_failed_attempt() -> None:
     """The claim was lost meanwhile; or it holds, and the server that answered did not see it."""
     run, effect = plan.step(first_insert(), plan.Wrote(0))
-    assert effect == plan.Read()
+    assert effect == plan.ReadEntries()
     others = (MINE, plan.Entry(plan.PREPARED, 2, "other", rows=10))
     lost = plan.Done("retry", "another loader works on this block")
     assert plan.step(run, others)[1] == lost
@@ -310,46 +310,50 @@ def test_nothing_written_is_a_failed_attempt() -> None:
     assert partly == plan.Done("retry", "the server wrote 4 of 10 rows")
 
 
-WRITTEN, NEVER = plan.Record("written", "other"), plan.Record("never")
+WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never")
 
 
 @pytest.mark.parametrize(
     ("facts", "more", "effect"),
     [
-        (plan.Facts(running="r2 does not answer"), {}, plan.Done("retry", "r2 does not answer")),
+        (
+            plan.InsertFacts(running="r2 does not answer"),
+            {},
+            plan.Done("retry", "r2 does not answer"),
+        ),
         # The token, surely remembered: whatever is counted, and however much is missing.
-        (plan.Facts(inserted=3, margin=50, newest=7), {}, plan.Insert(54)),
-        (plan.Facts(inserted=3, margin=50, newest=7, counted=4), {}, plan.Insert(54)),
-        (plan.Facts(inserted=3, margin=50, newest=7, views=("v",)), {}, plan.Insert(54)),
+        (plan.InsertFacts(inserted=3, margin=50, newest=7), {}, plan.Insert(54)),
+        (plan.InsertFacts(inserted=3, margin=50, newest=7, counted=4), {}, plan.Insert(54)),
+        (plan.InsertFacts(inserted=3, margin=50, newest=7, views=("v",)), {}, plan.Insert(54)),
         # Nothing at all was inserted since: safe without any window, and whatever the token was.
-        (plan.Facts(inserted=0, newest=7), {"sent": ""}, plan.Insert(7)),
+        (plan.InsertFacts(inserted=0, newest=7), {"sent": ""}, plan.Insert(7)),
         # Another token, or none that is surely remembered: not by the token.
-        (plan.Facts(inserted=3, margin=50, newest=7), {"sent": plan.TOGETHER}, plan.Park),
-        (plan.Facts(inserted=3, margin=50, newest=7), {"sent": ""}, plan.Park),
-        (plan.Facts(inserted=51, margin=50, newest=7), {}, plan.Park),
-        (plan.Facts(inserted=None, margin=50, newest=7), {}, plan.Park),
-        (plan.Facts(inserted=3, margin=50, newest=7), {"since": -1}, plan.Park),
+        (plan.InsertFacts(inserted=3, margin=50, newest=7), {"sent": plan.TOGETHER}, plan.Park),
+        (plan.InsertFacts(inserted=3, margin=50, newest=7), {"sent": ""}, plan.Park),
+        (plan.InsertFacts(inserted=51, margin=50, newest=7), {}, plan.Park),
+        (plan.InsertFacts(inserted=None, margin=50, newest=7), {}, plan.Park),
+        (plan.InsertFacts(inserted=3, margin=50, newest=7), {"since": -1}, plan.Park),
         # The rows, all of them.
-        (plan.Facts(counted=10), {}, plan.Mark(2, made_by="other")),
-        (plan.Facts(counted=10, fewer="TTL"), {}, plan.Mark(2, made_by="other")),
-        (plan.Facts(counted=10, views=("v",)), {}, plan.Park),
-        (plan.Facts(counted=10), {"was_stamped": False}, plan.Park),
+        (plan.InsertFacts(counted=10), {}, plan.Settle(2, made_by="other")),
+        (plan.InsertFacts(counted=10, fewer="TTL"), {}, plan.Settle(2, made_by="other")),
+        (plan.InsertFacts(counted=10, views=("v",)), {}, plan.Park),
+        (plan.InsertFacts(counted=10), {"was_stamped": False}, plan.Park),
         # What the server recorded.
-        (plan.Facts(), {"record": WRITTEN}, plan.Mark(2, made_by="other")),
-        (plan.Facts(counted=0), {"record": WRITTEN}, plan.Mark(2, made_by="other")),
-        (plan.Facts(counted=0, fewer="TTL"), {"record": NEVER}, plan.Insert(None)),
-        (plan.Facts(), {"record": NEVER}, plan.Insert(None)),
+        (plan.InsertFacts(), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
+        (plan.InsertFacts(counted=0), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
+        (plan.InsertFacts(counted=0, fewer="TTL"), {"record": NEVER}, plan.Insert(None)),
+        (plan.InsertFacts(), {"record": NEVER}, plan.Insert(None)),
         # The rows, none of them, where that means something.
-        (plan.Facts(counted=0), {}, plan.Insert(None)),
-        (plan.Facts(counted=0, fewer="TTL"), {}, plan.Park),
-        (plan.Facts(counted=0, views=("v",)), {}, plan.Park),
-        (plan.Facts(counted=4), {}, plan.Park),
-        (plan.Facts(repeatable=True), {}, plan.Insert(None)),
-        (plan.Facts(), {}, plan.Park),
+        (plan.InsertFacts(counted=0), {}, plan.Insert(None)),
+        (plan.InsertFacts(counted=0, fewer="TTL"), {}, plan.Park),
+        (plan.InsertFacts(counted=0, views=("v",)), {}, plan.Park),
+        (plan.InsertFacts(counted=4), {}, plan.Park),
+        (plan.InsertFacts(repeatable=True), {}, plan.Insert(None)),
+        (plan.InsertFacts(), {}, plan.Park),
     ],
 )
 def test_the_order_of_proof(
-    facts: plan.Facts, more: dict[str, Any], effect: plan.Effect | type[plan.Effect]
+    facts: plan.InsertFacts, more: dict[str, Any], effect: plan.Effect | type[plan.Effect]
 ) -> None:
     """Every line of the table in the document `evidence` for a block found prepared."""
     found = decide(facts, **more)
@@ -361,14 +365,14 @@ def test_the_order_of_proof(
 
 def test_a_parked_block_says_what_was_found() -> None:
     """A person has to settle it, and reads nothing but this."""
-    facts = plan.Facts(counted=4, fewer="rows expire", views=("db.v",))
-    found = decide(facts, record=plan.Record("unclear", said="no query log"))
+    facts = plan.InsertFacts(counted=4, fewer="rows expire", views=("db.v",))
+    found = decide(facts, record=plan.ServerRecord("unclear", said="no query log"))
     assert isinstance(found, plan.Park)
     for part in ("4 of its 10 rows", "rows expire", "db.v", "window", "no query log"):
         assert part in found.reason
 
 
-def forgotten(facts: plan.Facts, record: plan.Record) -> plan.Effect:
+def forgotten(facts: plan.InsertFacts, record: plan.ServerRecord) -> plan.Effect:
     """A block of which the ledger has nothing, and may have lost what it had."""
     doubt = plan.doubt(10, lost=False)
     run, _ = plan.start("me", 10, stamped=True)
@@ -382,15 +386,15 @@ def forgotten(facts: plan.Facts, record: plan.Record) -> plan.Effect:
 
 def test_a_block_that_the_ledger_may_have_forgotten() -> None:
     """Found in the table or in the server's log: loaded; in part: parked; else it is new."""
-    assert forgotten(plan.Facts(counted=10), UNCLEAR) == plan.Mark(1)
-    assert forgotten(plan.Facts(), plan.Record("written")) == plan.Mark(1)
-    assert forgotten(plan.Facts(), plan.Record("gone")) == plan.Insert(None)
-    assert isinstance(forgotten(plan.Facts(), plan.Record("perhaps")), plan.Park)
-    assert isinstance(forgotten(plan.Facts(counted=3), plan.Record("gone")), plan.Park)
-    assert isinstance(forgotten(plan.Facts(counted=3), UNCLEAR), plan.Park)
-    assert forgotten(plan.Facts(counted=0, fewer="TTL"), UNCLEAR) == plan.Insert(None)
+    assert forgotten(plan.InsertFacts(counted=10), UNCLEAR) == plan.Settle(1)
+    assert forgotten(plan.InsertFacts(), plan.ServerRecord("written")) == plan.Settle(1)
+    assert forgotten(plan.InsertFacts(), plan.ServerRecord("gone")) == plan.Insert(None)
+    assert isinstance(forgotten(plan.InsertFacts(), plan.ServerRecord("perhaps")), plan.Park)
+    assert isinstance(forgotten(plan.InsertFacts(counted=3), plan.ServerRecord("gone")), plan.Park)
+    assert isinstance(forgotten(plan.InsertFacts(counted=3), UNCLEAR), plan.Park)
+    assert forgotten(plan.InsertFacts(counted=0, fewer="TTL"), UNCLEAR) == plan.Insert(None)
     # Claims of others could not be what these parts are bounded by.
-    assert forgotten(plan.Facts(inserted=0, newest=3), UNCLEAR) == plan.Insert(None)
+    assert forgotten(plan.InsertFacts(inserted=0, newest=3), UNCLEAR) == plan.Insert(None)
 
 
 def test_a_person_decides_a_parked_block() -> None:
@@ -401,35 +405,35 @@ def test_a_person_decides_a_parked_block() -> None:
     )
     run, _ = plan.start("me", 1, stamped=True, human="retry")
     assert plan.step(run, parked)[1] == plan.Claim(2)
-    assert decide(plan.Facts(), stamped=False, human="absent") == plan.Insert(None)
+    assert decide(plan.InsertFacts(), stamped=False, human="absent") == plan.Insert(None)
     # What is there has the last word.
-    assert decide(plan.Facts(counted=10), human="absent") == plan.Mark(2, made_by="other")
-    assert isinstance(decide(plan.Facts(counted=4), human="absent"), plan.Park)
+    assert decide(plan.InsertFacts(counted=10), human="absent") == plan.Settle(2, made_by="other")
+    assert isinstance(decide(plan.InsertFacts(counted=4), human="absent"), plan.Park)
 
 
 @pytest.mark.parametrize(
     ("human", "counted", "effect"),
     [
-        ("loaded", 10, plan.Mark),
-        ("loaded", None, plan.Mark),
+        ("loaded", 10, plan.Settle),
+        ("loaded", None, plan.Settle),
         ("loaded", 4, plan.Park),
         ("loaded", 0, plan.Park),
-        ("discard", 10, plan.Mark),
-        ("discard", 4, plan.Mark),
-        ("discard", None, plan.Mark),
+        ("discard", 10, plan.Settle),
+        ("discard", 4, plan.Settle),
+        ("discard", None, plan.Settle),
     ],
 )
 def test_the_tables_count_has_the_last_word(
     human: plan.Human, counted: int | None, effect: type[plan.Effect]
 ) -> None:
     """A person is believed where nothing can be counted, and not against a count."""
-    found = decide(plan.Facts(counted=counted), stamped=counted is not None, human=human)
+    found = decide(plan.InsertFacts(counted=counted), stamped=counted is not None, human=human)
     assert isinstance(found, effect)
-    if isinstance(found, plan.Mark):
+    if isinstance(found, plan.Settle):
         whole = human == "loaded" or counted == 10
         assert found.state == (plan.LOADED if whole else plan.DISCARDED)
         assert found.reason
-    running = plan.Facts(running="it runs")
+    running = plan.InsertFacts(running="it runs")
     assert isinstance(decide(running, stamped=False, human=human), plan.Done)
 
 
@@ -540,9 +544,9 @@ def versions(counted: int | None, *earlier: plan.Entry, newest: int = 3) -> plan
     mine = plan.Entry(plan.PREPARED, 9, "me", 3, stamped, rows=6, transform=NEW)
     run, _ = plan.step(run, (*earlier, mine))
     inserted = None if stamped else newest - 2
-    facts = plan.Facts(inserted=inserted, margin=50, newest=newest, counted=counted)
+    facts = plan.InsertFacts(inserted=inserted, margin=50, newest=newest, counted=counted)
     run, effect = plan.step(run, facts)
-    return plan.step(run, plan.Record("unclear"))[1] if effect == plan.AskRecord() else effect
+    return plan.step(run, plan.ServerRecord("unclear"))[1] if effect == plan.AskRecord() else effect
 
 
 def claimed(rows: int, transform: str, claim: str = "other", *, stamped: bool = True) -> plan.Entry:
@@ -552,8 +556,8 @@ def claimed(rows: int, transform: str, claim: str = "other", *, stamped: bool = 
 def test_the_count_tells_which_version_made_the_rows() -> None:
     """None there: the new one inserts; all of the old one's: they stay; else it is parked."""
     assert versions(0, claimed(9, OLD)) == plan.Insert(None)
-    assert versions(9, claimed(9, OLD)) == plan.Mark(2, made_by="other")
-    assert versions(6, claimed(6, NEW)) == plan.Mark(2, made_by="other")
+    assert versions(9, claimed(9, OLD)) == plan.Settle(2, made_by="other")
+    assert versions(6, claimed(6, NEW)) == plan.Settle(2, made_by="other")
     # Six rows: all of the new one's, or a part of the old one's.
     both = claimed(9, OLD), claimed(6, NEW, "again")
     parked = versions(6, *both)
@@ -561,11 +565,11 @@ def test_the_count_tells_which_version_made_the_rows() -> None:
     assert "6 of its 6 or 9 rows" in parked.reason
     assert "versions of the transform" in parked.reason
     # Nine cannot be six.
-    assert versions(9, *both) == plan.Mark(2, made_by="other")
+    assert versions(9, *both) == plan.Settle(2, made_by="other")
     # Six of either: which of them, nobody can say.
     assert isinstance(versions(6, claimed(6, OLD), claimed(6, NEW, "again")), plan.Park)
     # A claim of a person's command made none of them.
-    assert versions(9, claimed(9, OLD), claimed(10, plan.NOTHING_MADE, "human")) == plan.Mark(
+    assert versions(9, claimed(9, OLD), claimed(10, plan.NOTHING_MADE, "human")) == plan.Settle(
         2, made_by="other"
     )
 

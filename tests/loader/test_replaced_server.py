@@ -16,13 +16,13 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from loader.clickhouse import client as loaders
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.server_records import Evidence
+from loader.clickhouse.server_records import ServerRecords
 from loader.clickhouse.tables import Tables
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import Entry
-from relay.clickhouse.reconfigure import Renewing, unknown_setting
+from relay.clickhouse.reconfigure import RenewingClient, unknown_setting
 from relay.errors import Unavailable
-from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.verify.landing import Landing
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch
@@ -95,7 +95,7 @@ def test_a_statement_that_writes_is_not_sent_again_by_itself(
     """Whoever sent it hears that there was no answer, with the setting's name, and asks again."""
     (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
     before.forgotten = GONE
-    row = Row(block, Entry("prepared", 1, "c"))
+    row = NewEntry(block, Entry("prepared", 1, "c"))
     with pytest.raises(Unavailable, match=r"does not know the setting (use_query|date_time|cast_)"):
         old.write([row])
     assert old.entries([block]) == {}
@@ -107,7 +107,7 @@ def test_a_statement_that_writes_is_not_sent_again_by_itself(
 ASKS: dict[str, Callable[[Settings, Any, str], Callable[[], object]]] = {
     "the tables": lambda _, client, table: lambda: Tables(client, "_block").look({table})[table],
     "what was recorded": lambda _, client, table: (
-        lambda: Evidence(client, several=False).deletes(table, 0)
+        lambda: ServerRecords(client, several=False).deletes(table, 0)
     ),
     "what runs": lambda _, client, table: (
         lambda: (
@@ -119,7 +119,7 @@ ASKS: dict[str, Callable[[Settings, Any, str], Callable[[], object]]] = {
         )
     ),
     "the relay's catalogue": lambda all_, _, table: _read(Catalogue(all_.clickhouse), table),
-    "doctor": lambda settings, _, table: _looked(Server(settings), table),
+    "doctor": lambda settings, _, table: _looked(ClickHouseQuestions(settings), table),
     "verify --deep": lambda settings, _, __: _judged(Landing(settings, {})),
 }
 
@@ -129,7 +129,7 @@ def _read(catalogue: Catalogue, table: str) -> Callable[[], object]:
     return lambda: catalogue.read({table})[table]
 
 
-def _looked(server: Server, table: str) -> Callable[[], object]:
+def _looked(server: ClickHouseQuestions, table: str) -> Callable[[], object]:
     def look() -> object:
         found = server.look({table})
         assert not found.unasked
@@ -163,7 +163,7 @@ def test_who_only_asks_notices_nothing(
 def test_what_was_never_known_is_an_error_at_once(through: Settings, before: Front) -> None:
     """Negative control: of a view's SELECT, for instance; nothing is asked again."""
     one = loaders.connect(through.clickhouse, 20)
-    assert isinstance(one, Renewing)
+    assert isinstance(one, RenewingClient)
     with pytest.raises(DatabaseError, match="115"):
         one.query("SELECT 1 SETTINGS no_such_setting = 1")
     assert before.asked_for_settings == 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader.clickhouse.ledger import Row
+from loader.clickhouse.ledger import NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
 from tests.loader.blocks import batch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def parked(journal: Journal, ledger: Ledger, table: str) -> Block:
     """A block of ten rows that waits for a person, and that nobody has claimed."""
     (block,) = journal.seal(table, batch(0, 10))
-    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
     return block
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.blocks.selection import Wanted, concerns, groups, live, newest
+from loader.blocks.selection import BlockSelection, concerns, groups, live, newest
 from loader.dataframe.options import PARTITION_BYTES, asked
 from relay.errors import ConfigError
 from relay.records_pb2 import Block, Commit, Mark, Rewind
@@ -48,7 +48,7 @@ def test_since_until_and_block() -> None:
     blocks = [block(n, sealed_at_ms=n) for n in (1, 2, 3)]
 
     def taken(**wanted: int | str) -> list[int]:
-        what = Wanted(TABLE, **wanted)  # type: ignore[arg-type]
+        what = BlockSelection(TABLE, **wanted)  # type: ignore[arg-type]
         return [one.first_source_offset for one in blocks if what.takes(one)]
 
     assert taken() == [1, 2, 3]
@@ -56,7 +56,7 @@ def test_since_until_and_block() -> None:
     assert taken(until_ms=3) == [1, 2]
     assert taken(block=blocks[1].id) == [2]
     assert taken(block=blocks[1].id, since_ms=3) == []
-    assert not Wanted("d.u").takes(blocks[0])
+    assert not BlockSelection("d.u").takes(blocks[0])
 
 
 def test_groups_are_of_neighbours_and_about_as_large_as_asked() -> None:
@@ -87,7 +87,7 @@ def test_the_newest_columns() -> None:
 def test_options() -> None:
     """Times are UTC unless they say otherwise."""
     found = asked(CONNECTED | {"since": "1970-01-01T00:00:01", "until": "1970-01-01T01:00+01:00"})
-    assert found.wanted == Wanted(TABLE, 1000, 0, "")
+    assert found.wanted == BlockSelection(TABLE, 1000, 0, "")
     assert (found.metadata, found.partition_bytes) == (False, PARTITION_BYTES)
     assert found.settings.kafka.bootstrap == "h:1"
     assert asked(CONNECTED | {"metadata": "True"}).metadata

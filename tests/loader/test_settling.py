@@ -15,7 +15,7 @@ import pytest
 
 from loader.blocks.worker import Worker
 from loader.core import plan, set_aside_plan
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE
 from loader.core.set_aside_plan import Aside
 from loader.journal.source import Start
@@ -218,7 +218,7 @@ def test_a_block_set_aside_in_the_middle_of_a_try(
     (block,) = journal.seal(tables[1], batch(0, 10))
     rig = begin()
     set_aside(rig.ledger, [Aside(block, "why", About.TABLE)])
-    rig.ledger.write([Row(block, plan.Entry(plan.PREPARED, 2, "died", rows=10, stamped=True))])
+    rig.ledger.write([NewEntry(block, plan.Entry(plan.PREPARED, 2, "died", rows=10, stamped=True))])
     (one,) = rig.ledger.waiting()
     assert (one.aside, one.claimed, one.reason, one.tries) == (True, True, "why", 1)
     rig.asides.finish()
@@ -330,7 +330,9 @@ def test_any_block_that_is_not_loaded_is_given_up(
     (block,) = journal.seal(tables[1], batch(0, 10))
     rig = begin()
     if state == "claimed":
-        rig.ledger.write([Row(block, plan.Entry(plan.PREPARED, 1, "died", rows=10, stamped=True))])
+        rig.ledger.write(
+            [NewEntry(block, plan.Entry(plan.PREPARED, 1, "died", rows=10, stamped=True))]
+        )
     if state == "aside":
         set_aside(rig.ledger, [Aside(block, "why")])
     done = list(resolve(journal.settings(), rig.ledger, [block.id], "discard", "a test"))

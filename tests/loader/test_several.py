@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from loader.metrics.listener import Listener
-from loader.metrics.observer import Observer
+from loader.metrics.listener import QueryListener
+from loader.metrics.observer import LoaderObserver
 from loader.spark import several_apps, workers
 from loader.spark.micro_batch import Stopped
-from loader.spark.query_start import InTurn
+from loader.spark.query_start import StartInTurn
 from loader.spark.session import widened
 from loader.spark.several_apps import Loading, Sharing
 from relay.config import settings_file
@@ -74,7 +74,7 @@ def test_no_pipeline_takes_more_slots_than_its_share(
     assert alone.tasks == workers.shares(blocks, slots)
 
 
-class Heard(Observer):
+class Heard(LoaderObserver):
     """All that a listener told."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def test_a_listener_tells_of_its_own_query_alone() -> None:
     """Spark tells each of all of them."""
     heard = {name: Heard() for name in ("a", "b")}
     for name, other in (("a", 1), ("b", 2)):
-        listener = Listener(heard[name], name)
+        listener = QueryListener(heard[name], name)
         for query, number in (("a", 1), ("b", 2)):
             event: Any = SimpleNamespace(name=query, id=number)
             listener.onQueryStarted(event)
@@ -141,7 +141,7 @@ def loading(
     monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.001)
     pipeline = settings_file.pipelines(write(tmp_path, GOOD + TWO))[0]
     spark: Any = engine or Engine()
-    return Loading(pipeline, Sharing(spark, 2, InTurn()), stop, None, once=once), stop
+    return Loading(pipeline, Sharing(spark, 2, StartInTurn()), stop, None, once=once), stop
 
 
 def raising(error: Exception) -> Callable[[], None]:
@@ -224,7 +224,7 @@ class Query:
 
 def test_queries_begin_one_after_the_other() -> None:
     """The second when the first's source has answered, or the first has ended."""
-    turn, stopping = InTurn(), threading.Event()
+    turn, stopping = StartInTurn(), threading.Event()
     queries: list[Any] = [Query(), Query(), Query()]
     begun: list[int] = []
 
@@ -246,7 +246,7 @@ def test_queries_begin_one_after_the_other() -> None:
 
 
 def test_who_is_told_to_stop_waits_for_no_turn() -> None:
-    turn, stopping, query = InTurn(), threading.Event(), Query()
+    turn, stopping, query = StartInTurn(), threading.Event(), Query()
     first: Any = query
     threading.Thread(target=turn.start, args=(lambda: first, threading.Event())).start()
     wait_until(turn._turn.locked, "the first to begin")

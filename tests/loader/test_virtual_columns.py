@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.clickhouse_state import LandedBlocks
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, killed
 

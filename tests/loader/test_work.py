@@ -19,7 +19,7 @@ from clickhouse_connect.driver.client import Client
 from loader.blocks import insert_groups
 from loader.blocks import worker as blocks_worker
 from loader.blocks.worker import Outcome, Worker
-from loader.clickhouse.ledger import Ledger, Row
+from loader.clickhouse.ledger import Ledger, NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
 from relay.clickhouse.errors import About
@@ -387,8 +387,8 @@ def test_a_resolve_that_was_broken_off_is_done_again(
 ) -> None:
     """Claimed by a person's command that died: still listed, and settled by the next."""
     (block,) = journal.seal(f"{table}_late", batch(0, 10))
-    ledger.write([Row(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
-    ledger.write([Row(block, plan.Entry(plan.PREPARED, 2, "died"))])
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 1, "x", reason="no table"))])
+    ledger.write([NewEntry(block, plan.Entry(plan.PREPARED, 2, "died"))])
     (one,) = ledger.waiting()
     assert (one.block, one.claimed, one.aside) == (block, True, False)
     assert "no table" in one.reason
@@ -412,7 +412,7 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
             plan.Entry(dice.choice(states), dice.randint(1, 2), dice.choice("xyz"))
             for _ in range(dice.randint(0, 4))
         )
-        ledger.write([Row(block, entry) for entry in entries])
+        ledger.write([NewEntry(block, entry) for entry in entries])
         assert sorted(map(str, ledger.entries([block]).get(block.id, ()))) == sorted(
             map(str, entries)
         )

@@ -21,7 +21,7 @@ from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.source import JOURNAL, JournalReader
 from loader.metrics.observer import NOTHING
-from loader.spark.known_blocks import Known, Seen
+from loader.spark.known_blocks import BatchBlocks, KnownBlocks
 from loader.spark.micro_batch import Settling
 from loader.spark.set_aside import SetAside
 from relay import names
@@ -88,7 +88,7 @@ class Run:
         self._number, self._offsets = self._checkpointed()
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownBlocks:
         return self._settling._known
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Run:
         uncommitted.close()
         self._reader.prepareForTriggerAvailableNow()
 
-    def look(self) -> Seen:
+    def look(self) -> BatchBlocks:
         """Of the next micro-batch, what the ledger knows; nothing is done."""
         rows = [SealedRow(*row) for row in self._reader.read(self._offsets)[0]]
         return self.known.look(rows)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from relay.core import events as ev
 from relay.core.step import step
-from relay.operate.metrics.gauges import Current
-from relay.operate.metrics.recorder import Recorder
+from relay.operate.metrics.gauges import RelayGauges
+from relay.operate.metrics.recorder import RelayRecorder
 from relay.operate.metrics.statistics import Statistics
 from relay.operate.metrics.vitals import Vitals
-from relay.program.health import Check, Limits, liveness, readiness
+from relay.program.health import Check, RelayHealthLimits, liveness, readiness
 from relay.program.metric import registry
 from tests.core.build import limits, partition, result, with_limits
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relay.core.state import RelayState
 
 TOPIC = "source"
-LIMITS = Limits(poll_seconds=10, transaction_seconds=20, partition_seconds=30)
+LIMITS = RelayHealthLimits(poll_seconds=10, transaction_seconds=20, partition_seconds=30)
 INFO = ("1.2.3", "shop", "relay-0", "2.16")
 
 
@@ -33,8 +33,8 @@ class Rig:
         self.registry = registry()
         self.statistics = Statistics(TOPIC, lambda: self.now)
         self.vitals = Vitals(self.statistics, lambda: self.now, self.now_ms, self.now_ms)
-        self.recorder = Recorder(self.vitals, self.statistics, self.registry)
-        self.registry.register(Current(INFO, self.vitals, self.statistics, self.checks))
+        self.recorder = RelayRecorder(self.vitals, self.statistics, self.registry)
+        self.registry.register(RelayGauges(INFO, self.vitals, self.statistics, self.checks))
         self.state = state or with_limits(limits(max_rows=2), p0=partition(), p1=partition())
 
     def now_ms(self) -> int:

@@ -10,20 +10,20 @@ import pytest
 
 from relay.core import events as ev
 from relay.core.state import Turn, Turns
-from relay.program.health import Facts, Standing, answer, liveness, readiness
+from relay.program.health import PartitionHealth, RelayHealth, answer, liveness, readiness
 from tests.core.build import arrival, found, limits, partition, polled, with_limits
 from tests.metrics.rig import LIMITS, Rig, consumer_statistics
 
-WELL = Facts(
+WELL = RelayHealth(
     now=1000.0,
     beat_at=999.0,
     assigned=True,
     connected=True,
-    partitions=[Standing(index) for index in range(8)],
+    partitions=[PartitionHealth(index) for index in range(8)],
 )
 
 
-def failed(facts: Facts) -> list[str]:
+def failed(facts: RelayHealth) -> list[str]:
     return [check.check for check in (*liveness(facts, LIMITS), *readiness(facts)) if not check.ok]
 
 
@@ -38,7 +38,7 @@ def test_a_take_over_that_does_not_end_though_a_broker_answers() -> None:
     assert "assignment" not in failed(replace(waits, connected=False))
 
 
-def one_of_eight(**standing: Any) -> list[Standing]:
+def one_of_eight(**standing: Any) -> list[PartitionHealth]:
     return [replace(one, **standing) if one.partition == 5 else one for one in WELL.partitions]
 
 
@@ -80,7 +80,7 @@ def test_the_partition_that_stands_still_is_named() -> None:
         if not one.ok
     )
     assert said.why == "messages wait in 5 and none was polled for 30 s"
-    many = [Standing(index, overdue_seconds=99) for index in range(12)]
+    many = [PartitionHealth(index, overdue_seconds=99) for index in range(12)]
     (said,) = (one for one in liveness(replace(WELL, partitions=many), LIMITS) if not one.ok)
     assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more" in said.why
 

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from loader.blocks.attempt import Figures, Outcome
+from loader.blocks.attempt import AttemptFigures, Outcome
 from loader.metrics.definitions import CURRENT, RECORDED
-from loader.metrics.gauges import Current
-from loader.metrics.health import Limits, liveness, readiness
-from loader.metrics.ledger_watch import Look, waiting
-from loader.metrics.recorder import Recorder, why
+from loader.metrics.gauges import LoaderGauges
+from loader.metrics.health import LoaderHealthLimits, liveness, readiness
+from loader.metrics.ledger_watch import LedgerLook, waiting
+from loader.metrics.recorder import LoaderRecorder, why
 from relay.program.metric import HISTOGRAM, Metric, registry
 from relay.records_pb2 import Block
 
-LIMITS = Limits(query_seconds=10, batch_seconds=20, partition_seconds=30)
+LIMITS = LoaderHealthLimits(query_seconds=10, batch_seconds=20, partition_seconds=30)
 
 
 class Rig:
@@ -26,9 +26,9 @@ class Rig:
     def __init__(self) -> None:
         self.now = 100.0
         self.registry = registry()
-        self.recorder = Recorder(self.registry, lambda: self.now)
-        self.look: Look | None = None
-        self.current = Current(
+        self.recorder = LoaderRecorder(self.registry, lambda: self.now)
+        self.look: LedgerLook | None = None
+        self.current = LoaderGauges(
             ("1.2.3", "shop", "4.3"),
             self.recorder,
             lambda: self.look,
@@ -64,7 +64,7 @@ def a_micro_batch(rig: Rig) -> None:
     rig.now += 5
     assert rig.value("loader_batch_open_seconds") == 5
     assert rig.value("loader_batch_open_blocks") == 2
-    cost = Figures(fetch_seconds=0.25, insert_seconds=0.5, inserts=1, queryable_ms=99_000)
+    cost = AttemptFigures(fetch_seconds=0.25, insert_seconds=0.5, inserts=1, queryable_ms=99_000)
     rig.attempted(Outcome("b1", "loaded", 7, "", cost))
     assert rig.value("loader_batch_open_blocks") == 1
     assert rig.value("loader_blocks_loaded_total", table="d.a") == 1
@@ -92,12 +92,12 @@ def a_micro_batch(rig: Rig) -> None:
 def other_outcomes(rig: Rig) -> None:
     """Parked, given up, tried again, found in the table, denied; each with what it cost."""
     rig.recorder.began(0, [block(f"b{i}") for i in range(5)])
-    again = Figures(inserts=1, failures=1, repeats=1)
+    again = AttemptFigures(inserts=1, failures=1, repeats=1)
     rig.attempted(
         Outcome("b0", "parked", 7, "no table"),
         Outcome("b1", "discarded", 7, ""),
         Outcome("b2", "retry", 7, "INSERT: Code: 252. DB::Exception: Too many parts", again),
-        Outcome("b3", "loaded", 7, "", Figures(found=1)),
+        Outcome("b3", "loaded", 7, "", AttemptFigures(found=1)),
         Outcome("b4", "refused", 7, "no right\ngrant it"),
     )
     assert rig.value("loader_blocks_parked_total", table="d.a") == 1
@@ -171,7 +171,7 @@ def spark(rig: Rig) -> None:
 def a_look(rig: Rig) -> None:
     """States of the ledger, positions and ends of the journal, and what waits."""
     assert rig.value("loader_check", check="ledger") == 0
-    rig.look = Look(
+    rig.look = LedgerLook(
         95.0,
         [("d.a", "loaded", 4, 28), ("d.a", "parked", 1, 7)],
         {0: 8, 1: 5},
@@ -274,7 +274,7 @@ def rig() -> Rig:
     """A loader at rest: its query runs, ledger and journal were looked at, nothing waits."""
     made = Rig()
     made.recorder.heard("started")
-    made.look = Look(100.0, ends={0: 5, 1: 5})
+    made.look = LedgerLook(100.0, ends={0: 5, 1: 5})
     assert failed(made) == []
     return made
 
@@ -302,7 +302,7 @@ def test_a_micro_batch_that_comes_to_nothing(rig: Rig) -> None:
 
 
 def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
-    rig.look = Look(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000}, since={1: 100.0})
+    rig.look = LedgerLook(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000}, since={1: 100.0})
     rig.now += LIMITS.partition_seconds
     rig.recorder.heard("progress")
     assert failed(rig) == []
@@ -316,7 +316,7 @@ def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
 @pytest.mark.parametrize("sealed_ms", [0, 100_000, 700_000])
 def test_the_relays_wall_clock_is_not_asked_for_health(rig: Rig, sealed_ms: int) -> None:
     """Set back or forward by 600 s, a block waits as long as it is seen to wait."""
-    rig.look = Look(100.0, ends={0: 5}, sealed_ms={0: sealed_ms}, since={0: 100.0})
+    rig.look = LedgerLook(100.0, ends={0: 5}, sealed_ms={0: sealed_ms}, since={0: 100.0})
     rig.now += LIMITS.partition_seconds
     rig.recorder.heard("progress")
     assert failed(rig) == []
@@ -326,7 +326,7 @@ def test_the_relays_wall_clock_is_not_asked_for_health(rig: Rig, sealed_ms: int)
 
 def test_alive_and_not_ready_while_a_server_is_away(rig: Rig) -> None:
     """For longer than any limit, with a micro-batch open and blocks that wait."""
-    rig.look = Look(100.0, ends={0: 5}, sealed_ms={0: 1_000}, failed="connection refused")
+    rig.look = LedgerLook(100.0, ends={0: 5}, sealed_ms={0: 1_000}, failed="connection refused")
     rig.recorder.began(0, [block()])
     for _ in range(10):
         rig.now += LIMITS.query_seconds

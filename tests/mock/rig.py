@@ -24,7 +24,7 @@ from relay.errors import RelayError
 from relay.kafka.errors import TransactionFailed
 from relay.process.loop import ERRORS
 from relay.process.perform import Performer
-from relay.program.waiting import Waiting
+from relay.program.waiting import ServerWait
 from tests.core.build import limits, partition, polled, with_limits
 from tests.mock.cluster import Cluster
 
@@ -103,7 +103,7 @@ class Rig:
         source: Any = _NoMember(self.cluster.bootstrap, self.group)
         self._stack.callback(source.consumer.close)
         tables: Any = _NoTables()
-        self.performer = Performer(self.settings, tables, source, Waiting(threading.Event()))
+        self.performer = Performer(self.settings, tables, source, ServerWait(threading.Event()))
         self.producer = self.performer._producer
         self.producer._deadline_seconds = deadline_seconds
         self.lines: list[str] = []

@@ -20,7 +20,7 @@ from relay.core.events import Failure
 from relay.intake.sort_poll import Poll
 from relay.kafka.counted_producer import Delivery
 from relay.kafka.errors import TransactionFailed
-from relay.kafka.transaction_evidence import Evidence
+from relay.kafka.transaction_evidence import TransactionEvidence
 from tests.broker.pipeline import wait_until
 from tests.mock.cluster import DISCONNECT, Api, Cluster
 from tests.mock.rig import GROUP_COORDINATOR, QUICK, TRANSACTION_COORDINATOR, Rig
@@ -267,7 +267,7 @@ def test_without_the_evidence_the_tests_above_are_red(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: the guard taken away, a doubtful commit counts as clean."""
-    monkeypatch.setattr(Evidence, "doubt", "")
+    monkeypatch.setattr(TransactionEvidence, "doubt", "")
 
     with (
         rig_for(AT_THE_END[fault]) as rig,

@@ -124,7 +124,7 @@ class Loader:
         assert self.run is not None
         answer: plan.Answer = plan.Ok()
         match self.effect:
-            case plan.Read():
+            case plan.ReadEntries():
                 answer = clickhouse.entries(block_id)
             case plan.Claim(attempt):
                 entry = plan.Entry(
@@ -136,9 +136,9 @@ class Loader:
                     return
             case plan.Ask():
                 counted = sum(row[2] == block_id for row in clickhouse.rows)
-                answer = plan.Facts(counted=counted)
+                answer = plan.InsertFacts(counted=counted)
             case plan.AskRecord():
-                answer = plan.Record("unclear")
+                answer = plan.ServerRecord("unclear")
             case plan.Insert():
                 rows = read_block(kafka, block_id, block, partition)
                 if rows is None:
@@ -148,7 +148,7 @@ class Loader:
                 if not clickhouse.ledger_on or plan.holds(entries, self.run.claim):
                     clickhouse.insert(block_id, rows)
                     answer = plan.Wrote(self.run.rows)
-            case plan.Mark(attempt):
+            case plan.Settle(attempt):
                 if not clickhouse.ledger_on:
                     self.effect = plan.Done("loaded")
                     return

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.core.offsets import CommittedOffset
-from relay.core.records import Found, SealedBlock, SealResult
+from relay.core.records import PartitionTruth, SealedBlock, SealResult
 from tests.model.kafka import NotNowError
 from tests.model.records import DEAD, JOURNAL, SOURCE, Chunk, DeadLetter
 
@@ -31,7 +31,9 @@ def stable_ends(kafka: Kafka, partitions: Iterable[int]) -> dict[int, int]:
     return {p: kafka.log((JOURNAL, p)).last_stable for p in partitions}
 
 
-def read_truth(kafka: Kafka, partitions: Iterable[int], ends: dict[int, int]) -> tuple[Found, ...]:
+def read_truth(
+    kafka: Kafka, partitions: Iterable[int], ends: dict[int, int]
+) -> tuple[PartitionTruth, ...]:
     """Committed floor, the journal record that it names, and how many are visible behind it."""
     found = []
     for partition in sorted(partitions):
@@ -43,11 +45,11 @@ def read_truth(kafka: Kafka, partitions: Iterable[int], ends: dict[int, int]) ->
             record = journal.entries[committed.journal_offset].value
         later = len(journal.committed(after, ends[partition]))
         end = len(kafka.log((SOURCE, partition)).entries)
-        found.append(Found(partition, committed, record, later, "id", 0, end, 0))
+        found.append(PartitionTruth(partition, committed, record, later, "id", 0, end, 0))
     return tuple(found)
 
 
-def read_heads(kafka: Kafka, ends: Mapping[int, JournalEnd]) -> tuple[Found, ...]:
+def read_heads(kafka: Kafka, ends: Mapping[int, JournalEnd]) -> tuple[PartitionTruth, ...]:
     """The journal's last visible record before `ends`, once all is decided there."""
     found = []
     for partition, end in sorted(ends.items()):
@@ -59,7 +61,7 @@ def read_heads(kafka: Kafka, ends: Mapping[int, JournalEnd]) -> tuple[Found, ...
             offset, record = visible[-1]
             committed = CommittedOffset(record.floor, record.n, offset)
         log_end = len(kafka.log((SOURCE, partition)).entries)
-        one = Found(partition, committed, record, 0, "id", 0, log_end, 0)
+        one = PartitionTruth(partition, committed, record, 0, "id", 0, log_end, 0)
         found.append(replace(one, shown=end.shown))
     return tuple(found)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay.core import effects as ef
-from relay.core.state import Fencing, Guards, Limits, Phase, RelayState
+from relay.core.state import Fencing, Guards, Phase, RelayState, SealingLimits
 from tests.model import judge
 from tests.model.kafka import Kafka
 from tests.model.kafka import Phase as TransactionPhase
@@ -33,7 +33,7 @@ class AnomalyError(AssertionError):
     """The property is broken; the message names how."""
 
 
-def limits(**changes: Any) -> Limits:
+def limits(**changes: Any) -> SealingLimits:
     """Seal at two rows and, unless changed, never for another reason."""
     values: dict[str, Any] = {
         "app": "app",
@@ -47,7 +47,7 @@ def limits(**changes: Any) -> Limits:
         "max_reread": FOREVER_MS,
         "flush_point_interval_ms": FOREVER_MS,
     }
-    return Limits(**(values | changes))
+    return SealingLimits(**(values | changes))
 
 
 class World:
@@ -62,7 +62,7 @@ class World:
         self,
         source: list[list[Entry]],
         *,
-        relay_limits: Limits | None = None,
+        relay_limits: SealingLimits | None = None,
         guards: Guards | None = None,
         adapters: AdapterGuards | None = None,
         fencing: Fencing = Fencing.GROUP,

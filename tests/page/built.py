@@ -9,21 +9,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import ConfigError, Unavailable
-from relay.operate.page.recent import Trail
+from relay.operate.page.recent_activity import Trail
 from relay.operate.page.routes import Page
 from relay.operate.page.samples import Samples
 from relay.operate.verify.audit import Audit
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
-from relay.operate.verify.progress import Standing
-from relay.operate.view.block_story import Change, Chunks, Landed, Part, Story
-from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.operate.view.journal_state import Listed, Seen
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.verify.progress import AuditProgress
+from relay.operate.view.block_story import Chunks, Landed, LedgerChange, Story, TablePart
+from relay.operate.view.facts import (
+    ConsumerGroup,
+    GroupMember,
+    LedgerFacts,
+    ParkedBlock,
+    StatusFacts,
+)
+from relay.operate.view.journal_state import JournalState, Listed
 from relay.operate.view.status import as_json, assemble
 from relay.program.serving import Serving
 from tests.view.records import APP, block, commit, dead
 
 HOSTILE = '<img src=x onerror="document.title=id"><script>document.title=top</script>'
-ANOMALY = Anomaly(Kind.GAP, 1, 48, 96, "n=48 after n=46")
+ANOMALY = Anomaly(AnomalyKind.GAP, 1, 48, 96, "n=48 after n=46")
 LATEST = f"{APP}:shop.orders:0:0:995"
 
 
@@ -32,7 +38,7 @@ class Built:
     """A page's parts; fields may be changed while it is served."""
 
     now_ms: int
-    standing: Standing = field(default_factory=lambda: Standing(0.0))
+    standing: AuditProgress = field(default_factory=lambda: AuditProgress(0.0))
     audit: Audit = field(default_factory=lambda: Audit(APP, "rows", 10.0))
     trail: Trail = field(default_factory=Trail)
     samples: Samples = field(default_factory=Samples)
@@ -59,17 +65,17 @@ class Built:
         listed = Listed(made, 0, journal_offset, commit(200, made, at_ms=self.now_ms))
         landed = Landed(
             ledger=(
-                Change(self.now_ms, "prepared", 1, "c1", 1_200, ""),
-                Change(self.now_ms + 80, "loaded", 1, "c1", 1_200, HOSTILE),
+                LedgerChange(self.now_ms, "prepared", 1, "c1", 1_200, ""),
+                LedgerChange(self.now_ms + 80, "loaded", 1, "c1", 1_200, HOSTILE),
             ),
             rows=1_200,
-            parts=(Part("all_7_7_0", 1_200, "2026-11-21 12:00:00"),),
+            parts=(TablePart("all_7_7_0", 1_200, "2026-11-21 12:00:00"),),
         )
         return Story(name, listed, Chunks(0, 1, 1_200), landed)
 
     def screen(self, *, held: int = 0, lag: int = 0, lag_seconds: float = 0.4) -> dict[str, Any]:
         """As `relay status --json` prints it, with names that a browser could mistake."""
-        seen = Seen()
+        seen = JournalState()
         at_ms = self.now_ms - 900
         first_ms = self.now_ms - round(lag_seconds * 1_000)
         seen.add(
@@ -91,13 +97,13 @@ class Built:
             ("shop.orders", "loaded", 4_210, 5_052_000),
             ("shop.customers", "loaded", 12, 900),
         )
-        parked = Parked(f"{APP}:shop.orders:1:0:40", "shop.orders", 700, HOSTILE, at_ms)
-        facts = Facts(
+        parked = ParkedBlock(f"{APP}:shop.orders:1:0:40", "shop.orders", 700, HOSTILE, at_ms)
+        facts = StatusFacts(
             app=APP,
             source="rows",
             now_ms=self.now_ms,
             journal=True,
-            group=Group("stable", (Member("a", "10.0.0.7", (0, 1)),)),
+            group=ConsumerGroup("stable", (GroupMember("a", "10.0.0.7", (0, 1)),)),
             ends={0: 1_200 + held + lag, 1: 900},
             ledger=LedgerFacts(there=True, counts=counts, parked=(parked,)),
             audited=247,

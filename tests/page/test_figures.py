@@ -8,8 +8,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.operate.page.verifier_metrics import METRICS, Figures, health
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.page.verifier_metrics import METRICS, VerifierMetrics, health
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.progress import SILENT_SECONDS
 from relay.operate.verify.webhook import Counts
 from relay.records_pb2 import Accept, Commit, Rewind
@@ -21,7 +21,9 @@ NOW_MS = 1_700_000_000_000
 def samples(made: Built, webhook: Any = None) -> dict[tuple[str, str], float]:
     """Values by name and label, as Prometheus reads them."""
     reader: Any = SimpleNamespace(behind={0: 7, 1: 0})
-    figures = Figures(made.standing, made.audit.totals, reader, webhook, "shop", made.samples)
+    figures = VerifierMetrics(
+        made.standing, made.audit.totals, reader, webhook, "shop", made.samples
+    )
     status, _, body = figures.exposition()
     assert status == 200
     return {
@@ -43,9 +45,9 @@ def test_every_metric_is_there_and_says_what_is_known() -> None:
     webhook: Any = SimpleNamespace(counts=Counts(3, 2, 1, 9))
     found = samples(made, webhook)
     assert {one.name for one in METRICS} <= {name for name, *_ in found}
-    assert {kind: found["verifier_anomalies_total", kind.value] for kind in Kind} == {
-        **dict.fromkeys(Kind, 0),
-        Kind.GAP: 1,
+    assert {kind: found["verifier_anomalies_total", kind.value] for kind in AnomalyKind} == {
+        **dict.fromkeys(AnomalyKind, 0),
+        AnomalyKind.GAP: 1,
     }
     assert found["verifier_audited_n", "0"] == 200
     assert found["verifier_audited_floor", "0"] == 1_000
@@ -81,7 +83,7 @@ def test_what_is_settled_is_open_no_more() -> None:
     made = built(NOW_MS)
     for _ in range(4):
         made.standing.anomaly(ANOMALY, NOW_MS)
-    made.audit.totals.settled[Kind.GAP] += 3
+    made.audit.totals.settled[AnomalyKind.GAP] += 3
     found = samples(made)
     assert found["verifier_anomalies_total", "gap"] == 4
     assert found["verifier_anomalies_open", "gap"] == 1

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from relay.errors import Unavailable
-from relay.operate.page.recent import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
-from relay.operate.page.refresh import Looking
+from relay.operate.page.recent_activity import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
+from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import content_security_policy, html
 from relay.operate.page.samples import Point, Samples, point
-from relay.operate.view.facts import Facts, Group, LedgerFacts
-from relay.operate.view.journal_state import Seen
+from relay.operate.view.facts import ConsumerGroup, LedgerFacts, StatusFacts
+from relay.operate.view.journal_state import JournalState
 from relay.operate.view.status import Screen, assemble
 from tests.broker.pipeline import wait_until
 from tests.page.built import ANOMALY, LATEST, Built, built
@@ -100,10 +100,10 @@ def test_a_look_that_fails_is_a_gap_and_the_next_one_is_shown(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relay.operate.page.refresh.EVERY_SECONDS", 0.01)
-    facts = Facts("shop", "rows", NOW_MS, True, Group("empty"), {}, LedgerFacts(), 0)
-    looks, samples = Screens(error, assemble(Seen(), facts)), Samples()
+    facts = StatusFacts("shop", "rows", NOW_MS, True, ConsumerGroup("empty"), {}, LedgerFacts(), 0)
+    looks, samples = Screens(error, assemble(JournalState(), facts)), Samples()
     assert samples.latest() == (None, "not looked yet")
-    looking = Looking(lambda: looks, samples)
+    looking = ScreenRefresher(lambda: looks, samples)
     wait_until(lambda: len(samples.points()) > 1, "two looks")
     looking.close()
     wait_until(looks.closed.is_set, "the end")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BadValue, Origin, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
 from tests.produce.codecs import codec
 
 CODEC = codec()
@@ -17,7 +17,7 @@ UTC = dt.UTC
 
 def convert(name: str, values: Any) -> list[Any]:
     batch = pa.record_batch({name: values if isinstance(values, pa.Array) else pa.array(values)})
-    found: list[Any] = row_columns(CODEC, batch, Origin("f.csv", 11)).column(name).to_pylist()
+    found: list[Any] = row_columns(CODEC, batch, BatchOrigin("f.csv", 11)).column(name).to_pylist()
     return found
 
 
@@ -118,7 +118,7 @@ def test_a_column_that_is_there_twice_is_refused(fields: Any, said: str) -> None
     schema = pa.schema([pa.field(*field) for field in fields])
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)
     with pytest.raises(ConfigError, match=f"f.csv: column {said} is there twice"):
-        row_columns(CODEC, batch, Origin("f.csv", 1))
+        row_columns(CODEC, batch, BatchOrigin("f.csv", 1))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.produce.arrow_columns import BadValue, Origin, row_columns
-from relay.produce.file_rows import Source
+from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.produce.file_rows import RowFile
 from relay.produce.row_encoder import RowEncoder
 from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
@@ -52,7 +52,7 @@ def from_python(name: str, value: Any) -> Any:
 
 
 def from_arrow(name: str, array: Any) -> Any:
-    wire = row_columns(CODEC, pa.record_batch({name: array}), Origin("f", 1))
+    wire = row_columns(CODEC, pa.record_batch({name: array}), BatchOrigin("f", 1))
     return held(CODEC.encode_rows(wire)[0].as_py(), name)
 
 
@@ -172,7 +172,7 @@ def test_files_and_frames(tmp_path: Path) -> None:
     expected = [None if one is None else Decimal(repr(one)) for one in prices]
     assert prices_of(path, encoder, "maybe") == expected
     frame = pa.RecordBatch.from_pandas(pd.DataFrame({"maybe": prices}))
-    wire = row_columns(CODEC, frame, Origin("frame", 1))
+    wire = row_columns(CODEC, frame, BatchOrigin("frame", 1))
     assert [v if v is None else Decimal(v) for v in wire["maybe"].to_pylist()] == expected
 
     long = "0.1234567890123456789012345678901234567891"
@@ -190,7 +190,7 @@ def test_files_and_frames(tmp_path: Path) -> None:
 
 
 def rows_of(path: Path, encoder: RowEncoder) -> list[dict[str, Any]]:
-    pieces = list(Source.of(path, allow_missing=True).rows(encoder))
+    pieces = list(RowFile.of(path, allow_missing=True).rows(encoder))
     return [row for p in pieces for row in encoder.codec.decode_rows(p.rows).to_pylist()]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from relay.produce.arrow_columns import BadValue, Origin, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
 from relay.produce.row_encoder import RowEncoder
 from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
@@ -82,7 +82,7 @@ def test_python_and_arrow_say_the_same(name: str, value: Any, array: Any, block:
     """A value written from Python, and from a file's column, is what the block then holds."""
     row = RowEncoder(CODEC).encode({name: value})
     assert block_value(row, name) == block
-    wire = row_columns(CODEC, pa.record_batch({name: array}), Origin("f", 1))
+    wire = row_columns(CODEC, pa.record_batch({name: array}), BatchOrigin("f", 1))
     assert block_value(CODEC.encode_rows(wire)[0].as_py(), name) == block
 
 
@@ -97,7 +97,7 @@ def test_variants(value: dict[str, Any], which: int) -> None:
     names = ["as_array_string", "as_string", "as_uint64"]
     kind = pa.struct(zip(names, [pa.list_(pa.string()), pa.string(), pa.int64()], strict=True))
     batch = pa.record_batch({"any": pa.array([value], kind)})
-    wire = row_columns(CODEC, batch, Origin("f", 1))
+    wire = row_columns(CODEC, batch, BatchOrigin("f", 1))
     assert block_value(CODEC.encode_rows(wire)[0].as_py(), "any")["which"] == which
 
 
@@ -135,4 +135,4 @@ def test_what_does_not_fit_is_refused(name: str, value: Any) -> None:
     if isinstance(value, dict) and name == "map":
         array = pa.array([list(value.items())], pa.map_(pa.string(), pa.list_(pa.int64())))
     with pytest.raises(BadValue, match=rf"f, row 1, column '{name}'"):
-        row_columns(CODEC, pa.record_batch({name: array}), Origin("f", 1))
+        row_columns(CODEC, pa.record_batch({name: array}), BatchOrigin("f", 1))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from relay.errors import ConfigError, ContractBroken
-from relay.operate.rewind import accepting
+from relay.operate.rewind import accept_steps
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.records import Author
-from relay.operate.rewind.removal import Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.rewind.removal import RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.verify.audit import Audit
 from tests.rewind.world import Crash, World
 from tests.verify import histories
 
-AUTHOR = Author("accept", 1, "it was so")
+AUTHOR = RewindAuthor("accept", 1, "it was so")
 
 
 def made(seed: int = 0) -> World:
@@ -23,9 +23,11 @@ def made(seed: int = 0) -> World:
     return world
 
 
-def accepted(world: World, begin: int | None = None, *, run: bool = True) -> list[accepting.Note]:
+def accepted(
+    world: World, begin: int | None = None, *, run: bool = True
+) -> list[accept_steps.Note]:
     begins = {} if begin is None else {0: begin}
-    return accepting.accept(world, begins, None, (lambda: AUTHOR) if run else None)
+    return accept_steps.accept(world, begins, None, (lambda: AUTHOR) if run else None)
 
 
 def goes_on(world: World) -> None:
@@ -133,7 +135,9 @@ def test_after_a_topic_made_anew_no_rewind_goes_before_it() -> None:
     world.relay(10)
     world.load()
 
-    done = steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
+    done = steps.rewind(
+        world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR
+    )
 
     assert done.partitions == {0: min(o for o, _ in world.messages)}
     assert all(world.rows[name] for name in old)
@@ -143,7 +147,7 @@ def test_an_unfinished_rewind_comes_first() -> None:
     world = made()
     world.crash_at = 5
     with pytest.raises(Crash):
-        steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
+        steps.rewind(world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR)
     assert world.journal[-1][1].HasField("rewind")
 
     with pytest.raises(ConfigError, match="a rewind was begun"):

@@ -11,10 +11,10 @@ import pytest
 from loader.cli.supersede import supersede
 from relay.cli import cli
 from relay.cli.output import rewind
-from relay.operate.rewind import accepting
+from relay.operate.rewind import accept_steps
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.removal import Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.removal import RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.program.command import run_main
 from relay.records_pb2 import Block
 from tests.rewind.world import AUTHOR, World
@@ -91,7 +91,7 @@ def made() -> World:
 
 def test_a_dry_run_names_blocks_rows_and_relays() -> None:
     world = made()
-    wanted = Wanted({0: 0}, None, Told())
+    wanted = RewindRequest({0: 0}, None, RewindConsent())
     places = world.look(wanted.offsets)
     ready = steps.ready(world, places, wanted, "_block")
 
@@ -109,7 +109,9 @@ def test_a_dry_run_names_blocks_rows_and_relays() -> None:
 
 def test_what_was_done_and_what_was_begun_are_said() -> None:
     world = made()
-    done = steps.rewind(world, Wanted({0: 0}, None, Told()), "_block", lambda: AUTHOR)
+    done = steps.rewind(
+        world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR
+    )
 
     text = "\n".join(str(line) for line in rewind.done(done, as_json=False))
     (row,) = rewind.done(done, as_json=True)
@@ -126,7 +128,7 @@ def test_what_was_done_and_what_was_begun_are_said() -> None:
 def test_notes_say_both_values() -> None:
     world = made()
     world.named = (3, None)
-    notes = accepting.accept(world, {}, None, None)
+    notes = accept_steps.accept(world, {}, None, None)
 
     text = "\n".join(str(line) for line in rewind.notes(notes, accepted=False, as_json=False))
     (row,) = rewind.notes(notes, accepted=False, as_json=True)

@@ -8,8 +8,8 @@ import pytest
 
 from relay.errors import ConfigError, ContractBroken
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.removal import Target, Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.removal import RerunTable, RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.verify.audit import Audit
 from tests.rewind.world import AUTHOR, Crash, World
 from tests.verify import histories
@@ -25,14 +25,14 @@ def made(seed: int) -> World:
     return world
 
 
-def wanted(world: World, seed: int, keep: frozenset[str] = frozenset()) -> Wanted:
+def wanted(world: World, seed: int, keep: frozenset[str] = frozenset()) -> RewindRequest:
     """Somewhere in what was committed; every second time one table."""
     rng = random.Random(seed)
     table = rng.choice(("d.a", "d.d")) if seed % 2 else None
-    return Wanted({0: rng.randrange(world.floor)}, table, Told(keep))
+    return RewindRequest({0: rng.randrange(world.floor)}, table, RewindConsent(keep))
 
 
-def rewound(world: World, what: Wanted | None) -> steps.Done:
+def rewound(world: World, what: RewindRequest | None) -> steps.RewindResult:
     return steps.rewind(world, what, "_block", lambda: AUTHOR)
 
 
@@ -120,7 +120,7 @@ def test_negative_control_a_rewind_that_does_not_settle_doubles_rows(seed: int) 
     world = made(seed)
     world.load()
     world.supersede = lambda *_, **__: 0  # type: ignore[method-assign]
-    assert rewound(world, Wanted({0: 0}, None, Told())).blocks
+    assert rewound(world, RewindRequest({0: 0}, None, RewindConsent())).blocks
     world.settle()
     world.load()
 
@@ -129,7 +129,7 @@ def test_negative_control_a_rewind_that_does_not_settle_doubles_rows(seed: int) 
 
 def test_negative_control_a_loader_that_knows_no_discarded_blocks_doubles_rows() -> None:
     world = made(1)
-    rewound(world, Wanted({0: 0}, None, Told()))
+    rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
     world.ledger = {name: state for name, state in world.ledger.items() if state == "loaded"}
     world.settle()
     world.load()
@@ -141,10 +141,10 @@ def test_kept_rows_stay_and_are_named_in_the_journal() -> None:
     world = made(2)
     world.load()
     rows = rows_of(world)
-    world.target = Target(there=True, engine="MergeTree", stamped=False)
+    world.target = RerunTable(there=True, engine="MergeTree", stamped=False)
     tables = frozenset(t for t in histories.TABLES if t)
 
-    rewound(world, Wanted({0: 0}, None, Told(keep=tables)))
+    rewound(world, RewindRequest({0: 0}, None, RewindConsent(keep=tables)))
 
     assert rows_of(world) == rows
     (record,) = [c for _, c in world.journal if c.HasField("rewind")]
@@ -158,16 +158,16 @@ def rows_of(world: World) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (Target(there=True, engine="MergeTree"), "--keep-rows d."),
-        (Target(there=True, engine="ReplacingMergeTree", stamped=True), "merges rows"),
+        (RerunTable(there=True, engine="MergeTree"), "--keep-rows d."),
+        (RerunTable(there=True, engine="ReplacingMergeTree", stamped=True), "merges rows"),
         (
-            Target(there=True, engine="MergeTree", stamped=True, views=("d.v",)),
+            RerunTable(there=True, engine="MergeTree", stamped=True, views=("d.v",)),
             "--despite-views",
         ),
     ],
 )
 def test_what_cannot_be_removed_is_refused_before_anything_happens(
-    target: Target, said: str
+    target: RerunTable, said: str
 ) -> None:
     world = made(2)
     world.load()
@@ -175,7 +175,7 @@ def test_what_cannot_be_removed_is_refused_before_anything_happens(
     before = len(world.journal)
 
     with pytest.raises(ConfigError, match=said):
-        rewound(world, Wanted({0: 0}, None, Told()))
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
 
     assert len(world.journal) == before
 
@@ -184,10 +184,10 @@ def test_blocks_inserted_without_their_id_are_refused() -> None:
     world = made(2)
     world.load()
     first = next(world.blocks()).id
-    world.target = Target(True, "MergeTree", stamped=True, unstamped=frozenset({first}))
+    world.target = RerunTable(True, "MergeTree", stamped=True, unstamped=frozenset({first}))
 
     with pytest.raises(ConfigError, match=first):
-        rewound(world, Wanted({0: 0}, None, Told()))
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
 
 
 def test_replayed_dead_letters_are_refused_unless_told() -> None:
@@ -196,9 +196,11 @@ def test_replayed_dead_letters_are_refused_unless_told() -> None:
     world.replayed = {(0, dead.first_source_offset)}
 
     with pytest.raises(ConfigError, match="--despite-replays"):
-        rewound(world, Wanted({0: 0}, None, Told()))
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
 
-    assert rewound(world, Wanted({0: 0}, None, Told(despite_replays=True))).partitions
+    assert rewound(
+        world, RewindRequest({0: 0}, None, RewindConsent(despite_replays=True))
+    ).partitions
 
 
 def test_messages_that_are_gone_are_refused() -> None:
@@ -206,7 +208,7 @@ def test_messages_that_are_gone_are_refused() -> None:
     world.log_start = world.floor // 2
 
     with pytest.raises(ConfigError, match="were deleted"):
-        rewound(world, Wanted({0: world.log_start - 1}, None, Told()))
+        rewound(world, RewindRequest({0: world.log_start - 1}, None, RewindConsent()))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -214,7 +216,7 @@ def test_a_block_whose_first_messages_are_gone_stays(seed: int) -> None:
     world = made(seed)
     world.log_start = world.floor // 2
 
-    rewound(world, Wanted({0: world.log_start}, None, Told()))
+    rewound(world, RewindRequest({0: world.log_start}, None, RewindConsent()))
 
     record = next(c for _, c in world.journal if c.HasField("rewind"))
     assert all(start.offset >= world.log_start for start in record.rewind.starts)
@@ -227,16 +229,16 @@ def test_a_journal_cut_by_retention_says_how_far_back_it_goes() -> None:
     (place,) = world.look({0: 0}).values()
 
     with pytest.raises(ConfigError, match=f"from {place.seals.base} on"):
-        rewound(world, Wanted({0: place.seals.base - 1}, None, Told()))
+        rewound(world, RewindRequest({0: place.seals.base - 1}, None, RewindConsent()))
 
-    rewound(world, Wanted({0: place.seals.base}, None, Told()))
+    rewound(world, RewindRequest({0: place.seals.base}, None, RewindConsent()))
 
 
 def test_beyond_what_was_read_there_is_nothing_to_do() -> None:
     world = made(8)
     before = len(world.journal)
 
-    done = rewound(world, Wanted({0: 10**9}, None, Told()))
+    done = rewound(world, RewindRequest({0: 10**9}, None, RewindConsent()))
 
     assert not done.partitions
     assert len(world.journal) == before
@@ -247,7 +249,7 @@ def test_where_two_truths_differ_the_truth_comes_first() -> None:
     world.named = (3, "")
 
     with pytest.raises(ContractBroken, match="do not agree"):
-        rewound(world, Wanted({0: 0}, None, Told()))
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
 
 
 def test_nothing_to_finish_is_said() -> None:

@@ -14,9 +14,9 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
-from relay.operate.rewind.plan import Place
-from relay.operate.rewind.records import Author
-from relay.operate.rewind.removal import Target
+from relay.operate.rewind.plan import PartitionPositions
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.rewind.removal import RerunTable
 from relay.operate.rewind.seals import Seals
 from relay.records_pb2 import Block, Commit
 from tests.verify import histories
@@ -25,10 +25,10 @@ from tests.verify.histories import Writer
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from relay.core.records import Found
+    from relay.core.records import PartitionTruth
 
 NOTHING = 2**63 - 1
-AUTHOR = Author("rewind", 1, "a test")
+AUTHOR = RewindAuthor("rewind", 1, "a test")
 
 
 class Crash(Exception):
@@ -48,7 +48,7 @@ class World(Writer):
         self.crash_at = -1
         self.steps: list[str] = []
         self.owned = False
-        self.target = Target(there=True, engine="MergeTree", stamped=True)
+        self.target = RerunTable(there=True, engine="MergeTree", stamped=True)
         self.replayed: set[tuple[int, int]] = set()
 
     # ---- what relay and loader do --------------------------------------------------------------
@@ -74,7 +74,7 @@ class World(Writer):
         taken = take_over(self._truth(), 0)
         return taken.message if isinstance(taken, ef.StopError) else ""
 
-    def _truth(self) -> Found:
+    def _truth(self) -> PartitionTruth:
         found = super()._truth()
         return replace(found, log_start=self.log_start, source_topic_id=self.topic_id)
 
@@ -96,7 +96,7 @@ class World(Writer):
 
     # ---- the hands -----------------------------------------------------------------------------
 
-    def look(self, beyond: Mapping[int, int]) -> dict[int, Place]:
+    def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
         self._step("look")
         seals = Seals(beyond.get(0, NOTHING))
         for offset, commit in self.journal:
@@ -105,7 +105,7 @@ class World(Writer):
         named = None if committed is None else (committed.floor, committed.metadata)
         if not isinstance(self.named, str):
             named = self.named
-        return {0: Place(0, named, seals, self.topic_id, self.log_start, self._end)}
+        return {0: PartitionPositions(0, named, seals, self.topic_id, self.log_start, self._end)}
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
@@ -140,7 +140,7 @@ class World(Writer):
         self._step("after the removal")
         return removed
 
-    def targets(self, tables: Collection[str]) -> dict[str, Target]:
+    def targets(self, tables: Collection[str]) -> dict[str, RerunTable]:
         return dict.fromkeys(tables, self.target)
 
     def replays(self) -> set[tuple[int, int]]:

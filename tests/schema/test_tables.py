@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.config.allowed_tables import Targets
 from relay.errors import Unavailable
-from relay.rows.codecs_of_tables import Tables
+from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.catalogue import TableColumns
 from relay.schema.evolution import ColumnDef, evolve
 from relay.schema.registry import Versions, fold
@@ -67,9 +67,9 @@ class Topics:
         return ""
 
 
-def tables(clickhouse: Any, registry: Any) -> Tables:
+def tables(clickhouse: Any, registry: Any) -> TableCodecs:
     topics: Any = Topics()
-    return Tables(clickhouse, registry, topics, "_block", Targets("relay"))
+    return TableCodecs(clickhouse, registry, topics, "_block", Targets("relay"))
 
 
 def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:

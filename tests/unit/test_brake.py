@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from relay.blocks.dead_letter import Place
+from relay.blocks.dead_letter import RecordPlace
 from relay.intake.sample import Range, shares
 from relay.process.suitability import first_dead_letters
 from relay.process.suitability.brake import ENOUGH, Brake
@@ -92,14 +92,15 @@ def test_the_first_of_each_table_and_kind_is_a_warning_once(
     """With its place; numbers and values make no kind; nothing before the commit."""
     first = FirstDead("rows")
     first.begun()
-    first.add("d.t", [(Place(1, 5), "row 1, column a: 300 does not fit Int8")])
+    first.add("d.t", [(RecordPlace(1, 5), "row 1, column a: 300 does not fit Int8")])
     assert not told(caplog)
     first.begun()  # it was aborted, and read again with others
     first.add(
-        "d.t", [(Place(1, at), f"row {at}, column a: {at} does not fit Int8") for at in (5, 6)]
+        "d.t",
+        [(RecordPlace(1, at), f"row {at}, column a: {at} does not fit Int8") for at in (5, 6)],
     )
-    first.add("d.u", [(Place(0, 9), "null value")])
-    first.add("", [(Place(0, 2), "no header")])
+    first.add("d.u", [(RecordPlace(0, 9), "null value")])
+    first.add("", [(RecordPlace(0, 2), "no header")])
     first.committed()
     assert told(caplog) == [
         ("d.t", "row 5, column a: 5 does not fit Int8", 1, 5),
@@ -108,7 +109,7 @@ def test_the_first_of_each_table_and_kind_is_a_warning_once(
     ]
     caplog.clear()
     first.begun()
-    first.add("d.t", [(Place(1, 8), "row 8, column a: 8 does not fit Int8")])
+    first.add("d.t", [(RecordPlace(1, 8), "row 8, column a: 8 does not fit Int8")])
     first.committed()
     assert not caplog.records
 
@@ -120,7 +121,7 @@ def test_kinds_are_bounded(
     first = FirstDead("rows")
     for _ in range(3):
         first.begun()
-        first.add("", [(Place(0, at), f"unknown table a.{'x' * at}") for at in range(10)])
+        first.add("", [(RecordPlace(0, at), f"unknown table a.{'x' * at}") for at in range(10)])
         first.committed()
     assert len(told(caplog)) == 3
     assert len(caplog.records) == 4

@@ -52,7 +52,7 @@ WAYS = {
     "relay.kafka.errors.ended Fenced": APP,
     "relay.kafka.errors.ended Refused": APP,
     "relay.kafka.errors.ended Unavailable": SERVER,
-    "relay.intake.fetching.seek Unavailable": SERVER,
+    "relay.intake.fetch_assignment.seek Unavailable": SERVER,
     "relay.process.journal_heads._head ContractBroken": PARTITION,
     "relay.config.kafka_clients.secret ConfigError": SETTING,
     "relay.process.producers._error Fenced": APP,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.core.bad_messages import MOST, Refusal, TooMany, refused
+from loader.core.bad_messages import MOST, TableRefusal, TooMany, refused
 from relay.blocks.message_rows import MessageRows
 
 
@@ -20,7 +20,7 @@ class Table:
         self.messages, self.bad, self.names = messages, bad, names
         self.trials = 0
 
-    def trial(self, indexes: np.ndarray) -> Refusal | None:
+    def trial(self, indexes: np.ndarray) -> TableRefusal | None:
         assert len(indexes)
         self.trials += 1
         blamed = [at for at in indexes.tolist() if at in self.bad]
@@ -29,7 +29,7 @@ class Table:
         position = int(np.searchsorted(indexes, blamed[0]))
         row = int(self.messages.rows[indexes[:position]].sum())
         named = {"row": row, "none": None, "lie": row + 1, "beyond": 10**9}[self.names]
-        return Refusal(f"message {blamed[0]} is bad", named)
+        return TableRefusal(f"message {blamed[0]} is bad", named)
 
 
 def listed(rows: list[int]) -> MessageRows:

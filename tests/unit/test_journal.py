@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from relay.blocks import journal
 from relay.core.offsets import CommittedOffset
-from relay.core.records import JournalRecord, Mark
+from relay.core.records import JournalRecord, TableMark
 
 
 def test_a_record_reads_back_as_it_was_written() -> None:
@@ -15,7 +15,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
         previous_floor=10,
         floor=12,
         position=20,
-        marks=(Mark("d.a", 15),),
+        marks=(TableMark("d.a", 15),),
         results=(),
         reference=8,
         count=4,

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from relay.intake.membership import MemberFenced, concerns_member, is_own_past
-from relay.intake.source import Source
+from relay.intake.source import SourceMember
 
 FATAL = "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id"
 
@@ -41,7 +41,7 @@ def test_only_an_id_that_it_had_is_its_own_past(
 def test_a_fatal_error_hides_its_code_in_its_text(error: KafkaError, member: bool) -> None:
     """And no other fence is taken for the member's."""
     assert concerns_member(error) is member
-    source = Source.__new__(Source)
+    source = SourceMember.__new__(SourceMember)
     source._topic, source._group, source._ids = "t", "g", {"a-1"}
     told = source._as_error(error)
     assert isinstance(told, MemberFenced) is member

@@ -10,7 +10,7 @@ import pytest
 from urllib3.exceptions import HTTPError
 
 from relay.clickhouse.http_pool import Trust
-from relay.clickhouse.replicas import InTurn, is_shared, reading, writing
+from relay.clickhouse.replicas import ReplicaPool, is_shared, reading, writing
 from relay.config.server_settings import ClickHouse
 
 
@@ -61,11 +61,11 @@ def replicas() -> Iterator[list[Replica]]:
         one.stop()
 
 
-def turn(replicas: list[Replica]) -> InTurn:
-    return InTurn(tuple(one.url for one in replicas), Trust())
+def turn(replicas: list[Replica]) -> ReplicaPool:
+    return ReplicaPool(tuple(one.url for one in replicas), Trust())
 
 
-def send(pool: InTurn, replicas: list[Replica], path: str) -> int:
+def send(pool: ReplicaPool, replicas: list[Replica], path: str) -> int:
     """As clickhouse-connect does: to the first replica's address, without retries."""
     answer = pool.request("POST", f"{replicas[0].url}{path}", body=b"x", retries=0, timeout=20)
     return answer.status

@@ -6,7 +6,7 @@ import pytest
 
 from relay.process import retire
 from relay.process.retire_plan import Retirement, plan
-from tests.config.test_kafka_settings import settings
+from tests.config.test_kafka_clients import settings
 
 
 def test_a_member_that_is_gone_has_no_obstacle() -> None:

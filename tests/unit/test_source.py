@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
-from relay.core.records import Found
+from relay.core.records import PartitionTruth
 from relay.errors import Fenced, Refused
-from relay.intake.fetching import Fetching
+from relay.intake.fetch_assignment import Fetching
 from relay.intake.leader_epochs import LeaderEpochs
 from relay.intake.read_errors import AGAIN_SECONDS, Troubles
-from relay.intake.source import FULL_BYTES, Source, poll_bytes
+from relay.intake.source import FULL_BYTES, SourceMember, poll_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class Heard:
 
 
 def source() -> Any:
-    made = Source.__new__(Source)
+    made = SourceMember.__new__(SourceMember)
     made._topic, made._group, made._fatal = "rows", "shop.relay", None
     made.filled, made._bulk = 0.0, SimpleNamespace(begin=lambda **_: None)
     made._poll_bytes = 2 * FULL_BYTES
@@ -102,7 +102,7 @@ def test_a_refusal_is_one() -> None:
 class Revoking:
     """A client that takes the partitions away, and says in the same call what ended it."""
 
-    def __init__(self, source: Source, code: int) -> None:
+    def __init__(self, source: SourceMember, code: int) -> None:
         self._source, self._code = source, code
 
     def consume(self, *_: object) -> list[Heard]:
@@ -195,9 +195,9 @@ class Positioned:
         self.sought.append((place.partition, place.offset, place.leader_epoch))
 
 
-def found(partition: int, floor: int, epoch: int) -> Found:
+def found(partition: int, floor: int, epoch: int) -> PartitionTruth:
     committed = CommittedOffset(floor, n=1, journal_offset=0)
-    return Found(partition, committed, None, 0, "id", 0, 9, 0, leader_epoch=epoch)
+    return PartitionTruth(partition, committed, None, 0, "id", 0, 9, 0, leader_epoch=epoch)
 
 
 def positioned(epochs: dict[int, int]) -> Any:

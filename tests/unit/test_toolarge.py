@@ -10,7 +10,7 @@ import pytest
 
 from relay.blocks.chunks import Encoder, decode
 from relay.blocks.form_block import form
-from relay.kafka.record_limits import CHUNK_ROOM, ROOM, Limits, oversized, record_bytes
+from relay.kafka.record_limits import CHUNK_ROOM, ROOM, RecordLimits, oversized, record_bytes
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 LETTERS = string.ascii_letters + string.digits
@@ -22,7 +22,7 @@ def test_a_record_weighs_its_value_key_and_headers() -> None:
 
 
 def test_the_topic_says_what_it_takes() -> None:
-    limits = Limits()
+    limits = RecordLimits()
     assert limits.most("t") is None
     assert limits.learn("t", 5_000_000, 1_000_000)
     assert limits.most("t") == 1_000_000 - ROOM
@@ -34,7 +34,7 @@ def test_the_topic_says_what_it_takes() -> None:
 
 
 def test_where_it_does_not_say_each_refusal_teaches() -> None:
-    limits = Limits()
+    limits = RecordLimits()
     sizes = [9_000_000, 5_000_000, 4_000_000]
     for size in sizes:
         assert limits.learn("t", size, None)
@@ -44,7 +44,7 @@ def test_where_it_does_not_say_each_refusal_teaches() -> None:
 
 
 def test_a_batch_that_does_not_fit_says_nothing_of_its_records() -> None:
-    limits = Limits()
+    limits = RecordLimits()
     assert not limits.learn("t", 60_000, 100_000)
     assert limits.most("t") is None
     limits.halve("t", 60_000)

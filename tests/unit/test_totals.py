@@ -8,8 +8,8 @@ import pytest
 
 from relay.blocks.form_block import Formed
 from relay.core.state import Seal, SealReason
-from relay.process.sealed import Sent
-from relay.process.totals import Totals
+from relay.process.seal_results import Sent
+from relay.process.totals import CommitTotals
 from tests.core.build import buffer
 
 
@@ -18,8 +18,8 @@ def test_fields_that_tables_never_had_are_logged_by_table_and_number(
 ) -> None:
     """Messages with unknown fields are summed over the buffers, logged once, and then anew."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(Totals, "EVERY_SECONDS", 0.0)
-    totals = Totals()
+    monkeypatch.setattr(CommitTotals, "EVERY_SECONDS", 0.0)
+    totals = CommitTotals()
     for table, unknown in (("d.t", {"9": 2}), ("d.t", {"9": 1, "7.3": 4}), ("d.u", {})):
         seal = Seal(0, table, "b", SealReason.AGE, buffer(0))
         totals.add(Sent.of(seal, Formed([], [], 1, 1, 1, unknown), []))

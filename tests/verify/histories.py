@@ -12,8 +12,8 @@ from relay.blocks import journal
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
-from relay.core.records import Arrival, Found, JournalRecord, SealedBlock, SealResult
-from relay.core.state import Limits, Phase, RelayState, Seal
+from relay.core.records import Arrival, JournalRecord, PartitionTruth, SealedBlock, SealResult
+from relay.core.state import Phase, RelayState, Seal, SealingLimits
 from relay.core.step import step
 from relay.records_pb2 import Commit
 
@@ -24,9 +24,9 @@ AUTHOR = journal.Author(APP, SOURCE, "a")
 History = list[tuple[int, Commit]]
 
 
-def limits(rng: random.Random) -> Limits:
+def limits(rng: random.Random) -> SealingLimits:
     """Small, so that blocks are sealed for every reason."""
-    return Limits(
+    return SealingLimits(
         app=APP,
         max_bytes=rng.choice((500, 10_000)),
         max_rows=rng.choice((4, 12, 100)),
@@ -127,10 +127,10 @@ class Writer:
             case _:
                 return None
 
-    def _truth(self) -> Found:
+    def _truth(self) -> PartitionTruth:
         at = None if self._committed is None else self._committed.journal_offset
         record = None if at is None else self._records[at]
-        return Found(0, self._committed, record, 0, TOPIC_ID, 0, self._end, 0)
+        return PartitionTruth(0, self._committed, record, 0, TOPIC_ID, 0, self._end, 0)
 
     def _result(self, seal: Seal) -> SealResult:
         messages = seal.buffer.messages

@@ -10,12 +10,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.records_pb2 import Commit
 from tests.verify.histories import History
 
-Mutation = Callable[[random.Random, History], tuple[History, set[Kind]] | None]
-ANY = set(Kind)
+Mutation = Callable[[random.Random, History], tuple[History, set[AnomalyKind]] | None]
+ANY = set(AnomalyKind)
 
 
 def _at(rng: random.Random, history: History) -> int:
@@ -30,48 +30,50 @@ def _with(history: History, at: int, change: Callable[[Commit], Any]) -> History
     return [*history[:at], (history[at][0], commit), *history[at + 1 :]]
 
 
-def drop(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def drop(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at = _at(rng, history)
-    return [*history[:at], *history[at + 1 :]], {Kind.GAP}
+    return [*history[:at], *history[at + 1 :]], {AnomalyKind.GAP}
 
 
-def cut(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def cut(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     """Several records are missing."""
     at = _at(rng, history)
-    return [*history[:at], *history[min(at + rng.randrange(2, 20), len(history) - 1) :]], {Kind.GAP}
-
-
-def double(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
-    at = _at(rng, history)
-    return [*history[: at + 1], *history[at:]], {Kind.BACKWARD}
-
-
-def swap(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
-    at = _at(rng, history)
-    return [*history[:at], history[at + 1], history[at], *history[at + 2 :]], {
-        Kind.GAP,
-        Kind.BACKWARD,
+    return [*history[:at], *history[min(at + rng.randrange(2, 20), len(history) - 1) :]], {
+        AnomalyKind.GAP
     }
 
 
-def shift_floor(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def double(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
+    at = _at(rng, history)
+    return [*history[: at + 1], *history[at:]], {AnomalyKind.BACKWARD}
+
+
+def swap(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
+    at = _at(rng, history)
+    return [*history[:at], history[at + 1], history[at], *history[at + 2 :]], {
+        AnomalyKind.GAP,
+        AnomalyKind.BACKWARD,
+    }
+
+
+def shift_floor(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at, by = _at(rng, history), rng.choice((-3, -1, 1, 3))
     return _with(history, at, lambda c: setattr(c, "floor", c.floor + by)), ANY
 
 
-def shift_previous_floor(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def shift_previous_floor(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at, by = _at(rng, history), rng.choice((-3, -1, 1, 3))
-    kind = Kind.GAP if by > 0 else Kind.BACKWARD
+    kind = AnomalyKind.GAP if by > 0 else AnomalyKind.BACKWARD
     return _with(history, at, lambda c: setattr(c, "previous_floor", c.previous_floor + by)), {kind}
 
 
-def shift_n(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def shift_n(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at, by = _at(rng, history), rng.choice((-5, -1, 1, 5))
-    kind = Kind.GAP if by > 0 else Kind.BACKWARD
+    kind = AnomalyKind.GAP if by > 0 else AnomalyKind.BACKWARD
     return _with(history, at, lambda c: setattr(c, "n", c.n + by)), {kind}
 
 
-def shift_mark(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def shift_mark(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at, by = _at(rng, history), rng.choice((-3, -1, 1, 3))
     if not history[at][1].marks:
         return None
@@ -83,7 +85,7 @@ def shift_mark(rng: random.Random, history: History) -> tuple[History, set[Kind]
     return _with(history, at, change), ANY
 
 
-def lose_mark(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def lose_mark(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at = _at(rng, history)
     if not history[at][1].marks:
         return None
@@ -91,7 +93,7 @@ def lose_mark(rng: random.Random, history: History) -> tuple[History, set[Kind]]
     return _with(history, at, lambda c: c.marks.pop(index)), ANY
 
 
-def invent_mark(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def invent_mark(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at = _at(rng, history)
 
     def change(commit: Commit) -> None:
@@ -100,28 +102,28 @@ def invent_mark(rng: random.Random, history: History) -> tuple[History, set[Kind
     return _with(history, at, change), ANY
 
 
-def lose_block(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def lose_block(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at = _at(rng, history)
     if not history[at][1].blocks:
         return None
-    return _with(history, at, lambda c: c.blocks.pop(0)), {Kind.GAP}
+    return _with(history, at, lambda c: c.blocks.pop(0)), {AnomalyKind.GAP}
 
 
-def lose_dead(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def lose_dead(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at = _at(rng, history)
     if not history[at][1].dead:
         return None
-    return _with(history, at, lambda c: c.dead.pop(0)), {Kind.GAP}
+    return _with(history, at, lambda c: c.dead.pop(0)), {AnomalyKind.GAP}
 
 
-def double_block(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def double_block(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at = _at(rng, history)
     if not history[at][1].blocks:
         return None
-    return _with(history, at, lambda c: c.blocks.append(c.blocks[0])), {Kind.OVERLAP}
+    return _with(history, at, lambda c: c.blocks.append(c.blocks[0])), {AnomalyKind.OVERLAP}
 
 
-def repeat_block(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def repeat_block(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     """A block comes again in a later record."""
     at = _at(rng, history)
     earlier = [block for _, commit in history[max(0, at - 5) : at] for block in commit.blocks]
@@ -130,7 +132,7 @@ def repeat_block(rng: random.Random, history: History) -> tuple[History, set[Kin
     return _with(history, at, lambda c: c.blocks.append(earlier[-1])), ANY
 
 
-def shift_block(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def shift_block(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at = _at(rng, history)
     field = rng.choice(("first_source_offset", "next_source_offset"))
     if not history[at][1].blocks:
@@ -148,7 +150,7 @@ def shift_block(rng: random.Random, history: History) -> tuple[History, set[Kind
     return _with(history, at, change), ANY
 
 
-def shrink_block(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def shrink_block(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     """A block holds fewer messages than were polled: the flush point tells."""
     at = _at(rng, history)
     if not history[at][1].blocks or history[at][1].blocks[0].messages < 2:
@@ -157,10 +159,10 @@ def shrink_block(rng: random.Random, history: History) -> tuple[History, set[Kin
     def change(commit: Commit) -> None:
         commit.blocks[0].messages -= 1
 
-    return _with(history, at, change), {Kind.GAP}
+    return _with(history, at, change), {AnomalyKind.GAP}
 
 
-def grow_block(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def grow_block(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     at = _at(rng, history)
     if not history[at][1].blocks:
         return None
@@ -168,22 +170,22 @@ def grow_block(rng: random.Random, history: History) -> tuple[History, set[Kind]
     def change(commit: Commit) -> None:
         commit.blocks[0].messages += 1
 
-    return _with(history, at, change), {Kind.OVERLAP}
+    return _with(history, at, change), {AnomalyKind.OVERLAP}
 
 
-def wrong_count(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def wrong_count(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     """At a flush point, where all must be accounted for; between two it may lag."""
     flush_points = [i for i, (_, commit) in enumerate(history) if commit.flush_point]
     at, by = rng.choice(flush_points), rng.choice((-2, -1, 1, 2))
     return _with(history, at, lambda c: setattr(c, "count", c.count + by)), ANY
 
 
-def wrong_reference(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def wrong_reference(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at, by = _at(rng, history), rng.choice((-1, 1))
     return _with(history, at, lambda c: setattr(c, "reference", c.reference + by)), ANY
 
 
-def move_chunks(rng: random.Random, history: History) -> tuple[History, set[Kind]] | None:
+def move_chunks(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]] | None:
     """A block lies where the table's last one does."""
     at = _at(rng, history)
     seen = {b.topic: b.first_offset for _, c in history[:at] for b in c.blocks}
@@ -195,26 +197,26 @@ def move_chunks(rng: random.Random, history: History) -> tuple[History, set[Kind
         block.next_offset -= block.first_offset - seen[block.topic]
         block.first_offset = seen[block.topic]
 
-    return _with(history, at, change), {Kind.OVERLAP}
+    return _with(history, at, change), {AnomalyKind.OVERLAP}
 
 
 def _foreign(field: str, value: object) -> Mutation:
-    def change(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+    def change(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
         at = _at(rng, history)
-        return _with(history, at, lambda c: setattr(c, field, value)), {Kind.FOREIGN}
+        return _with(history, at, lambda c: setattr(c, field, value)), {AnomalyKind.FOREIGN}
 
     return change
 
 
 def _set(field: str, value: object) -> Mutation:
-    def change(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+    def change(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
         at = _at(rng, history)
         return _with(history, at, lambda c: setattr(c, field, value)), ANY
 
     return change
 
 
-def turn_flush_point(rng: random.Random, history: History) -> tuple[History, set[Kind]]:
+def turn_flush_point(rng: random.Random, history: History) -> tuple[History, set[AnomalyKind]]:
     at = _at(rng, history)
     return _with(history, at, lambda c: setattr(c, "flush_point", not c.flush_point)), ANY
 

@@ -21,10 +21,10 @@ import click
 from relay.core.offsets import CommittedOffset
 from relay.errors import ConfigError, NotExactlyOnce
 from relay.operate.verify.audit import Audit
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.program.command import run_main
-from tests.chaos import kept
-from tests.chaos.kept import Committed, Kept, Record
+from tests.chaos import journal_file
+from tests.chaos.journal_file import Committed, Kept, Record
 
 NEVER_SECONDS = float("inf")
 
@@ -44,15 +44,15 @@ def replay(directories: tuple[Path, ...], controls: int) -> None:
 
     Ends with status 1 where the audit finds anything in one, or misses a record taken out.
     """
-    files = sorted(file for directory in directories for file in directory.rglob(kept.FILE))
+    files = sorted(file for directory in directories for file in directory.rglob(journal_file.FILE))
     if not files:
         raise ConfigError(
-            f"no {kept.FILE} in {', '.join(map(str, directories))}",
+            f"no {journal_file.FILE} in {', '.join(map(str, directories))}",
             "keep some: python -m tests.chaos mixed --keep DIRECTORY",
         )
     alarms = missed = 0
     for file in files:
-        journal_of = kept.read(file)
+        journal_of = journal_file.read(file)
         audit = audited(journal_of)
         lost = [at for at in some(journal_of, controls) if not named(journal_of, at)]
         alarms, missed = alarms + len(audit.anomalies), missed + len(lost)
@@ -110,7 +110,7 @@ def named(of: Kept, at: int) -> bool:
 
 
 def _is_gap(anomaly: Anomaly, partition: int) -> bool:
-    return anomaly.kind is Kind.GAP and anomaly.partition == partition
+    return anomaly.kind is AnomalyKind.GAP and anomaly.partition == partition
 
 
 def _entry(entry: tuple[int, int, int]) -> tuple[int, str]:

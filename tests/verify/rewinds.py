@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.removal import Told
-from relay.operate.rewind.rewind import Wanted
+from relay.operate.rewind.removal import RewindConsent
+from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly
 from tests.rewind.world import AUTHOR, World
@@ -36,7 +36,7 @@ def rewound(seed: int = 1, table: str | None = "d.a") -> World:
 
 def rewind(world: World, offset: int, table: str | None) -> None:
     """A table, or all, from an offset on."""
-    wanted = Wanted({0: offset}, table, Told())
+    wanted = RewindRequest({0: offset}, table, RewindConsent())
     steps.rewind(world, wanted, "_block", lambda: AUTHOR)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from loader.clickhouse import ledger_table
 from relay import names
 from relay.config.settings import Settings
-from relay.operate.verify.judge.anomaly import Kind
-from relay.operate.verify.judge.by_person import Superseded
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block, Commit
 from tests.verify.realserver import OFFICE, client
@@ -183,7 +183,7 @@ class Shop:
         user: str = "default",
         superseded: Sequence[Sequence[Commit]] = (),
         removed: Sequence[str] = (),
-    ) -> tuple[list[Kind], str]:
+    ) -> tuple[list[AnomalyKind], str]:
         """Kinds of all anomalies, and all text: of anomalies and of what is not judged."""
         self.client.command("SYSTEM FLUSH LOGS")
         # The logs' newest records must be younger than what is judged.

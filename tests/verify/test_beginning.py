@@ -13,7 +13,14 @@ from loader.journal.startup import ledger_of
 from relay import names
 from relay.config.settings_file import load
 from relay.kafka.topics import READ, Topics
-from relay.operate.verify.judge.beginning import Beginning, First, as_json, beginnings, gaps, said
+from relay.operate.verify.judge.beginning import (
+    First,
+    JournalBeginning,
+    as_json,
+    beginnings,
+    gaps,
+    said,
+)
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.verify.test_live import RELAY, once, ran, spoken
 
@@ -78,7 +85,7 @@ def test_a_source_that_begins_later_is_said_too() -> None:
     ],
 )
 def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
-    one = Beginning(3, CUT, 16_820, settled=settled, asked=True)
+    one = JournalBeginning(3, CUT, 16_820, settled=settled, asked=True)
     assert one.unsettled == lost
     told = list(gaps([one]))
     assert bool(told) == lost
@@ -88,8 +95,8 @@ def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
 
 
 def test_a_partition_that_is_whole_has_no_gap_before_any_loader_ran() -> None:
-    assert not Beginning(0, WHOLE, 0, asked=True).unsettled
-    assert not Beginning(0, None, 0, asked=True).unsettled
+    assert not JournalBeginning(0, WHOLE, 0, asked=True).unsettled
+    assert not JournalBeginning(0, None, 0, asked=True).unsettled
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,9 @@ def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Cl
     assert f"source offsets before {records[2].previous_floor} are not judged" in heard
     status, heard = spoken(config, "--deep")
     assert status == 6, heard
-    assert f"the journal begins at offset {low}, but the ledger is settled up to no position" in heard
+    assert (
+        f"the journal begins at offset {low}, but the ledger is settled up to no position" in heard
+    )
 
     ledger = ledger_of(settings, make=True)
     journal = Topics(settings).describe(topic, (READ,))
@@ -158,7 +167,9 @@ def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Cl
     ledger.save_positions(journal.topic_id, {0: offsets[0] + 1, 1: 0})
     status, heard = spoken(config, "--deep")
     assert status == 6, heard
-    assert f"begins at offset {low}, but the ledger is settled up to offset {offsets[0] + 1}" in heard
+    assert (
+        f"begins at offset {low}, but the ledger is settled up to offset {offsets[0] + 1}" in heard
+    )
 
     ledger.save_positions(journal.topic_id, {0: offsets[1] + 1, 1: 0})
     status, _, _ = once(config, "--deep")

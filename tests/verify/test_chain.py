@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.head import Head
-from relay.operate.verify.judge.record import Place
+from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.record import JournalPlace
 from tests.verify.histories import APP, SOURCE, History, clean
 from tests.verify.laps import laps
 from tests.verify.mutations import MUTATIONS
@@ -30,21 +30,21 @@ CLEAN_HISTORIES = 10_000 if LONG else 0
 CLEAN_COMMITS = (50, 400)
 MUTATED = 2_000 if LONG else 20
 """Examples for each kind of mutation."""
-PLACE = Place(APP, SOURCE, 0)
+PLACE = JournalPlace(APP, SOURCE, 0)
 
 
-def audit(history: History, head: Head | None = None) -> Iterator[Anomaly]:
+def audit(history: History, head: ChainHead | None = None) -> Iterator[Anomaly]:
     for offset, commit in history:
         head, anomalies = check(PLACE, head, offset, commit)
         yield from anomalies
 
 
 @cache
-def heads(seed: int) -> tuple[History, list[Head | None]]:
+def heads(seed: int) -> tuple[History, list[ChainHead | None]]:
     """A clean history up to its last flush point, and the verifier's head before each record."""
     history = clean(seed, COMMITS)
     last = max(i for i, (_, commit) in enumerate(history) if commit.flush_point)
-    before: list[Head | None] = [None]
+    before: list[ChainHead | None] = [None]
     for offset, commit in history[: last + 1]:
         before.append(check(PLACE, before[-1], offset, commit)[0])
     return history[: last + 1], before

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.operate.verify.judge.anomaly import Kind
-from relay.operate.verify.judge.contents import BlockTopic, Sealed, given_up, landed, source_counts
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.contents import (
+    BlockTopic,
+    SealedStretch,
+    given_up,
+    landed,
+    source_counts,
+)
 from relay.operate.verify.judge.ledger_history import History
 from relay.records_pb2 import Block
 
@@ -37,7 +43,7 @@ CHUNKS: list[Chunk] = [
 ]
 
 
-def judged(chunks: list[Chunk], start: int = 0, end: int = 8) -> list[Kind]:
+def judged(chunks: list[Chunk], start: int = 0, end: int = 8) -> list[AnomalyKind]:
     judge = BlockTopic(BLOCKS, start, end)
     found = [finding for chunk in chunks for finding in judge.chunk(*chunk)]
     return [finding.kind for finding in (*found, *judge.end())]
@@ -52,16 +58,16 @@ def test_what_the_journal_says_is_there() -> None:
 @pytest.mark.parametrize(
     ("chunks", "kinds"),
     [
-        (CHUNKS[:-1], [Kind.GAP]),
-        (CHUNKS[2:], [Kind.GAP]),
-        ([*CHUNKS, (8, BLOCKS[2].id, 10, b"again")], [Kind.TORN]),
-        ([*CHUNKS, (8, "a:d.t:0:0:99", 10, b"foreign")], [Kind.TORN]),
-        ([(0, BLOCKS[0].id, 10, b"0-x"), *CHUNKS[1:]], [Kind.TORN]),
-        ([(0, BLOCKS[0].id, 9, b"0-0"), *CHUNKS[1:]], [Kind.GAP]),
-        ([CHUNKS[0], CHUNKS[2], CHUNKS[1], *CHUNKS[3:]], [Kind.TORN]),
+        (CHUNKS[:-1], [AnomalyKind.GAP]),
+        (CHUNKS[2:], [AnomalyKind.GAP]),
+        ([*CHUNKS, (8, BLOCKS[2].id, 10, b"again")], [AnomalyKind.TORN]),
+        ([*CHUNKS, (8, "a:d.t:0:0:99", 10, b"foreign")], [AnomalyKind.TORN]),
+        ([(0, BLOCKS[0].id, 10, b"0-x"), *CHUNKS[1:]], [AnomalyKind.TORN]),
+        ([(0, BLOCKS[0].id, 9, b"0-0"), *CHUNKS[1:]], [AnomalyKind.GAP]),
+        ([CHUNKS[0], CHUNKS[2], CHUNKS[1], *CHUNKS[3:]], [AnomalyKind.TORN]),
     ],
 )
-def test_a_damaged_block_topic_is_found(chunks: list[Chunk], kinds: list[Kind]) -> None:
+def test_a_damaged_block_topic_is_found(chunks: list[Chunk], kinds: list[AnomalyKind]) -> None:
     assert judged(chunks)[: len(kinds)] == kinds
 
 
@@ -102,17 +108,17 @@ LOADED = dict.fromkeys(ROWS, "loaded")
     [
         (ROWS, LOADED, 10**9, []),
         (None, LOADED, 10**9, []),
-        ({**ROWS, BLOCKS[0].id: 40}, LOADED, 0, [Kind.OVERLAP]),
-        ({**ROWS, BLOCKS[0].id: 19}, LOADED, 0, [Kind.GAP]),
-        (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [Kind.LATE]),
+        ({**ROWS, BLOCKS[0].id: 40}, LOADED, 0, [AnomalyKind.OVERLAP]),
+        ({**ROWS, BLOCKS[0].id: 19}, LOADED, 0, [AnomalyKind.GAP]),
+        (None, {**LOADED, BLOCKS[1].id: "prepared"}, 61_001, [AnomalyKind.LATE]),
         (None, {**LOADED, BLOCKS[1].id: "prepared"}, 60_000, []),
         (None, {**LOADED, BLOCKS[1].id: "parked"}, 10**9, []),
         ({}, dict.fromkeys(ROWS, "discarded"), 10**9, []),
-        ({BLOCKS[0].id: 40}, dict.fromkeys(ROWS, "discarded"), 10**9, [Kind.OVERLAP]),
+        ({BLOCKS[0].id: 40}, dict.fromkeys(ROWS, "discarded"), 10**9, [AnomalyKind.OVERLAP]),
     ],
 )
 def test_what_landed(
-    counted: dict[str, int] | None, ledger: dict[str, str], now_ms: int, kinds: list[Kind]
+    counted: dict[str, int] | None, ledger: dict[str, str], now_ms: int, kinds: list[AnomalyKind]
 ) -> None:
     histories = {block: History(state) for block, state in ledger.items()}
     assert [f.kind for f in landed(BLOCKS, counted, histories, now_ms, 60.0)] == kinds
@@ -126,18 +132,22 @@ def test_what_was_given_up_is_told_and_is_no_anomaly() -> None:
     assert list(given_up(BLOCKS, None, {})) == []
 
 
-SEALED = [Sealed("d.t", 0, 4, 3), Sealed("d.u", 1, 2, 1), Sealed("d.t", 5, 9, 2)]
+SEALED = [
+    SealedStretch("d.t", 0, 4, 3),
+    SealedStretch("d.u", 1, 2, 1),
+    SealedStretch("d.t", 5, 9, 2),
+]
 
 
 @pytest.mark.parametrize(
     ("offsets", "kinds"),
     [
         ({"d.t": [0, 2, 3, 5, 8], "d.u": [1]}, []),
-        ({"d.t": [0, 2, 3, 5, 8]}, [Kind.OVERLAP]),
-        ({"d.t": [0, 2, 5, 8], "d.u": [1]}, [Kind.OVERLAP]),
-        ({"d.t": [0, 2, 3, 4, 5, 8], "d.u": [1]}, [Kind.GAP]),
-        ({"d.t": [0, 1, 2, 3, 5, 8], "d.u": [1]}, [Kind.GAP]),
+        ({"d.t": [0, 2, 3, 5, 8]}, [AnomalyKind.OVERLAP]),
+        ({"d.t": [0, 2, 5, 8], "d.u": [1]}, [AnomalyKind.OVERLAP]),
+        ({"d.t": [0, 2, 3, 4, 5, 8], "d.u": [1]}, [AnomalyKind.GAP]),
+        ({"d.t": [0, 1, 2, 3, 5, 8], "d.u": [1]}, [AnomalyKind.GAP]),
     ],
 )
-def test_source_counts(offsets: dict[str, list[int]], kinds: list[Kind]) -> None:
+def test_source_counts(offsets: dict[str, list[int]], kinds: list[AnomalyKind]) -> None:
     assert [finding.kind for finding in source_counts(SEALED, offsets)] == kinds

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
 from tests.broker.pipeline import wait_until
@@ -39,7 +39,7 @@ def test_rows_that_expired_are_no_anomaly(shop: Shop) -> None:
     shop.claim(never)
     shop.mark(never)
     kinds, text = shop.judge(block, never)
-    assert kinds == [Kind.GAP], "what was never inserted is no row that expired"
+    assert kinds == [AnomalyKind.GAP], "what was never inserted is no row that expired"
     assert never.id in text
 
 
@@ -50,7 +50,7 @@ def test_more_rows_than_the_block_has_are_found_on_a_table_with_a_ttl(shop: Shop
     shop.load(block)
     shop.sql(f"INSERT INTO {table} SELECT * FROM {table}")
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.OVERLAP], text
+    assert kinds == [AnomalyKind.OVERLAP], text
     assert "20 rows in the table, 10 in it" in text
 
 
@@ -69,7 +69,7 @@ def test_expired_rows_that_were_inserted_again(shop: Shop, columns: str) -> None
         expire(shop, table)
     assert shop.count(into, "sum(n)") == 50
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.OVERLAP], text
+    assert kinds == [AnomalyKind.OVERLAP], text
     assert "50 rows in 5 INSERTs, 10 are in it" in text
     assert "5 claims for 1 blocks" in text
 
@@ -85,7 +85,7 @@ def test_a_view_that_failed_after_its_table_had_the_rows(shop: Shop) -> None:
     assert (shop.count(table), shop.count(into)) == (10, 0)
     shop.mark(block)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
     assert "view" in text
     shop.sql(f"ALTER TABLE {into} DROP CONSTRAINT few")
     shop.insert(block)
@@ -101,7 +101,7 @@ def test_a_view_that_fails_in_silence(shop: Shop) -> None:
     shop.client.set_client_setting("materialized_views_ignore_errors", 1)
     shop.load(block)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
     assert "failed with error 469" in text
 
 
@@ -115,7 +115,7 @@ def test_a_view_that_doubles_what_its_table_does_not(shop: Shop) -> None:
     shop.insert(block)
     assert (shop.count(table), shop.count(into, "sum(n)")) == (10, 20)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.OVERLAP], text
+    assert kinds == [AnomalyKind.OVERLAP], text
     assert f"{into} got 2 rows of it in 2 INSERTs, 1 in each" in text
 
 
@@ -129,7 +129,7 @@ def test_rows_that_a_person_deleted_and_the_loader_brought_back(shop: Shop) -> N
     shop.insert(block, token=False)
     shop.mark(block)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.OVERLAP], text
+    assert kinds == [AnomalyKind.OVERLAP], text
 
 
 def test_rows_that_were_loaded_again_after_a_restore(shop: Shop) -> None:
@@ -146,7 +146,7 @@ def test_rows_that_were_loaded_again_after_a_restore(shop: Shop) -> None:
     assert kinds == [], text
     assert "inserted again after rows were removed" in text
     shop.insert(block, token=False)
-    assert shop.judge(block)[0] == [Kind.OVERLAP]
+    assert shop.judge(block)[0] == [AnomalyKind.OVERLAP]
 
 
 @pytest.mark.parametrize("columns", [STAMPED, BARE])
@@ -161,7 +161,7 @@ def test_a_token_that_was_ignored_or_forgotten(shop: Shop, columns: str) -> None
     assert shop.judge(block, other)[0] == [], "the token dropped the repeat"
     shop.insert(block, token=False)
     kinds, text = shop.judge(block, other)
-    assert set(kinds) == {Kind.OVERLAP}, text
+    assert set(kinds) == {AnomalyKind.OVERLAP}, text
     assert "20 rows in 2 INSERTs, 10 are in it" in text
 
 
@@ -179,7 +179,7 @@ def test_a_ledger_that_calls_loaded_what_is_not_there(
         shop.insert(forged, holds=False)
     shop.mark(forged)
     kinds, text = shop.judge(block, forged)
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
     assert "gap: partition 3: block" in text
     assert "0 rows of 10" in text
 
@@ -192,7 +192,7 @@ def test_a_ledger_older_than_the_block(shop: Shop) -> None:
     shop.sql(f"TRUNCATE TABLE {table}")
     block.sealed_at_ms += 60_000
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.GAP, Kind.FOREIGN], text
+    assert kinds == [AnomalyKind.GAP, AnomalyKind.FOREIGN], text
     assert "before it was sealed" in text
 
 
@@ -201,7 +201,7 @@ def test_a_ledger_that_went_back(shop: Shop) -> None:
     table = shop.table()
     block = shop.block(table, sealed_ago=3600, partition=2)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.LATE], text
+    assert kinds == [AnomalyKind.LATE], text
     assert text.startswith("late: partition 2: block ")
 
 
@@ -235,9 +235,9 @@ def test_engines_that_merge(shop: Shop, engine: str, columns: str) -> None:
     shop.claim(forged)
     shop.mark(forged)
     shop.insert(blocks[1], token=False)
-    expected = set() if engine == "ReplacingMergeTree(v)" else {Kind.OVERLAP}
+    expected = set() if engine == "ReplacingMergeTree(v)" else {AnomalyKind.OVERLAP}
     kinds, text = shop.judge(*blocks, forged)
-    assert set(kinds) == {*expected, Kind.GAP}, text
+    assert set(kinds) == {*expected, AnomalyKind.GAP}, text
 
 
 REMOVALS = [
@@ -277,7 +277,7 @@ def test_rows_that_a_person_removed(shop: Shop, statement: str) -> None:
     later.sealed_at_ms += 6_000  # beyond what clocks may differ
     shop.claim(later)
     shop.mark(later)
-    assert Kind.GAP in shop.judge(block, later)[0]
+    assert AnomalyKind.GAP in shop.judge(block, later)[0]
 
 
 def test_a_lightweight_update_removes_rows_too(shop: Shop) -> None:
@@ -313,7 +313,7 @@ def test_merges_are_no_removals(shop: Shop) -> None:
     shop.claim(forged)
     shop.mark(forged)
     kinds, text = shop.judge(*blocks, forged)
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
     assert "no removal of rows is recorded since" in text
 
 
@@ -329,7 +329,7 @@ def test_what_a_rewind_removed_excuses_nothing_else(shop: Shop) -> None:
     rewind = Rewind(starts=[Mark(table=table, offset=0)])
     before = [Commit(blocks=[old]), Commit(rewind=rewind), Commit(rewound=True)]
     kinds, text = shop.judge(old, live, forged, superseded=[before])
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
     assert forged.id in text
 
 
@@ -342,7 +342,7 @@ def test_several_blocks_in_one_insert(shop: Shop) -> None:
     shop.insert(blocks[1])
     shop.sql(f"ALTER TABLE {table} MODIFY TTL day + INTERVAL 30 DAY")
     kinds, text = shop.judge(*blocks)
-    assert kinds == [Kind.OVERLAP, Kind.OVERLAP], text
+    assert kinds == [AnomalyKind.OVERLAP, AnomalyKind.OVERLAP], text
     assert "3 blocks in one INSERT" in text
 
 
@@ -355,7 +355,7 @@ def test_rows_that_the_user_may_not_see(shop: Shop, times: int) -> None:
     for _ in range(times - 1):
         shop.insert(block, token=False)
     kinds, text = shop.judge(block, user=AUDITOR)
-    assert set(kinds) == (set() if times == 1 else {Kind.OVERLAP}), text
+    assert set(kinds) == (set() if times == 1 else {AnomalyKind.OVERLAP}), text
     assert "a row policy or filter hides rows from this user: missing rows are not judged" in text
 
 
@@ -368,7 +368,7 @@ def test_a_user_who_may_read_tables_alone(shop: Shop) -> None:
     shop.claim(forged)
     shop.mark(forged)
     kinds, text = shop.judge(block, forged, unknown, user=CLERK)
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
     assert "GRANT SELECT ON system.mutations TO clerk" in text
     kinds, more = shop.judge(block, forged, user=CLERK, removed=[table])
     assert kinds == [], more
@@ -389,7 +389,7 @@ def test_a_table_that_keeps_no_rows(shop: Shop) -> None:
     assert kinds == [], text
     assert "engine Null does not keep every row" in text
     shop.insert(block, token=False)
-    assert shop.judge(block)[0] == [Kind.OVERLAP], "its view got it twice"
+    assert shop.judge(block)[0] == [AnomalyKind.OVERLAP], "its view got it twice"
 
 
 def test_a_table_that_was_dropped(shop: Shop) -> None:
@@ -408,7 +408,7 @@ def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
     shop.load(block)
     shop.insert(stranger)
     kinds, text = shop.judge(block)
-    assert kinds == [Kind.FOREIGN], text
+    assert kinds == [AnomalyKind.FOREIGN], text
     assert f"foreign: partition 1: 10 rows carry '{stranger.id}'" in text
 
 
@@ -418,7 +418,7 @@ def test_a_user_who_may_set_nothing(shop: Shop) -> None:
     shop.load(block)
     shop.mark(lost)
     kinds, text = shop.judge(block, lost, user=ONLOOKER)
-    assert kinds == [Kind.GAP], text
+    assert kinds == [AnomalyKind.GAP], text
 
 
 def test_a_server_whose_records_are_gone(app: str, tmp_path: Path) -> None:

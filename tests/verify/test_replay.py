@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.program.command import run_main
-from tests.chaos import kept
-from tests.chaos.kept import Kept
+from tests.chaos import journal_file
+from tests.chaos.journal_file import Kept
 from tests.verify import replay
 from tests.verify.histories import History, clean
 from tests.verify.rewinds import rewound
@@ -39,8 +39,8 @@ def two_partitions(*histories: History) -> Kept:
 @pytest.fixture
 def journal(tmp_path: Path) -> Kept:
     """Restarts in one partition, a rewind in the other; written and read again."""
-    kept.write(tmp_path, two_partitions(clean(7, 200), rewound(3).journal))
-    return kept.read(tmp_path / kept.FILE)
+    journal_file.write(tmp_path, two_partitions(clean(7, 200), rewound(3).journal))
+    return journal_file.read(tmp_path / journal_file.FILE)
 
 
 def test_a_clean_journal_raises_nothing_and_every_record_of_it_is_missed(journal: Kept) -> None:
@@ -56,7 +56,7 @@ def test_a_clean_journal_raises_nothing_and_every_record_of_it_is_missed(journal
 def test_an_offset_that_names_another_record_is_told(journal: Kept) -> None:
     floor, n, offset = journal.pauses[0][0]
     moved = replace(journal, pauses=[{0: (floor + 1, n, offset)}])
-    assert [one.kind for one in replay.audited(moved).anomalies] == [Kind.TORN]
+    assert [one.kind for one in replay.audited(moved).anomalies] == [AnomalyKind.TORN]
 
 
 def test_the_command_is_green_for_what_is_clean_and_red_for_what_is_not(
@@ -66,7 +66,9 @@ def test_the_command_is_green_for_what_is_clean_and_red_for_what_is_not(
     assert f'"records": {len(journal.records)}' in capsys.readouterr().out
     damaged = tmp_path / "damaged"
     damaged.mkdir()
-    kept.write(damaged, replace(journal, records=journal.records[:50] + journal.records[51:]))
+    journal_file.write(
+        damaged, replace(journal, records=journal.records[:50] + journal.records[51:])
+    )
     assert run_main(replay.replay, "replay", [str(damaged)]) == 1
     assert "gap: partition 0" in capsys.readouterr().out
     empty = tmp_path / "empty"
@@ -75,6 +77,6 @@ def test_the_command_is_green_for_what_is_clean_and_red_for_what_is_not(
 
 
 def test_a_line_of_neither_kind_is_refused(tmp_path: Path) -> None:
-    (tmp_path / kept.FILE).write_text('{"other": 1}\n', encoding="utf-8")
+    (tmp_path / journal_file.FILE).write_text('{"other": 1}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="neither offsets nor a record"):
-        kept.read(tmp_path / kept.FILE)
+        journal_file.read(tmp_path / journal_file.FILE)

@@ -15,8 +15,8 @@ import pytest
 from relay.cli import cli
 from relay.cli.verify import several
 from relay.errors import ConfigError, Unavailable
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
-from relay.operate.verify.merged import Clock, Merged, Told
+from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.program.command import run_main
 from relay.records_pb2 import Commit
 from tests.broker.pipeline import wait_until
@@ -25,7 +25,7 @@ from tests.config.test_pipelines import TWO
 
 
 def anomaly(n: int, partition: int = 0) -> Anomaly:
-    return Anomaly(Kind.GAP, partition, n, 0, f"gap {n}")
+    return Anomaly(AnomalyKind.GAP, partition, n, 0, f"gap {n}")
 
 
 def commit(n: int, at_ms: int) -> Commit:
@@ -35,7 +35,11 @@ def commit(n: int, at_ms: int) -> Commit:
 def test_what_was_found_comes_in_the_order_of_the_commits() -> None:
     """Whoever told it first; and once."""
     merged = Merged()
-    found = [Told(30, "a", anomaly(3)), Told(10, "b", anomaly(1)), Told(10, "a", anomaly(2))]
+    found = [
+        DatedAnomaly(30, "a", anomaly(3)),
+        DatedAnomaly(10, "b", anomaly(1)),
+        DatedAnomaly(10, "a", anomaly(2)),
+    ]
     for told in found:
         merged.add(told)
     assert merged.take() == [found[2], found[1], found[0]]
@@ -45,7 +49,7 @@ def test_what_was_found_comes_in_the_order_of_the_commits() -> None:
 def test_the_time_is_that_of_the_commit_that_shows_it() -> None:
     """The last one of its partition while reading; any one where all are remembered."""
     for each, of_first in ((False, 200), (True, 100)):
-        clock = Clock(each=each)
+        clock = CommitTimes(each=each)
         clock.note(0, 0, commit(1, 100))
         clock.note(0, 1, commit(2, 200))
         clock.note(1, 0, commit(1, 900))

@@ -8,12 +8,12 @@ import pytest
 
 from relay.cli.output import verify
 from relay.operate.verify.audit import Audit
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.program.plural import several
 
 
 def late(table: str, partition: int = 3) -> Anomaly:
-    return Anomaly(Kind.LATE, partition, 0, -1, "block b is not touched", table)
+    return Anomaly(AnomalyKind.LATE, partition, 0, -1, "block b is not touched", table)
 
 
 def audited(*anomalies: Anomaly) -> Audit:
@@ -26,11 +26,11 @@ def audited(*anomalies: Anomaly) -> Audit:
 def test_an_anomaly_names_only_places_that_it_has() -> None:
     assert str(late("d.t")) == "late: partition 3: block b is not touched"
     assert str(late("d.t", -1)) == "late: block b is not touched"
-    assert str(Anomaly(Kind.GAP, 0, 7, 9, "x")) == "gap: partition 0, n=7: x"
+    assert str(Anomaly(AnomalyKind.GAP, 0, 7, 9, "x")) == "gap: partition 0, n=7: x"
 
 
 def test_many_anomalies_are_summed_up_by_table(capsys: pytest.CaptureFixture[str]) -> None:
-    many = [late("shop.a")] * 9 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")]
+    many = [late("shop.a")] * 9 + [Anomaly(AnomalyKind.GAP, 0, 0, -1, "x", "shop.b")]
     verify.conclude(audited(*many), 1.0, as_json=False)
     assert "anomalies: shop" not in capsys.readouterr().err
     verify.conclude(audited(*many, late("shop.b")), 1.0, as_json=False)
@@ -50,7 +50,7 @@ def test_what_is_not_judged_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_of_many_alike_the_first_few_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """942 lines of one kind hid the two that mattered."""
     few = verify.Few()
-    many = [late("shop.a")] * 940 + [Anomaly(Kind.GAP, 0, 0, -1, "x", "shop.b")] * 2
+    many = [late("shop.a")] * 940 + [Anomaly(AnomalyKind.GAP, 0, 0, -1, "x", "shop.b")] * 2
     for anomaly in many:
         few.say(anomaly)
     verify.conclude(audited(*many), 1.0, as_json=False, hidden=few.hidden)

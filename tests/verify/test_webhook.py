@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from relay.errors import ConfigError
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.webhook import Counts, Patience, Webhook, body
 from tests.broker.pipeline import wait_until
 from tests.verify.receiver import SECRET, Receiver
 
-ANOMALY = Anomaly(Kind.GAP, 1, 48, 96, "n=48 after n=46")
+ANOMALY = Anomaly(AnomalyKind.GAP, 1, 48, 96, "n=48 after n=46")
 QUICK = Patience(attempts=3, backoff_seconds=0.01, end_seconds=20.0)
 
 
@@ -47,7 +47,7 @@ def test_the_same_anomaly_has_the_same_id_whenever_it_is_told() -> None:
     one, again = body("shop", ANOMALY, 1), body("shop", ANOMALY, 2)
     assert one["id"] == again["id"]
     assert one["id"] != body("other", ANOMALY, 1)["id"]
-    assert one["id"] != body("shop", Anomaly(Kind.GAP, 1, 48, 97, ANOMALY.text), 1)["id"]
+    assert one["id"] != body("shop", Anomaly(AnomalyKind.GAP, 1, 48, 97, ANOMALY.text), 1)["id"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relay import names
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import History, claims, impossible
 from relay.operate.verify.judge.server_records import (
     Reach,
@@ -18,7 +18,7 @@ from relay.operate.verify.judge.server_records import (
     groups,
 )
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
-from relay.operate.verify.judge.writes import Table, Writes
+from relay.operate.verify.judge.writes import TableWrites, Writes
 from relay.records_pb2 import Block
 
 A, B, T, V = "a:d.t:0:0:0", "a:d.t:0:0:1", "d.t", "d.v"
@@ -47,8 +47,8 @@ def statement(
     )
 
 
-def table(*statements: Statement, names: tuple[str, ...] = (A,), reach: Reach = ALL) -> Table:
-    return Table(
+def table(*statements: Statement, names: tuple[str, ...] = (A,), reach: Reach = ALL) -> TableWrites:
+    return TableWrites(
         T,
         PLAIN,
         {name: block(name) for name in names},
@@ -58,7 +58,7 @@ def table(*statements: Statement, names: tuple[str, ...] = (A,), reach: Reach = 
     )
 
 
-def judged(of: Table) -> tuple[list[Kind], str]:
+def judged(of: TableWrites) -> tuple[list[AnomalyKind], str]:
     writes = Writes(of)
     found = list(writes.judge())
     assert all(one.partition == 4 for one in found)
@@ -73,10 +73,10 @@ def test_written_once() -> None:
 
 
 def test_written_twice_and_not_at_all() -> None:
-    assert judged(table(statement(), statement(3_000)))[0] == [Kind.OVERLAP]
-    assert judged(table())[0] == [Kind.GAP]
-    assert judged(table(statement(2_000, 4, 4)))[0] == [Kind.GAP]
-    assert judged(table(statement(2_000, 0, 0)))[0] == [Kind.GAP]
+    assert judged(table(statement(), statement(3_000)))[0] == [AnomalyKind.OVERLAP]
+    assert judged(table())[0] == [AnomalyKind.GAP]
+    assert judged(table(statement(2_000, 4, 4)))[0] == [AnomalyKind.GAP]
+    assert judged(table(statement(2_000, 0, 0)))[0] == [AnomalyKind.GAP]
 
 
 def test_blocks_that_went_together() -> None:
@@ -84,10 +84,10 @@ def test_blocks_that_went_together() -> None:
     assert judged(table(statement(2_000, 20, 20, *both), names=both))[0] == []
     again = statement(3_000, 10, 10, B)
     found, text = judged(table(statement(2_000, 20, 20, *both), again, names=both))
-    assert found == [Kind.OVERLAP]
+    assert found == [AnomalyKind.OVERLAP]
     assert "2 blocks in one INSERT" in text
     assert judged(table(statement(2_000, 10, 10, *both), again, names=both))[0] == []
-    assert judged(table(statement(2_000, 15, 15, *both), names=both))[0] == [Kind.GAP]
+    assert judged(table(statement(2_000, 15, 15, *both), names=both))[0] == [AnomalyKind.GAP]
     assert judged(table(statement(2_000, 99, 99, A, "unknown")))[0] == []
 
 
@@ -112,7 +112,7 @@ def test_logs_that_may_lack_a_record_prove_no_loss(reach: Reach, doubt: str) -> 
     assert found == []
     assert doubt in text
     assert "only the ledger says that it is loaded" in text
-    assert judged(table(statement(), statement(3_000), reach=reach))[0] == [Kind.OVERLAP]
+    assert judged(table(statement(), statement(3_000), reach=reach))[0] == [AnomalyKind.OVERLAP]
     assert judged(table(statement(), reach=reach)) == ([], ""), "the record is there"
     counted = replace(table(reach=reach), counted={A: 10})
     assert judged(counted) == ([], ""), "its rows were counted"
@@ -127,14 +127,16 @@ def test_a_person_who_decided() -> None:
 @pytest.mark.parametrize(
     ("removed", "history", "kinds"),
     [
-        (2_500, LOADED, [Kind.OVERLAP]),
+        (2_500, LOADED, [AnomalyKind.OVERLAP]),
         (2_500, replace(LOADED, claimed_ms=SEALED + 2_700), []),
         (2_500, replace(LOADED, asked=True), []),
-        (1_500, replace(LOADED, claimed_ms=SEALED + 2_700), [Kind.OVERLAP]),
-        (3_500, replace(LOADED, claimed_ms=SEALED + 2_700), [Kind.OVERLAP]),
+        (1_500, replace(LOADED, claimed_ms=SEALED + 2_700), [AnomalyKind.OVERLAP]),
+        (3_500, replace(LOADED, claimed_ms=SEALED + 2_700), [AnomalyKind.OVERLAP]),
     ],
 )
-def test_inserted_again_after_a_removal(removed: int, history: History, kinds: list[Kind]) -> None:
+def test_inserted_again_after_a_removal(
+    removed: int, history: History, kinds: list[AnomalyKind]
+) -> None:
     """Right where the ledger went with the rows, or a person asked for it."""
     facts = replace(PLAIN, removals=(Removal(SEALED + removed, "TRUNCATE"),))
     of = replace(table(statement(), statement(3_000)), facts=facts, ledger={A: history})
@@ -142,25 +144,25 @@ def test_inserted_again_after_a_removal(removed: int, history: History, kinds: l
     assert found == kinds
     assert ("inserted again after rows were removed" in text) == (not kinds)
     other = replace(facts.removals[0], blocks=frozenset({B}))
-    assert judged(replace(of, facts=replace(facts, removals=(other,))))[0] == [Kind.OVERLAP]
+    assert judged(replace(of, facts=replace(facts, removals=(other,))))[0] == [AnomalyKind.OVERLAP]
     thrice = replace(of, recorded=Recorded((statement(), *of.recorded.statements), ALL))
-    assert judged(thrice)[0] == [Kind.OVERLAP], "twice before the removal"
+    assert judged(thrice)[0] == [AnomalyKind.OVERLAP], "twice before the removal"
 
 
 def test_what_was_doubled_and_is_there_once_now() -> None:
     of = replace(table(statement(), statement(3_000)), counted={A: 10})
     assert judged(of)[0] == []
     assert "in the table only once now" in judged(of)[1]
-    assert judged(replace(of, counted={A: 20}))[0] == [Kind.OVERLAP]
+    assert judged(replace(of, counted={A: 20}))[0] == [AnomalyKind.OVERLAP]
     seen = [
         replace(one, written={**one.written, V: Written(1, 1, one.at_ms)})
         for one in of.recorded.statements
     ]
     of = replace(of, recorded=Recorded(tuple(seen), ALL))
-    assert judged(of)[0] == [Kind.OVERLAP], "its view has them twice"
+    assert judged(of)[0] == [AnomalyKind.OVERLAP], "its view has them twice"
 
 
-def viewed(*statements: Statement, reach: Reach = ALL, history: History = LOADED) -> Table:
+def viewed(*statements: Statement, reach: Reach = ALL, history: History = LOADED) -> TableWrites:
     of = table(*statements, reach=reach)
     return replace(of, facts=VIEWED, counted={A: 10}, ledger={A: history})
 
@@ -169,11 +171,11 @@ def test_views() -> None:
     done, failed = {V: ViewRun(True)}, {V: ViewRun(False, 252)}
     first = statement(2_000, finished=False)
     assert judged(viewed(statement())) == ([], "")
-    assert judged(viewed(first))[0] == [Kind.GAP], "the table has it, no INSERT finished"
+    assert judged(viewed(first))[0] == [AnomalyKind.GAP], "the table has it, no INSERT finished"
     assert judged(viewed(first, statement(3_000, 0))) == ([], ""), "repaired under the token"
     empty = replace(statement(3_000, 0, 0), rows=0)
-    assert judged(viewed(first, empty))[0] == [Kind.GAP], "a condition was false: no repair"
-    assert judged(viewed(replace(statement(), views=failed)))[0] == [Kind.GAP]
+    assert judged(viewed(first, empty))[0] == [AnomalyKind.GAP], "a condition was false: no repair"
+    assert judged(viewed(replace(statement(), views=failed)))[0] == [AnomalyKind.GAP]
     repaired = replace(first, views=failed), replace(statement(3_000, 0), views=done)
     assert judged(viewed(*repaired)) == ([], "")
 
@@ -181,7 +183,7 @@ def test_views() -> None:
 def test_views_of_a_server_that_was_killed() -> None:
     """A loader that marked after the start had no answer from before: it counted."""
     reach = Reach(0, 10**9, SEALED + 2_500)
-    assert judged(viewed(reach=reach))[0] == [Kind.GAP]
+    assert judged(viewed(reach=reach))[0] == [AnomalyKind.GAP]
     assert judged(viewed(statement(3_000, 0), reach=reach))[0] == []
     early = replace(LOADED, loaded_ms=SEALED + 2_000)
     found, text = judged(viewed(reach=reach, history=early))
@@ -191,7 +193,7 @@ def test_views_of_a_server_that_was_killed() -> None:
 
 def test_a_ledger_that_cannot_be_true() -> None:
     early = replace(LOADED, loaded_ms=SEALED - 5_001)
-    assert [one.kind for one in impossible([block()], {A: early})] == [Kind.FOREIGN]
+    assert [one.kind for one in impossible([block()], {A: early})] == [AnomalyKind.FOREIGN]
     assert list(impossible([block()], {A: replace(early, loaded_ms=SEALED - 5_000)})) == []
     assert list(impossible([block()], {})) == []
     assert list(claims(T, {A: replace(LOADED, claims=2)})) == []

@@ -24,7 +24,7 @@ from loader.clickhouse import dedup_trial
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Tables
 from loader.core import plan
-from loader.core.entries import Row
+from loader.core.entries import NewEntry
 from loader.journal.startup import ledger_of
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.config.settings import Settings
@@ -440,7 +440,7 @@ def _loads_as(bench: Bench, user: User, first: int, *, make: bool) -> str:
             bench.client.command("DROP TABLE relay.ledger")
             ledger = ledger_of(given if make else admins, make=True)
             entry = plan.Entry(plan.PREPARED, 1, "old", 0, stamped=True, rows=ROWS)
-            ledger.write([Row(block, entry)])
+            ledger.write([NewEntry(block, entry)])
             (second,) = worker.load([block])
         finally:
             worker.close()

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from relay.config.settings_file import load as load_config
-from relay.operate.view import troubles
-from relay.operate.view.ask import Look
+from relay.operate.view import missing_programs
+from relay.operate.view.ask import StatusReader
 from relay.operate.view.oldest_unread import NOTHING_MS, OldestUnread
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch, wait_until
@@ -59,9 +59,9 @@ def test_nobody_runs(
     pipeline.send([1])
     pipeline.send([2], 1)
     pipeline.exactly_once()
-    with contextlib.closing(Look(load_config(config))) as looking:
+    with contextlib.closing(StatusReader(load_config(config))) as looking:
         screen = looking.screen()
-        assert troubles.NO_RELAY not in by_kind(screen)
+        assert missing_programs.NO_RELAY not in by_kind(screen)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         behind(pipeline, 0, commit=True)
@@ -69,10 +69,10 @@ def test_nobody_runs(
         wait_until(lambda: not looking.screen().facts.group.members, "the group without it")
         screen = looking.screen()
         found = by_kind(screen)
-        assert found[troubles.NO_RELAY].startswith("no relay is in the group; ")
-        assert troubles.NO_LOADER not in found, "the blocks are there for moments"
-        monkeypatch.setattr(troubles, "LOADER_MS", 0)
-        told = by_kind(looking.screen())[troubles.NO_LOADER]
+        assert found[missing_programs.NO_RELAY].startswith("no relay is in the group; ")
+        assert missing_programs.NO_LOADER not in found, "the blocks are there for moments"
+        monkeypatch.setattr(missing_programs, "LOADER_MS", 0)
+        told = by_kind(looking.screen())[missing_programs.NO_LOADER]
         assert told.startswith("no loader has settled a block yet, and 2 blocks wait, the oldest")
     old, markers = screen.partitions
     assert old.lag

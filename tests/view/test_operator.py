@@ -184,7 +184,7 @@ def away_at_first(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_: Any) -> None:
         raise Unavailable("ClickHouse is away", "start it")
 
-    with contextlib.closing(ask.Look(load_config(operator._config), 1)) as looking:
+    with contextlib.closing(ask.StatusReader(load_config(operator._config), 1)) as looking:
         with monkeypatch.context() as patch:
             patch.setattr(ask, "LandedBlocks", away)
             screen = looking.screen()

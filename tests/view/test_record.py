@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from relay.operate.view import journal_lines, start
-from relay.operate.view.journal_lines import Entry
+from relay.operate.view.journal_lines import JournalLine
 from relay.records_pb2 import Accept, Mark, Rewind
 from tests.view.records import block, commit, dead
 
-ENTRIES = [Entry(p, at, commit(at)) for p, at in ((0, 1), (1, 1), (0, 2), (0, 3))]
+ENTRIES = [JournalLine(p, at, commit(at)) for p, at in ((0, 1), (1, 1), (0, 2), (0, 3))]
 
 
 def test_the_last_of_each_partition() -> None:
@@ -43,7 +43,7 @@ def test_a_record_as_lines_and_as_json() -> None:
         marks=[Mark(table="d.u", offset=8)],
         dead=[dead("", 2, "no header")],
     )
-    text = "\n".join(journal_lines.lines(Entry(0, 14, one)))
+    text = "\n".join(journal_lines.lines(JournalLine(0, 14, one)))
     for part in (
         "offset 14  n 7  epoch 0  floor 2 → 5  position 9  by a",
         "mark d.u 8",
@@ -52,16 +52,20 @@ def test_a_record_as_lines_and_as_json() -> None:
     ):
         assert part in text
     still = next(
-        journal_lines.lines(Entry(0, 1, commit(1, floor=4, previous_floor=4, flush_point=True)))
+        journal_lines.lines(
+            JournalLine(0, 1, commit(1, floor=4, previous_floor=4, flush_point=True))
+        )
     )
     assert "floor 4  position 4  flush point" in still
-    found = json.loads(json.dumps(journal_lines.as_json(Entry(0, 14, one))))
+    found = json.loads(json.dumps(journal_lines.as_json(JournalLine(0, 14, one))))
     assert found["record"]["blocks"][0]["id"] == "shop:d.t:0:0:3"
     assert found["record"]["epoch"] == "0"
 
 
 def told(**fields: Any) -> list[str]:
-    return list(journal_lines.lines(Entry(0, 14, commit(7, floor=5, previous_floor=9, **fields))))
+    return list(
+        journal_lines.lines(JournalLine(0, 14, commit(7, floor=5, previous_floor=9, **fields)))
+    )
 
 
 def test_a_rewind_and_its_end_are_told_to_people() -> None:

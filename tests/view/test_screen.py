@@ -11,16 +11,22 @@ import pytest
 from rich.console import Console
 
 from relay.cli.output import status
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
-from relay.operate.view.facts import Facts, Group, LedgerFacts, Member, Parked
-from relay.operate.view.journal_state import Seen
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.view.facts import (
+    ConsumerGroup,
+    GroupMember,
+    LedgerFacts,
+    ParkedBlock,
+    StatusFacts,
+)
+from relay.operate.view.journal_state import JournalState
+from relay.operate.view.missing_programs import NO_RELAY
 from relay.operate.view.status import Screen, as_json, assemble, at_rest, of_tables
-from relay.operate.view.troubles import NO_RELAY
 from relay.program.console import print_parts
 from tests.view.records import TABLE, block, commit, dead
 
 NOW_MS = 12_000
-EMPTY = Facts("shop", "rows", NOW_MS, False, Group("dead"), {}, LedgerFacts(), 0)
+EMPTY = StatusFacts("shop", "rows", NOW_MS, False, ConsumerGroup("dead"), {}, LedgerFacts(), 0)
 
 
 def shown(screen: Screen, width: int = 200, *, every: bool = False) -> str:
@@ -31,9 +37,9 @@ def shown(screen: Screen, width: int = 200, *, every: bool = False) -> str:
     return output.getvalue()
 
 
-def night() -> tuple[Seen, Facts]:
+def night() -> tuple[JournalState, StatusFacts]:
     """Two partitions, one without a relay; five blocks in every state; dead letters."""
-    seen = Seen()
+    seen = JournalState()
     blocks = [block(at) for at in (0, 10, 20, 30)]
     seen.add(0, 0, commit(1, blocks[0], floor=5, at_ms=3_000))
     seen.add(0, 2, commit(2, *blocks[1:], floor=35, position=50, at_ms=9_000))
@@ -48,16 +54,16 @@ def night() -> tuple[Seen, Facts]:
             (TABLE, "parked", 1, 10),
             ("d.old", "loaded", 1, 1),
         ),
-        parked=(Parked(blocks[2].id, TABLE, 10, "there is no table", 5_000),),
+        parked=(ParkedBlock(blocks[2].id, TABLE, 10, "there is no table", 5_000),),
     )
-    members = (Member("a", "/127.0.0.1", (0,)),)
-    anomaly = Anomaly(Kind.GAP, 0, 3, 4, "n=3 after n=1")
-    facts = Facts(
+    members = (GroupMember("a", "/127.0.0.1", (0,)),)
+    anomaly = Anomaly(AnomalyKind.GAP, 0, 3, 4, "n=3 after n=1")
+    facts = StatusFacts(
         "shop",
         "rows",
         NOW_MS,
         True,
-        Group("stable", members),
+        ConsumerGroup("stable", members),
         {0: 100, 1: 7},
         ledger,
         3,
@@ -68,7 +74,7 @@ def night() -> tuple[Seen, Facts]:
 
 def test_an_app_that_has_nothing_yet() -> None:
     """No journal, no ledger, no member: said, not guessed."""
-    screen = assemble(Seen(), EMPTY)
+    screen = assemble(JournalState(), EMPTY)
     assert (screen.partitions, screen.tables, screen.dead) == ((), (), ())
     text = shown(screen)
     assert [one.kind for one in screen.troubles] == [NO_RELAY]
@@ -160,7 +166,8 @@ def test_without_clickhouse_its_figures_are_not_known() -> None:
 def test_no_relay_and_an_empty_source() -> None:
     """A topic, no record, no member."""
     screen = assemble(
-        Seen(), dataclasses.replace(EMPTY, journal=True, group=Group("empty"), ends={0: 0})
+        JournalState(),
+        dataclasses.replace(EMPTY, journal=True, group=ConsumerGroup("empty"), ends={0: 0}),
     )
     assert screen.partitions[0].member == ""
     assert "group empty" in shown(screen)
@@ -204,7 +211,7 @@ def test_nobody_runs_and_it_is_red() -> None:
     seen, facts = night()
     ledger = dataclasses.replace(facts.ledger, settled_ms=NOW_MS)
     later = dataclasses.replace(
-        facts, now_ms=NOW_MS + 900_000, group=Group("empty"), ledger=ledger, ends={0: 100}
+        facts, now_ms=NOW_MS + 900_000, group=ConsumerGroup("empty"), ledger=ledger, ends={0: 100}
     )
     screen = assemble(seen, later)
     text = shown(screen)
@@ -219,8 +226,8 @@ def test_nobody_runs_and_it_is_red() -> None:
 def test_somebody_runs_and_nothing_is_red() -> None:
     """The second partition's relay is there, and blocks wait for a moment only."""
     seen, facts = night()
-    members = (Member("a", "/127.0.0.1", (0, 1)),)
-    well = dataclasses.replace(facts, group=Group("stable", members))
+    members = (GroupMember("a", "/127.0.0.1", (0, 1)),)
+    well = dataclasses.replace(facts, group=ConsumerGroup("stable", members))
     assert assemble(seen, well).troubles == ()
 
 
@@ -238,25 +245,25 @@ MEMBER = "relay-production-eu-central-1-statefulset-0"
 
 def museum() -> Screen:
     """Long names, large offsets, two tables that something is about and nine at rest."""
-    seen = Seen()
+    seen = JournalState()
     blocks = [block(1_002_000 + at, table) for at, table in enumerate(LONG)]
     floor = 1_001_000
     seen.add(0, 0, commit(812, *blocks, floor=floor, position=floor + 19, at_ms=3_000))
     counts = [(table, "loaded", 564, 40_250) for table in LONG]
     counts += [(f"museum.t{at}", "loaded", 10, 1_000) for at in range(9)]
-    parked = Parked(blocks[1].id, LONG[1], 10, "Weight_in_lbs = 5140 is above 5000", 5_000)
+    parked = ParkedBlock(blocks[1].id, LONG[1], 10, "Weight_in_lbs = 5140 is above 5000", 5_000)
     ledger = LedgerFacts(
         there=True, states={blocks[1].id: "parked"}, counts=tuple(counts), parked=(parked,)
     )
-    members = (Member(MEMBER, "/10.0.0.7", (0,)),)
+    members = (GroupMember(MEMBER, "/10.0.0.7", (0,)),)
     return assemble(
         seen,
-        Facts(
+        StatusFacts(
             app="museum",
             source="rows",
             now_ms=3_600_000,
             journal=True,
-            group=Group("stable", members),
+            group=ConsumerGroup("stable", members),
             ends={0: 1_002_345},
             ledger=ledger,
             audited=1,

@@ -11,8 +11,8 @@ import pytest
 from relay.cli import cli, doctor, status
 from relay.errors import Unavailable
 from relay.operate.doctor.findings import Finding, found
-from relay.operate.view.facts import Facts, Group, LedgerFacts
-from relay.operate.view.journal_state import Seen
+from relay.operate.view.facts import ConsumerGroup, LedgerFacts, StatusFacts
+from relay.operate.view.journal_state import JournalState
 from relay.operate.view.status import Screen, assemble
 from relay.program.command import run_main
 from tests.config.test_load import GOOD
@@ -38,8 +38,10 @@ class Looking:
     def screen(self) -> Screen:
         if self._app in self.away:
             raise Unavailable(f"the brokers of {self._app} are away", "wait")
-        facts = Facts(self._app, "rows", 0, False, Group("empty"), {}, LedgerFacts(), audited=0)
-        return assemble(Seen(), facts)
+        facts = StatusFacts(
+            self._app, "rows", 0, False, ConsumerGroup("empty"), {}, LedgerFacts(), audited=0
+        )
+        return assemble(JournalState(), facts)
 
     def close(self) -> None:
         pass

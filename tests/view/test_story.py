@@ -11,7 +11,7 @@ from rich.console import Console
 
 from relay.cli.output import blocks as output_blocks
 from relay.operate.view import block_story
-from relay.operate.view.block_story import BlockRow, Change, Chunks, Landed, Part, Story
+from relay.operate.view.block_story import BlockRow, Chunks, Landed, LedgerChange, Story, TablePart
 from relay.operate.view.journal_state import Listed
 from relay.program.console import print_parts
 from tests.view.records import block, commit
@@ -23,10 +23,10 @@ ONE = block(
 LISTED = Listed(ONE, 0, 17, commit(3, ONE))
 RECORDS = [(4, ONE.id, 5, VALUES[0]), (5, ONE.id, 5, VALUES[1])]
 CHANGES = (
-    Change(3_000, "prepared", 1, "aaaaaaaaaaaa", 10, ""),
-    Change(4_000, "parked", 1, "aaaaaaaaaaaa", 10, "there is no table"),
-    Change(5_000, "prepared", 2, "b", 10, ""),
-    Change(6_000, "loaded", 2, "b", 10, ""),
+    LedgerChange(3_000, "prepared", 1, "aaaaaaaaaaaa", 10, ""),
+    LedgerChange(4_000, "parked", 1, "aaaaaaaaaaaa", 10, "there is no table"),
+    LedgerChange(5_000, "prepared", 2, "b", 10, ""),
+    LedgerChange(6_000, "loaded", 2, "b", 10, ""),
 )
 
 
@@ -62,15 +62,18 @@ def test_only_those_that_are_meant() -> None:
         (CHANGES[:2], "parked"),
         (CHANGES[:3], "prepared"),
         (CHANGES, "loaded"),
-        ((*CHANGES[:2], Change(5, "discarded", 2, "c", 10, "")), "discarded"),
+        ((*CHANGES[:2], LedgerChange(5, "discarded", 2, "c", 10, "")), "discarded"),
         (
-            (Change(5, "discarded", 2, "c", 10, ""), Change(6, "prepared", 3, "d", 10, "")),
+            (
+                LedgerChange(5, "discarded", 2, "c", 10, ""),
+                LedgerChange(6, "prepared", 3, "d", 10, ""),
+            ),
             "discarded",
         ),
-        ((*CHANGES, Change(5, "discarded", 9, "c", 10, "")), "loaded"),
+        ((*CHANGES, LedgerChange(5, "discarded", 9, "c", 10, "")), "loaded"),
     ],
 )
-def test_the_ledgers_state_is_the_loaders(changes: tuple[Change, ...], state: str) -> None:
+def test_the_ledgers_state_is_the_loaders(changes: tuple[LedgerChange, ...], state: str) -> None:
     assert block_story.current(changes) == state
 
 
@@ -96,7 +99,9 @@ def test_damaged_chunks_are_told(
 
 def test_a_whole_story() -> None:
     """From source offsets to parts, in lines and as an object."""
-    landed = Landed(CHANGES, 10, "", (Part("all_1_1_0", 10, "now"),), None, "no system.part_log")
+    landed = Landed(
+        CHANGES, 10, "", (TablePart("all_1_1_0", 10, "now"),), None, "no system.part_log"
+    )
     told = Story(ONE.id, LISTED, Chunks(0, 2, 10), landed)
     text = "\n".join(output_blocks.whole(told))
     for line in (

@@ -24,10 +24,22 @@ def dev() -> None:
 
 @dev.command()
 @directory_option
-@click.option("--brokers", type=click.IntRange(1, 9), help="How many.  [default: 1]")
-@click.option("--kafka-port", type=click.IntRange(0, 65_000), default=0, help="0: a free one.")
-@click.option("--clickhouse-port", type=_port, default=0, help="Of HTTP; 0: a free one.")
-@click.option("--clickhouse-tcp-port", type=_port, default=0, help="Of TCP; 0: a free one.")
+@click.option("--brokers", type=click.IntRange(1, 9), help="Number of brokers.  [default: 1]")
+@click.option(
+    "--kafka-port",
+    type=click.IntRange(0, 65_000),
+    default=0,
+    help="Port of the first broker; 0 takes a free one.",
+)
+@click.option(
+    "--clickhouse-port", type=_port, default=0, help="ClickHouse's HTTP port; 0 takes a free one."
+)
+@click.option(
+    "--clickhouse-tcp-port",
+    type=_port,
+    default=0,
+    help="ClickHouse's native TCP port; 0 takes a free one.",
+)
 def up(
     directory: Path,
     brokers: int | None,
@@ -35,10 +47,10 @@ def up(
     clickhouse_port: int,
     clickhouse_tcp_port: int,
 ) -> None:
-    """Start what does not run yet; harmless when all of it runs.
+    """Start Kafka and ClickHouse; servers that run already are left alone.
 
     Prints the lines of a configuration file that reach the servers. ClickHouse has a random
-    password, which stands in a file of the directory. Look at rows with `relay dev sql`.
+    password, which is in a file of the directory. Look at rows with `relay dev sql`.
     """
     found = stack.up(
         directory,
@@ -54,9 +66,9 @@ def up(
 
 @dev.command()
 @directory_option
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(directory: Path, *, as_json: bool) -> None:
-    """Say what runs; exit status 0 if all of it does, else 1."""
+    """Show which servers run; the exit status is 0 if all do, else 1."""
     found = stack.status(directory)
     if as_json:
         click.echo(json.dumps(None if found is None else _plain(found), indent=1))
@@ -78,7 +90,7 @@ def status(directory: Path, *, as_json: bool) -> None:
 @dev.command()
 @directory_option
 def down(directory: Path) -> None:
-    """End what `up` started; the data stays in the directory."""
+    """Stop the servers that `up` started; the data stays in the directory."""
     ended = stack.down(directory)
     click.echo("ended " + ", ".join(ended) if ended else "nothing was running")
 

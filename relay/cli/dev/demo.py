@@ -19,22 +19,26 @@ PIPE_WIDTH = 110  # columns, where there is no terminal to ask
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Of data and logs. Default: a temporary one, removed when all went well.",
+    help="Directory of data and logs. Default: a temporary one, removed after a success.",
 )
-@click.option("--keep", is_flag=True, help="Leave Kafka and ClickHouse up, and say where.")
 @click.option(
-    "--rows", type=click.IntRange(10_000), help="About so many instead of all 367 687 rows."
+    "--keep", is_flag=True, help="Leave Kafka and ClickHouse running and print their addresses."
 )
-@click.option("--seed", type=int, default=13, show_default=True, help="Of sizes and interleaving.")
+@click.option(
+    "--rows", type=click.IntRange(10_000), help="Use about this many rows instead of all 367 687."
+)
+@click.option(
+    "--seed", type=int, default=13, show_default=True, help="Seed of message sizes and order."
+)
 @click.pass_context
 def demo(
     context: click.Context, directory: Path | None, rows: int | None, seed: int, *, keep: bool
 ) -> None:
     """Move every flight of 2013 from New York through Kafka into ClickHouse.
 
-    Starts Kafka and ClickHouse's engine here, two relays and the loader, writes five tables
-    into one topic, and ends one relay and the loader with SIGKILL in the middle. Then compares
-    what ClickHouse holds with what was sent, row by row.
+    Starts Kafka, ClickHouse, two relays and the loader on this machine, writes rows of five tables
+    into one topic, and kills one relay and the loader with SIGKILL on the way. Then compares the
+    rows in ClickHouse with the rows that were sent, one by one.
 
     \b
     Exit status: 0 every row is there exactly once · 1 it is not · 3 Java is missing ·

@@ -11,5 +11,5 @@ directory_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".relay-dev"),
     show_default=True,
-    help="Data, logs and pid files.",
+    help="Directory of data, logs and pid files.",
 )

@@ -20,22 +20,27 @@ _WORDS_OF_END = frozenset({"exit", "quit", "\\q"})
 @click.command()
 @directory_option
 @click.argument("statement", required=False)
-@click.option("--json", "as_json", is_flag=True, help="For programs: an object per row and line.")
-@click.option("--format", "output", metavar="NAME", help="Any of ClickHouse's, as CSV or Vertical.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
+@click.option(
+    "--format",
+    "output",
+    metavar="NAME",
+    help="Print rows in this ClickHouse format, for example CSV or Vertical.",
+)
 def sql(directory: Path, statement: str | None, output: str | None, *, as_json: bool) -> None:
     """Run statements in ClickHouse and print a table.
 
     \b
-    What is there:        relay dev sql "SHOW DATABASES"
-    The rows of a table:  relay dev sql "SELECT * FROM shop.orders LIMIT 10"
-    Its columns:          relay dev sql "DESCRIBE shop.orders"
+    List databases:       relay dev sql "SHOW DATABASES"
+    Rows of a table:      relay dev sql "SELECT * FROM shop.orders LIMIT 10"
+    Columns of a table:   relay dev sql "DESCRIBE shop.orders"
     Several statements:   relay dev sql "USE shop; SHOW TABLES"
     From a file:          relay dev sql < tables.sql
 
-    Without STATEMENT it asks for statements, which may go over several lines and end with a `;`.
-    Ctrl-D, `exit` or `quit` leaves. The first error ends a list of statements (status 2), but not
-    a dialogue. Statements run with all rights; rows come as the statement's own FORMAT says, if
-    it has one.
+    Without STATEMENT the command prompts for statements, which may span several lines and end
+    with `;`. Ctrl-D, `exit` or `quit` leaves. In a list of statements the first error ends the
+    command with status 2; at the prompt it does not. Statements run with all rights. A FORMAT
+    clause in the statement wins over --json and --format.
     """
     if as_json and output:
         raise ConfigError("--json and --format were both given", "give only one of them")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from relay.cli.output.status import clock
-from relay.operate.view.block_story import BlockRow, Chunks, Landed, Part, Story
+from relay.operate.view.block_story import BlockRow, Chunks, Landed, Story, TablePart
 from relay.operate.view.journal_state import Listed
 from relay.program.text_table import Column, laid_out
 
@@ -28,7 +28,7 @@ _BLOCK = (
 
 
 def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
-    """One line each where there is room; an id is never broken."""
+    """Yield one line each where there is room; an id is never broken."""
     cells = [
         (
             row.listed.block.id,
@@ -46,7 +46,7 @@ def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
 
 
 def whole(story: Story) -> Iterator[str]:
-    """The story, in the order of the data flow."""
+    """Yield the story, in the order of the data flow."""
     yield f"block        {story.id}"
     yield f"state        {story.state or _NOT_ASKED}"
     if story.listed is None:
@@ -115,7 +115,7 @@ def _landed(landed: Landed, rows: int | None) -> Iterator[str]:
     yield from _parts("parts made", landed.written, landed.log_problem)
 
 
-def _parts(name: str, parts: Sequence[Part] | None, problem: str) -> Iterator[str]:
+def _parts(name: str, parts: Sequence[TablePart] | None, problem: str) -> Iterator[str]:
     if parts is None:
         yield f"{name:12} not available: {problem}"
         return

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.operate.dead import inspect
-from relay.operate.dead.replay_plan import Mark, Tally
-from relay.operate.dead.selection import Group
+from relay.operate.dead.replay_plan import ReplayMark, ReplayTally
+from relay.operate.dead.selection import LetterGroup
 from relay.program.text_table import Column, laid_out
 
 _REASON_CHARACTERS = 200
@@ -41,9 +41,9 @@ _GROUP = (
 
 
 def listed(
-    letters: Sequence[DeadLetter], marks: Mapping[Place, Mark], width: int
+    letters: Sequence[DeadLetter], marks: Mapping[RecordPlace, ReplayMark], width: int
 ) -> Iterator[Table | str]:
-    """One line each, or more where reasons are long."""
+    """Yield one line each, or more where reasons are long."""
     rows = []
     for letter in letters:
         mark = marks.get(letter.place)
@@ -60,8 +60,8 @@ def listed(
     yield from laid_out(_LETTER, rows, width)
 
 
-def grouped(groups: Sequence[Group], width: int) -> Iterator[Table | str]:
-    """One line per table and kind of reason."""
+def grouped(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
+    """Yield one line per table and kind of reason."""
     rows = [
         (
             group.table or _NO_TABLE,
@@ -77,8 +77,8 @@ def grouped(groups: Sequence[Group], width: int) -> Iterator[Table | str]:
     yield from laid_out(_GROUP, rows, width)
 
 
-def group_as_json(group: Group) -> dict[str, Any]:
-    """For programs."""
+def group_as_json(group: LetterGroup) -> dict[str, Any]:
+    """Return the group as JSON has it."""
     return {
         "table": group.table,
         "kind": group.kind,
@@ -91,8 +91,8 @@ def group_as_json(group: Group) -> dict[str, Any]:
     }
 
 
-def as_json(letter: DeadLetter, mark: Mark | None) -> dict[str, Any]:
-    """One dead letter without its value."""
+def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
+    """Return one dead letter without its value."""
     return {
         "place": str(letter.place),
         "when": _iso(letter.when_ms),
@@ -113,8 +113,10 @@ def as_json(letter: DeadLetter, mark: Mark | None) -> dict[str, Any]:
     }
 
 
-def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows) -> dict[str, Any]:
-    """One dead letter with everything; bytes in base64."""
+def whole_as_json(
+    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows
+) -> dict[str, Any]:
+    """Return one dead letter with everything; bytes in base64."""
     origin = letter.origin
     return {
         **as_json(letter, mark),
@@ -128,8 +130,10 @@ def whole_as_json(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows) -> 
     }
 
 
-def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) -> Iterator[str]:
-    """One dead letter with everything, for people."""
+def whole(
+    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, most: int
+) -> Iterator[str]:
+    """Yield one dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
     yield f"reason       {letter.reason}"
     yield f"table        {letter.table or _NO_TABLE}"
@@ -155,8 +159,8 @@ def whole(letter: DeadLetter, mark: Mark | None, rows: inspect.Rows, most: int) 
             yield f"     ! {row.problem}"
 
 
-def tally(found: Tally, source_topic: str, *, done: bool) -> Iterator[str]:
-    """What a replay did, or would do."""
+def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]:
+    """Yield what a replay did, or would do."""
     verb = "sent" if done else "would send"
     yield f"{verb} {found.sent:,} messages ({found.bytes:,} bytes) to {source_topic}"
     for table, count in sorted(found.tables.items()):
@@ -167,7 +171,7 @@ def tally(found: Tally, source_topic: str, *, done: bool) -> Iterator[str]:
         yield "nothing was sent; add --run to send them"
 
 
-def _replayed(mark: Mark | None) -> str:
+def _replayed(mark: ReplayMark | None) -> str:
     if mark is None:
         return "no"
     return f"{_time(mark.at_ms)} UTC as {mark.replayed}, table {mark.table}"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from relay.operate.rewind.accept import Note
-from relay.operate.rewind.plan import Course, Place
-from relay.operate.rewind.rewind import Done, Ready
+from relay.operate.rewind.plan import Course, PartitionPositions
+from relay.operate.rewind.rewind import RewindPlan, RewindResult
 
 Line = str | dict[str, Any]
 _SHOWN = 5
@@ -15,9 +15,13 @@ _SHOWN = 5
 
 
 def would(
-    ready: Ready, places: Mapping[int, Place], members: Sequence[str], *, as_json: bool
+    ready: RewindPlan,
+    places: Mapping[int, PartitionPositions],
+    members: Sequence[str],
+    *,
+    as_json: bool,
 ) -> Iterator[Line]:
-    """A dry run."""
+    """Yield a dry run."""
     for course in ready.courses:
         if as_json:
             yield {**_object(course), "members": list(members)}
@@ -39,8 +43,8 @@ def would(
     yield "nothing was changed; add --run to do it"
 
 
-def unfinished(places: Mapping[int, Place], *, as_json: bool) -> Iterator[Line]:
-    """A dry run where one was begun before."""
+def unfinished(places: Mapping[int, PartitionPositions], *, as_json: bool) -> Iterator[Line]:
+    """Yield a dry run where one was begun before."""
     for partition, place in sorted(places.items()):
         head = place.head
         if as_json:
@@ -52,8 +56,8 @@ def unfinished(places: Mapping[int, Place], *, as_json: bool) -> Iterator[Line]:
             )
 
 
-def done(done: Done, *, as_json: bool) -> Iterator[Line]:
-    """What was done."""
+def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
+    """Yield what was done."""
     if as_json:
         yield {
             "partitions": {str(p): floor for p, floor in done.partitions.items()},
@@ -74,7 +78,7 @@ def done(done: Done, *, as_json: bool) -> Iterator[Line]:
 
 
 def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
-    """What is, or would be, accepted."""
+    """Yield what is, or would be, accepted."""
     for note in found:
         if as_json:
             yield {
@@ -111,7 +115,7 @@ def _object(course: Course) -> dict[str, Any]:
     }
 
 
-def _lines(course: Course, place: Place) -> Iterator[str]:
+def _lines(course: Course, place: PartitionPositions) -> Iterator[str]:
     blocks = course.blocks
     rows = sum(block.rows for block in blocks)
     dead = sum(one.dead for one in course.superseded)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from relay.operate.view.journal_state import WINDOW_SECONDS
-from relay.operate.view.status import PartitionRow, Screen, TableRow, at_rest
+from relay.operate.view.status import PartitionRow, Screen, StatusTableRow, at_rest
 from relay.program.plural import several
 from relay.program.text_table import Column, laid_out
 
@@ -45,7 +45,7 @@ _TABLE = (
 
 
 def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
-    """The parts of the screen, from the top.
+    """Yield the parts of the screen, from the top.
 
     Args:
         screen: to be shown.
@@ -113,7 +113,7 @@ def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]
         )
 
 
-def _table(row: TableRow) -> Iterator[str]:
+def _table(row: StatusTableRow) -> Iterator[str]:
     yield row.table or "(none)"
     yield _NOT_KNOWN if row.lag_seconds is None else seconds(row.lag_seconds)
     yield _blocks(row.waiting_blocks, row.waiting_rows)
@@ -178,7 +178,7 @@ def _acknowledged(texts: Sequence[str]) -> Iterator[str]:
 
 
 def seconds(number: float) -> str:
-    """A span in the unit that a person would use."""
+    """Return a span in the unit that a person would use."""
     for limit, size, unit in ((100, 1, "s"), (6_000, 60, "min"), (360_000, 3600, "h")):
         if number < limit:
             return f"{number / size:.1f} {unit}" if unit == "s" else f"{number / size:.0f} {unit}"
@@ -186,7 +186,7 @@ def seconds(number: float) -> str:
 
 
 def clock(ms: int) -> str:
-    """UTC, to the millisecond; the bare number where it is no time that people write."""
+    """Return the time in UTC, to the millisecond; the bare number where it is no such time."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "milliseconds")[:-6]
     except (ValueError, OverflowError, OSError):  # producers may write any timestamp

@@ -16,9 +16,9 @@ from relay.operate.verify.judge import beginning
 from relay.program.plural import several
 
 if TYPE_CHECKING:
+    from relay.operate.verify.anomaly_order import DatedAnomaly
     from relay.operate.verify.audit import Audit
     from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.merged import Told
 
 
 _FEW = 10
@@ -39,7 +39,7 @@ class Few:
         self._seen: Counter[tuple[str, str]] = Counter()
 
     def shows(self, anomaly: Anomaly) -> bool:
-        """Whether this one is to be shown; called once for each."""
+        """Return whether this one is to be shown; called once for each."""
         which = anomaly.table, anomaly.kind.value
         self._seen[which] += 1
         return self._every or self._seen[which] <= _EACH
@@ -52,30 +52,30 @@ class Few:
         return sum(max(number - _EACH, 0) for number in self._seen.values())
 
     def say(self, anomaly: Anomaly) -> None:
-        """For people."""
+        """Print it for people."""
         if self.shows(anomaly):
             say(anomaly)
 
 
 def say(anomaly: Anomaly) -> None:
-    """For people."""
+    """Print it for people."""
     click.echo(f"anomaly: {anomaly}", err=True)
 
 
 def say_hidden(number: int) -> None:
-    """How many were not shown one by one."""
+    """Print how many were not shown one by one."""
     more = several(number, "more is", "more are")
     click.echo(f"anomalies: {more} not shown one by one: --all or --json shows them", err=True)
 
 
 def say_json(anomaly: Anomaly) -> None:
-    """For machines."""
+    """Print it as JSON."""
     now_ms = time.time_ns() // 1_000_000
     click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
 
 
-def tell(told: Told, *, as_json: bool) -> None:
-    """One of several pipelines'."""
+def tell(told: DatedAnomaly, *, as_json: bool) -> None:
+    """Print one anomaly of several pipelines'."""
     if as_json:
         found = {"anomaly": told.anomaly.as_json(), "pipeline": told.pipeline}
         now_ms = time.time_ns() // 1_000_000
@@ -88,7 +88,7 @@ def tell(told: Told, *, as_json: bool) -> None:
 def conclude(
     audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool, hidden: int = 0
 ) -> None:
-    """What people took note of, and how much was looked at.
+    """Print what people took note of, and how much was looked at.
 
     Args:
         audit: that has ended.

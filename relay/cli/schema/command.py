@@ -13,26 +13,26 @@ from rich.table import Table
 from relay import names
 from relay.cli.options import config_option, settings_of
 from relay.cli.schema.proto_files import write_all
-from relay.cli.schema.registered import described_schema, read_registry, version_of
+from relay.cli.schema.registry_view import described_schema, read_registry, version_of
 from relay.errors import ConfigError
 from relay.produce.codecs import table_codecs
 from relay.program.command import WholeGroup
 from relay.program.console import console_of
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
-from relay.schema.compatibility import Finding, findings
+from relay.schema.compatibility import CompatibilityFinding, findings
 from relay.schema.difference import changes
 from relay.schema.evolution import live_columns, needs_value, proto_text
 from relay.schema.protoc import row_message
 
 _WIDTH = 140  # columns, where there is no terminal to ask
 _table = click.argument("table", metavar="DATABASE.TABLE")
-_json = click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group(cls=WholeGroup)
 def schema() -> None:
-    """Row messages of the tables: field numbers, and the .proto for producers.
+    """Show the protobuf row message of each table: field numbers, and the .proto for producers.
 
     \b
     relay schema proto shop.orders > orders.proto
@@ -46,22 +46,22 @@ def schema() -> None:
     "--all",
     "every",
     is_flag=True,
-    help="Of every table of ClickHouse that rows may go into (source.tables, and no ledger).",
+    help="Write a file for every table of ClickHouse that may get rows (see source.tables).",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write one file a table, DIR/DATABASE/TABLE/row.proto: the directory is the package, as "
-    "buf wants it. Needed with --all and with several tables.",
+    help="Write one file per table, DIR/DATABASE/TABLE/row.proto; the directory is the package, as "
+    "buf expects. Required with --all and with several tables.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="With --out: also overwrite a file that somebody wrote or edited. Without it only what "
-    "this command wrote of an earlier version is replaced, others are named and kept.",
+    help="With --out: also overwrite files that somebody wrote or edited. Without --force the "
+    "command replaces only files that it wrote itself, and names the others.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per table.")
 @config_option
 def proto(
     tables: tuple[str, ...],
@@ -99,10 +99,10 @@ def proto(
 
 
 @schema.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line and table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and table.")
 @config_option
 def list_schemas(config_file: Path, *, as_json: bool) -> None:
-    """List the tables in the schema registry, as it is now.
+    """List the tables in the schema registry.
 
     \b
     relay schema ls
@@ -131,7 +131,7 @@ def list_schemas(config_file: Path, *, as_json: bool) -> None:
 
 @schema.command()
 @_table
-@click.option("--version", type=int, help="Default: the current one.")
+@click.option("--version", type=int, help="Version to show. Default: the current one.")
 @_json
 @config_option
 def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -> None:
@@ -160,8 +160,8 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
 
 @schema.command()
 @_table
-@click.option("--from", "before", type=int, help="Version. Default: the one before --to.")
-@click.option("--to", "after", type=int, help="Version. Default: the current one.")
+@click.option("--from", "before", type=int, help="Older version. Default: the one before --to.")
+@click.option("--to", "after", type=int, help="Newer version. Default: the current one.")
 @_json
 @config_option
 def diff(
@@ -193,8 +193,10 @@ def diff(
 
 @schema.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--table", help="DATABASE.TABLE. Default: the file's package.")
-@click.option("--message", help="The row message. Default: what RowBatch holds, else Row.")
+@click.option("--table", help="Table to compare with, DATABASE.TABLE. Default: the file's package.")
+@click.option(
+    "--message", help="Name of the row message. Default: the one that RowBatch repeats, else Row."
+)
 @_json
 @config_option
 @click.pass_context
@@ -207,7 +209,7 @@ def check(
     *,
     as_json: bool,
 ) -> None:
-    """Say whether what a producer writes by FILE.proto would still be read; exit 1 if not.
+    """Check whether relays can read what a producer writes with FILE.proto; exit 1 if not.
 
     Compares field numbers, types and names with the registry, and names each problem: fields
     that the table does not know, other types, reserved numbers, swapped names.
@@ -243,7 +245,7 @@ def check(
     context.exit(1 if problems else 0)
 
 
-def _findings(written: Descriptor, current: TableSchema) -> list[Finding]:
+def _findings(written: Descriptor, current: TableSchema) -> list[CompatibilityFinding]:
     live = live_columns(current)
     carried = {column.number for column in live}
     gone = {c.number: f"{c.name} {c.type}" for c in current.columns if c.number not in carried}
@@ -252,6 +254,6 @@ def _findings(written: Descriptor, current: TableSchema) -> list[Finding]:
     return findings(written, read, gone, needed)
 
 
-def _as_json(finding: Finding) -> dict[str, Any]:
+def _as_json(finding: CompatibilityFinding) -> dict[str, Any]:
     fields = ("kind", "field", "number", "what")
     return {name: getattr(finding, name) for name in fields}

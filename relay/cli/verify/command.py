@@ -31,25 +31,33 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_argument
-@click.option("--once", "mode", flag_value="once", help="Audit all that is retained, and end.")
-@click.option("--follow", "mode", flag_value="follow", help="Go on beside the relay until SIGTERM.")
+@click.option(
+    "--once",
+    "mode",
+    flag_value="once",
+    help="Audit all records that are retained, then exit (the default).",
+)
+@click.option(
+    "--follow", "mode", flag_value="follow", help="Keep auditing new records until SIGTERM."
+)
 @click.option(
     "--deep",
     is_flag=True,
-    help="Also read block topics, ClickHouse and the source topic, each against the journal.",
+    help="Also compare block topics, ClickHouse and the source topic with the journal.",
 )
 @click.option(
     "--removed",
     metavar="DATABASE.TABLE",
     multiple=True,
-    help="With --deep: rows of this table were removed on purpose, so missing ones are no anomaly.",
+    help="With --deep: rows of this table were removed on purpose, so do not report missing ones.",
 )
 @click.option(
     "--http",
     "listen",
     metavar="HOST:PORT",
     default="",
-    help="With --follow: serve the page at /, /metrics for Prometheus, and /healthz.",
+    help="With --follow: serve the status page at /, metrics for Prometheus at /metrics, and "
+    "/healthz. The second pipeline serves at PORT+1, and so on.",
 )
 @click.option(
     "--webhook",
@@ -57,13 +65,18 @@ if TYPE_CHECKING:
     metavar="URL",
     default="",
     envvar="RELAY_VERIFY_WEBHOOK",
-    help="With --follow: POST every anomaly there, as JSON. A URL that is a secret stands "
-    "better in RELAY_VERIFY_WEBHOOK.",
+    help="With --follow: POST every anomaly to this URL as JSON. If the URL is a secret, set "
+    "RELAY_VERIFY_WEBHOOK instead.",
 )
 @click.option(
-    "--all", "every", is_flag=True, help="Every anomaly, not the first of each table and kind."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Print every anomaly, not only the first of each table and kind.",
 )
-@click.option("--json", "as_json", is_flag=True, help="All anomalies, and totals, as JSON lines.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print all anomalies, then totals, as JSON lines."
+)
 @log_format_option
 def verify(  # noqa: PLR0913 - one for each option
     config_file: Path,
@@ -77,23 +90,22 @@ def verify(  # noqa: PLR0913 - one for each option
     as_json: bool,
     log_format: str,
 ) -> None:
-    """Prove from what was recorded that no row was lost and none came twice.
+    """Prove from the recorded history that no row was lost and none was doubled.
 
-    Reads the journal and the group's committed offsets, and says where they cannot be true:
-    backward, overlap, gap, torn, foreign, stuck, late. Says where its history begins, and what was
-    deleted before that. Changes nothing; any number may run.
+    Reads the journal and the group's committed offsets and reports where they contradict each
+    other (backward, overlap, gap, torn, foreign, stuck, late). It also says where its history
+    begins and what was deleted before. It changes nothing, and any number of verifiers may run.
 
-    Of several pipelines all are audited, beside each other, and what is found comes in the order
-    of the commits that show it, each line with its pipeline. One whose servers are away holds up
-    no other. --http: the first serves at PORT, the second at PORT+1, and so on.
+    If the file has several pipelines, all of them are audited side by side, and each line names
+    its pipeline. A pipeline whose servers do not answer does not delay the others.
 
     \b
     Examples:
       relay verify relay.toml --once
       relay verify relay.toml --follow --http 127.0.0.1:9466
-    Exit status: 0 no anomaly · 1 anomalies were found · 2 wrong configuration ·
-    4 servers away · 6 source messages were deleted before they were in blocks, or (--deep)
-    journal records before a loader had settled them.
+    Exit status: 0 no anomaly · 1 anomalies were found · 2 the configuration is wrong ·
+    4 a server did not answer · 6 source messages were deleted before they were in blocks, or
+    (--deep) journal records before a loader had settled them.
     """
     log.setup(json=log_format == "json")
     if deep and mode == "follow":

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.operate.page.recent import Trail
-from relay.operate.page.refresh import Looking
+from relay.operate.page.recent_activity import Trail
+from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import Page, TellStory
 from relay.operate.page.samples import Samples
-from relay.operate.page.verifier_metrics import Figures
+from relay.operate.page.verifier_metrics import VerifierMetrics
 from relay.operate.verify import rounds
-from relay.operate.verify.progress import Standing
+from relay.operate.verify.progress import AuditProgress
 from relay.operate.verify.webhook import Webhook
 from relay.operate.view import ask
 from relay.program.serving import Serving
@@ -54,7 +54,7 @@ def follow(
     stop: threading.Event | None = None,
     keep: Keep = lambda *_: None,
 ) -> None:
-    """Until SIGTERM or Ctrl-C.
+    """Run until SIGTERM or Ctrl-C.
 
     Args:
         settings: of the app.
@@ -68,14 +68,16 @@ def follow(
     Raises:
         ConfigError: the app has no journal; one of `outlets` cannot be used.
     """
-    standing, trail, samples = Standing(time.monotonic()), Trail(), Samples()
+    standing, trail, samples = AuditProgress(time.monotonic()), Trail(), Samples()
     with contextlib.ExitStack() as opened:
         webhook = None
         if outlets.webhook_url:
             posting = Webhook(outlets.webhook_url, settings.app)
             webhook = opened.enter_context(contextlib.closing(posting))
         if outlets.listen:
-            figures = Figures(standing, audit.totals, reader, webhook, settings.app, samples)
+            figures = VerifierMetrics(
+                standing, audit.totals, reader, webhook, settings.app, samples
+            )
             page = Page(standing, audit, trail, samples, _story_of(settings))
             opened.enter_context(_served(settings, outlets.listen, page, figures, samples))
 
@@ -101,7 +103,7 @@ def _served(
     settings: Settings,
     listen: str,
     page: Page,
-    figures: Figures,
+    figures: VerifierMetrics,
     samples: Samples,
 ) -> Iterator[None]:
     routes = {
@@ -111,5 +113,7 @@ def _served(
     }
     with Serving(listen, routes, page.headers) as serving:
         log.info("serving the page", extra={"page": f"http://{serving.address}/"})
-        with contextlib.closing(Looking(lambda: ask.Look(settings, lasting=True), samples)):
+        with contextlib.closing(
+            ScreenRefresher(lambda: ask.StatusReader(settings, lasting=True), samples)
+        ):
             yield

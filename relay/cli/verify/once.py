@@ -13,7 +13,7 @@ from relay.kafka.topics import READ, Topics
 from relay.operate.verify import rounds
 from relay.operate.verify.deep import Deep
 from relay.operate.verify.judge.beginning import beginnings
-from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.clickhouse_state import LandedBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,7 +36,7 @@ def once(
     deep: bool,
     removed: Collection[str] = (),
 ) -> None:
-    """All that is retained.
+    """Audit all that is retained.
 
     Args:
         settings: of the app.

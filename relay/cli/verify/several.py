@@ -15,8 +15,8 @@ from relay.cli.verify.follow import Outlets
 from relay.cli.verify.follow import follow as follow_one
 from relay.cli.verify.once import once
 from relay.errors import RelayError
+from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.audit import Audit, audit_of
-from relay.operate.verify.merged import Clock, Merged, Told
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.verify.webhook import Webhook
@@ -57,7 +57,7 @@ class Following(threading.Thread):
         self.bug: Exception | None = None
 
     def run(self) -> None:
-        """Until stopped."""
+        """Run until stopped."""
         while not self._ending.is_set():
             self.audit = audit_of(self._settings)
             try:
@@ -70,10 +70,10 @@ class Following(threading.Thread):
                 self._ending.set()
 
     def _follow(self) -> None:
-        clock = Clock()
+        clock = CommitTimes()
 
         def say(anomaly: Anomaly) -> None:
-            self._merged.add(Told(clock.of(anomaly, _now_ms()), self.name, anomaly))
+            self._merged.add(DatedAnomaly(clock.of(anomaly, _now_ms()), self.name, anomaly))
 
         with contextlib.closing(Reader(self._settings, lasting=True)) as reader:
             follow_one(
@@ -88,7 +88,7 @@ class Following(threading.Thread):
 
 
 def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) -> list[Audit]:
-    """All of them until SIGTERM or Ctrl-C; gives their audits.
+    """Return all of them until SIGTERM or Ctrl-C; gives their audits.
 
     Raises:
         ConfigError: one of `outlets` cannot be used.
@@ -123,17 +123,17 @@ def once_each(
     removed: Collection[str] = (),
     as_json: bool,
 ) -> list[Audit]:
-    """All that is retained of each; gives the audits.
+    """Return all that is retained of each; gives the audits.
 
     Raises:
         RelayError: the worst of what ended an audit, where none of them found an anomaly.
     """
     merged, audits, errors = Merged(), [], []
     for name, settings in pipelines:
-        audit, clock, began = audit_of(settings), Clock(each=deep), time.monotonic()
+        audit, clock, began = audit_of(settings), CommitTimes(each=deep), time.monotonic()
 
-        def say(anomaly: Anomaly, name: str = name, clock: Clock = clock) -> None:
-            merged.add(Told(clock.of(anomaly, _now_ms()), name, anomaly))
+        def say(anomaly: Anomaly, name: str = name, clock: CommitTimes = clock) -> None:
+            merged.add(DatedAnomaly(clock.of(anomaly, _now_ms()), name, anomaly))
 
         audits.append(audit)
         try:

@@ -43,7 +43,7 @@ class Difference:
 
 
 def row_hashes(frame: pd.DataFrame, columns: dict[str, str]) -> Hashes:
-    """A 64-bit hash per row over all its columns.
+    """Return a 64-bit hash per row over all its columns.
 
     Args:
         frame: values as text, as numbers, or as whatever ClickHouse's Arrow holds.
@@ -57,7 +57,7 @@ def row_hashes(frame: pd.DataFrame, columns: dict[str, str]) -> Hashes:
 
 
 def compare(sent: Hashes, received: Hashes) -> Difference:
-    """Two multisets of rows."""
+    """Compare two multisets of rows."""
     keys = np.union1d(sent, received)
     before, after = _counts(keys, sent), _counts(keys, received)
     more = np.maximum(after - before, 0)

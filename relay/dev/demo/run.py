@@ -25,9 +25,9 @@ from relay.dev import clickhouse
 from relay.dev import stack as servers
 from relay.dev.demo import data, show
 from relay.dev.demo.feed import Feed
-from relay.dev.demo.moving import STOP_SECONDS, Demo, differences
 from relay.dev.demo.programs import Program
 from relay.dev.demo.show import Bars
+from relay.dev.demo.transfer import STOP_SECONDS, Demo, differences
 from relay.dev.demo.watch import JournalWatch, Warehouse
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
 from relay.produce.row_producer import RowProducer

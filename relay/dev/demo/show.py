@@ -36,7 +36,7 @@ LIMIT 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RowCounts:
     """Rows at three places, at one moment."""
 
     sent: int
@@ -65,7 +65,7 @@ class Bars:
             for name in ("sent", "in blocks", "in ClickHouse")
         }
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: RowCounts) -> None:
         """Move the bars."""
         counts = (seen.sent, seen.in_blocks, seen.in_clickhouse)
         for task, count in zip(self._tasks.values(), counts, strict=True):
@@ -73,7 +73,7 @@ class Bars:
 
 
 def results(differences: dict[str, Difference], blocks: dict[str, int]) -> Table:
-    """Per table what was sent and what arrived."""
+    """Return per table what was sent and what arrived."""
     shown = Table(title="What was sent, and what ClickHouse holds (compared by contents)")
     shown.add_column("table")
     for name in ("rows sent", "blocks", "rows in ClickHouse", "duplicates", "missing", "changed"):
@@ -92,7 +92,7 @@ def results(differences: dict[str, Difference], blocks: dict[str, int]) -> Table
 
 
 def answer(rows: pa.Table, least: int) -> Table:
-    """The answer to the question, as a table."""
+    """Return the answer to the question, as a table."""
     shown = Table(title=QUESTION.format(least=least))
     for name in rows.column_names:
         shown.add_column(name.replace("_", " "))

@@ -85,14 +85,14 @@ class Warehouse:
             self._client.command(table.create())
 
     def counts(self) -> dict[str, int]:
-        """Rows by table, of one moment."""
+        """Return rows by table, of one moment."""
         each = " UNION ALL ".join(
             f"SELECT '{t.full_name}', count() FROM {t.full_name}" for t in TABLES
         )
         return {name: int(count) for name, count in self._client.query(each).result_rows}
 
     def decided_blocks(self) -> int:
-        """Blocks that the loader's ledger calls loaded or parked, and so is done with."""
+        """Return blocks that the loader's ledger calls loaded or parked, and so is done with."""
         question = (
             f"SELECT uniqExact(block) FROM {self._ledger} "
             "WHERE app = {app:String} AND state IN ('loaded', 'parked')"
@@ -100,7 +100,7 @@ class Warehouse:
         return int(self._client.query(question, {"app": self._app}).result_rows[0][0])
 
     def rows(self, query: str) -> pa.Table:
-        """A query's result as Arrow."""
+        """Return a query's result as Arrow."""
         result: pa.Table = self._client.query_arrow(query, use_strings=True)
         return result
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from google.protobuf import json_format, text_format, unknown_fields
 from google.protobuf.message import DecodeError, Message
 
-from relay.operate.dead.wire import Field, WireError, fields
+from relay.operate.dead.wire import WireError, WireField, fields
 from relay.rows.decode import decode
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LENGTH_DELIMITED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InspectedRow:
     """One row as far as it can be read.
 
     Attributes:
@@ -46,12 +46,12 @@ class Row:
 class Rows:
     """The rows of a message, and what is wrong with the message around them."""
 
-    rows: list[Row]
+    rows: list[InspectedRow]
     problem: str = ""
 
 
 def hexdump(data: bytes, most: int) -> list[str]:
-    """Lines of offset, 16 bytes and their ASCII characters, of the first `most` bytes."""
+    """Return lines of offset, 16 bytes and their ASCII characters, of the first `most` bytes."""
     lines = []
     for at in range(0, min(len(data), most), _LINE):
         piece = data[at : min(at + _LINE, most)]
@@ -63,7 +63,7 @@ def hexdump(data: bytes, most: int) -> list[str]:
 
 
 def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
-    """The rows of a message's value.
+    """Return the rows of a message's value.
 
     Args:
         value: of the source message.
@@ -76,7 +76,7 @@ def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
         return Rows([_row(value, codec)])
     if not value:
         return Rows([], "empty batch")
-    found: list[Field] = []
+    found: list[WireField] = []
     problem = ""
     try:
         for field in fields(value):
@@ -89,11 +89,11 @@ def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
     return Rows([_row(value[field.payload : field.end], codec) for field in found], problem)
 
 
-def _row(data: bytes, codec: RowCodec) -> Row:
+def _row(data: bytes, codec: RowCodec) -> InspectedRow:
     bad = decode(pa.chunked_array([[data]], pa.binary()), codec, "row").bad
     message = _as_far_as_it_parses(data, codec)
     unknown: Any = unknown_fields.UnknownFieldSet(message)  # iterable, whatever its stub says
-    return Row(
+    return InspectedRow(
         text_format.MessageToString(
             message, as_utf8=True, as_one_line=True, print_unknown_fields=True
         ),

@@ -12,13 +12,13 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from relay import names
 from relay.blocks import dead_letter as letters
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
 from relay.errors import ConfigError, ContractBroken
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.topics import READ, Topics
-from relay.operate.dead.replay_plan import Mark, mark_key
+from relay.operate.dead.replay_plan import ReplayMark, mark_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,8 +59,8 @@ class DeadReader:
         """Of the dead letter topic; part of the marks' keys."""
         return self._facts.topic_id
 
-    def letters(self, places: Iterable[Place] = ()) -> Iterator[DeadLetter]:
-        """Those at `places`, or all that are there now: by partition, in order.
+    def letters(self, places: Iterable[RecordPlace] = ()) -> Iterator[DeadLetter]:
+        """Yield those at `places`, or all that are there now: by partition, in order.
 
         Raises:
             ConfigError: nothing stands at one of `places`.
@@ -74,20 +74,20 @@ class DeadReader:
         for at in wanted:
             yield self._at(at)
 
-    def marks(self) -> dict[Place, Mark]:
-        """By the dead letter's place; of this dead letter topic, not of a former one.
+    def marks(self) -> dict[RecordPlace, ReplayMark]:
+        """Return them by the dead letter's place; of this topic, not of a former one.
 
         Raises:
             ContractBroken: a record is no mark.
         """
         if self._topics.describe(self._marks_topic, (READ,)) is None:
             return {}
-        found: dict[Place, Mark] = {}
+        found: dict[RecordPlace, ReplayMark] = {}
         # A client of its own: marks are read anew while letters are being read.
         with contextlib.closing(PartitionReader(kafka_clients.reader(self._kafka))) as consumer:
             for message in self._records(consumer, TopicPartition(self._marks_topic, 0, 0)):
                 try:
-                    mark = Mark.decode(message.value() or b"")
+                    mark = ReplayMark.decode(message.value() or b"")
                 except ValueError as problem:
                     raise self._foreign(message, problem) from problem
                 if message.key() == mark_key(self.topic_id, mark.dead):
@@ -98,7 +98,7 @@ class DeadReader:
         """Close the client."""
         self._consumer.close()
 
-    def _at(self, place: Place) -> DeadLetter:
+    def _at(self, place: RecordPlace) -> DeadLetter:
         if place.partition < self._facts.partitions:
             start = TopicPartition(self._topic, place.partition, place.offset)
             for message in self._records(self._consumer, start, place.offset + 1):
@@ -110,7 +110,7 @@ class DeadReader:
         )
 
     def _letter(self, message: Message) -> DeadLetter:
-        place = Place(message.partition() or 0, message.offset() or 0)
+        place = RecordPlace(message.partition() or 0, message.offset() or 0)
         headers: Any = message.headers() or []
         try:
             return letters.parse(place, message.timestamp()[1], message.value(), headers)

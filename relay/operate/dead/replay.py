@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import names
-from relay.blocks.dead_letter import Place
+from relay.blocks.dead_letter import RecordPlace
 from relay.config import kafka_clients
 from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.topics import Topics
 from relay.kafka.transactional_producer import TransactionalProducer
-from relay.operate.dead.replay_plan import Mark, Message, mark_key
+from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, mark_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Replay:
         client = kafka_clients.producer_under(settings, identity)
         deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._producer = TransactionalProducer(client, deadline_seconds, _NO_GROUP)
-        self.marks: dict[Place, Mark] = {}
+        self.marks: dict[RecordPlace, ReplayMark] = {}
 
     def start(self) -> None:
         """Fence whatever replay ran before, then read what it has marked."""
@@ -74,8 +74,8 @@ class Replay:
         self.marks.clear()  # callers hold it
         self.marks.update(self._reader.marks())
 
-    def send(self, batch: Sequence[Message]) -> None:
-        """Those of the batch that have no mark yet, and their marks, in one transaction."""
+    def send(self, batch: Sequence[ReplayMessage]) -> None:
+        """Send those of the batch that have no mark yet, and their marks, in one transaction."""
         batch = [message for message in batch if message.letter.place not in self.marks]
         if not batch:
             return
@@ -99,10 +99,10 @@ class Replay:
         """Let go of the producer."""
         self._producer.close()
 
-    def _write(self, batch: Sequence[Message]) -> list[Mark]:
+    def _write(self, batch: Sequence[ReplayMessage]) -> list[ReplayMark]:
         self._producer.begin(_NO_GROUP)
         reached("replay_begun")
-        sent: dict[Place, int] = {}
+        sent: dict[RecordPlace, int] = {}
         for message in batch:
             letter = message.letter
             self._producer.produce(
@@ -124,11 +124,11 @@ class Replay:
         return marks
 
     @staticmethod
-    def _mark(message: Message, offset: int) -> Mark:
+    def _mark(message: ReplayMessage, offset: int) -> ReplayMark:
         letter = message.letter
         now_ms = time.time_ns() // 1_000_000
-        replayed = Place(letter.source.partition, offset)
-        return Mark(letter.place, letter.source, replayed, message.table, now_ms)
+        replayed = RecordPlace(letter.source.partition, offset)
+        return ReplayMark(letter.place, letter.source, replayed, message.table, now_ms)
 
     def _abort(self) -> None:
         """So that readers of the source topic need not wait for the transaction's timeout.

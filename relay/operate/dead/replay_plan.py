@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from relay import names
-from relay.blocks.dead_letter import DeadLetter, Headers, Place
+from relay.blocks.dead_letter import DeadLetter, Headers, RecordPlace
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 8_000_000
@@ -25,7 +25,7 @@ BATCH_BYTES = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReplayMark:
     """That a dead letter was replayed, written in the transaction that did it.
 
     Attributes:
@@ -36,14 +36,14 @@ class Mark:
         at_ms: Unix milliseconds, shown only.
     """
 
-    dead: Place
-    source: Place
-    replayed: Place
+    dead: RecordPlace
+    source: RecordPlace
+    replayed: RecordPlace
     table: str
     at_ms: int
 
     def encode(self) -> bytes:
-        """Its record's value."""
+        """Return its record's value."""
         fields = {
             "dead": str(self.dead),
             "source": str(self.source),
@@ -54,8 +54,8 @@ class Mark:
         return json.dumps(fields).encode()
 
     @classmethod
-    def decode(cls, value: bytes) -> Mark:
-        """The reverse.
+    def decode(cls, value: bytes) -> ReplayMark:
+        """Return the reverse.
 
         Raises:
             ValueError: no mark.
@@ -63,20 +63,20 @@ class Mark:
         try:
             fields = json.loads(value)
             dead, source, replayed = (
-                Place.parse(fields[name]) for name in ("dead", "source", "replayed")
+                RecordPlace.parse(fields[name]) for name in ("dead", "source", "replayed")
             )
             return cls(dead, source, replayed, fields["table"], fields["at_ms"])
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not the mark of a replay: {value[:80]!r}") from problem
 
 
-def mark_key(dead_topic_id: str, dead: Place) -> bytes:
-    """Key of a mark's record: tells dead letter topics of the same name apart, made anew."""
+def mark_key(dead_topic_id: str, dead: RecordPlace) -> bytes:
+    """Return key of a mark's record: tells dead letter topics of the same name apart, made anew."""
     return f"{dead_topic_id}/{dead}".encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ReplayMessage:
     """A source message to be sent again, to the partition that it came from."""
 
     letter: DeadLetter
@@ -101,7 +101,7 @@ class Why(Enum):
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayTally:
     """What a replay did, or would do."""
 
     sent: int = 0
@@ -109,7 +109,7 @@ class Tally:
     left: dict[Why, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
 
-    def add(self, answer: Message | Why) -> None:
+    def add(self, answer: ReplayMessage | Why) -> None:
         """Count one answer of `decide`."""
         if isinstance(answer, Why):
             self.left[answer] = self.left.get(answer, 0) + 1
@@ -121,11 +121,11 @@ class Tally:
 
 def decide(
     letter: DeadLetter,
-    marks: Mapping[Place, Mark],
+    marks: Mapping[RecordPlace, ReplayMark],
     source_topic: str,
     as_table: str | None = None,
-) -> Message | Why:
-    """The message to send for a dead letter that was meant, or why there is none.
+) -> ReplayMessage | Why:
+    """Return the message to send for a dead letter that was meant, or why there is none.
 
     Args:
         letter: the dead letter.
@@ -142,7 +142,7 @@ def decide(
     table = as_table or letter.table
     if not table:
         return Why.NO_TABLE
-    return Message(letter, table, _headers(letter, as_table))
+    return ReplayMessage(letter, table, _headers(letter, as_table))
 
 
 def _headers(letter: DeadLetter, as_table: str | None) -> Headers:
@@ -155,9 +155,9 @@ def _headers(letter: DeadLetter, as_table: str | None) -> Headers:
     return [*others, (names.TABLE_HEADER, as_table.encode())]
 
 
-def batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
+def batches(messages: Iterable[ReplayMessage]) -> Iterator[list[ReplayMessage]]:
     """Cut into what one transaction sends, in order; never empty."""
-    batch: list[Message] = []
+    batch: list[ReplayMessage] = []
     size = 0
     for message in messages:
         if batch and (len(batch) == BATCH_MESSAGES or size + message.letter.size > BATCH_BYTES):

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from relay.blocks.dead_letter import DeadLetter, Place
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 
 _AGE = re.compile(r"(\d+)([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -34,7 +34,7 @@ class Selection:
         partition: of the source, which is that of the dead letter.
     """
 
-    places: frozenset[Place] = frozenset()
+    places: frozenset[RecordPlace] = frozenset()
     table: str | None = None
     reason: re.Pattern[str] | None = None
     since_ms: int | None = None
@@ -42,7 +42,7 @@ class Selection:
     partition: int | None = None
 
     def means(self, letter: DeadLetter) -> bool:
-        """Whether this dead letter is one of those."""
+        """Return whether this dead letter is one of those."""
         return (
             (not self.places or letter.place in self.places)
             and self.table in {None, letter.table}
@@ -54,7 +54,7 @@ class Selection:
 
 
 def instant_ms(text: str, now_ms: int) -> int:
-    """Unix milliseconds of an ISO 8601 date or time (UTC where it names no zone) or of an age.
+    """Return Unix milliseconds of an ISO 8601 time (UTC where it names no zone) or of an age.
 
     Args:
         text: as `2026-08-01`, `2026-08-01T12:30`, or `90s`, `30m`, `2h`, `7d` ago.
@@ -74,7 +74,7 @@ def instant_ms(text: str, now_ms: int) -> int:
 
 
 @dataclass(slots=True)
-class Group:
+class LetterGroup:
     """Dead letters of one table and one kind of reason."""
 
     table: str
@@ -84,28 +84,28 @@ class Group:
     bytes: int = 0
     first_ms: int = 0
     last_ms: int = 0
-    example: Place = field(default=Place(0, 0))
+    example: RecordPlace = field(default=RecordPlace(0, 0))
     """The last of them."""
 
 
 def kind_of(reason: str) -> str:
-    """The reason without what differs from message to message: values and numbers."""
+    """Return the reason without what differs from message to message: values and numbers."""
     value = _VALUE.search(reason)
     if value is None:
         return _NUMBER.sub("#", reason)
     return f"{_NUMBER.sub('#', reason[: value.start()])}: …{value[1]}"
 
 
-def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[Group]:
-    """Groups by table and kind of reason, the largest first.
+def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
+    """Return groups by table and kind of reason, the largest first.
 
     Args:
         letters: each with whether it was replayed.
     """
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[tuple[str, str], LetterGroup] = {}
     for letter, replayed in letters:
         key = (letter.table, kind_of(letter.reason))
-        group = groups.setdefault(key, Group(*key, first_ms=letter.when_ms))
+        group = groups.setdefault(key, LetterGroup(*key, first_ms=letter.when_ms))
         group.count += 1
         group.replayed += replayed
         group.bytes += letter.size

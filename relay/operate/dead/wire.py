@@ -28,7 +28,7 @@ class WireError(ValueError):
         self.at = at
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     """Where one field lies: tag from `start`, content from `payload` to `end`."""
 
     start: int
@@ -38,8 +38,8 @@ class Field(NamedTuple):
     end: int
 
 
-def fields(data: bytes) -> Iterator[Field]:
-    """The fields of a message, in order.
+def fields(data: bytes) -> Iterator[WireField]:
+    """Yield the fields of a message, in order.
 
     Raises:
         WireError: at the first field that is not whole.
@@ -51,7 +51,7 @@ def fields(data: bytes) -> Iterator[Field]:
         at = field.end
 
 
-def _field(data: bytes, start: int) -> Field:
+def _field(data: bytes, start: int) -> WireField:
     tag, at = _varint(data, start, start)
     number, wire_type = tag >> 3, tag & 7
     if number == 0:
@@ -70,7 +70,7 @@ def _field(data: bytes, start: int) -> Field:
         raise WireError(
             start, f"field {number} wants {end - payload} bytes, {len(data) - payload} are left"
         )
-    return Field(start, number, wire_type, payload, end)
+    return WireField(start, number, wire_type, payload, end)
 
 
 def _varint(data: bytes, at: int, start: int) -> tuple[int, int]:

@@ -16,8 +16,8 @@ from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.doctor.ask import broker_clock, deduplication
 from relay.operate.doctor.ask import sample as ask_sample
-from relay.operate.doctor.ask.brokers import Brokers
-from relay.operate.doctor.ask.clickhouse import Server
+from relay.operate.doctor.ask.brokers import BrokerQuestions
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.ask.client import Asker
 from relay.operate.doctor.findings import found, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
@@ -26,13 +26,13 @@ from relay.operate.doctor.judge import sample as samples
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Kafka, Unasked
+    from relay.operate.doctor.facts import KafkaFacts, Unasked
     from relay.operate.doctor.findings import Finding
     from relay.operate.doctor.judge.sample import OfTable
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExaminationScope:
     """What is to be looked at.
 
     Attributes:
@@ -48,8 +48,8 @@ class Wanted:
     tries: bool = False
 
 
-def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
-    """Every finding, the worst first."""
+def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
+    """Return every finding, the worst first."""
     findings: list[Finding] = []
     targets = {*wanted.tables, *settings.block.tables}
     try:
@@ -62,7 +62,7 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
         findings += judge_kafka(settings, facts, wanted.outage_seconds)
         targets |= _tables_of(settings.app, facts)
     try:
-        with contextlib.closing(Server(settings)) as server:
+        with contextlib.closing(ClickHouseQuestions(settings)) as server:
             seen = server.look(sorted(targets))
         if wanted.tries:
             seen = replace(seen, tries=deduplication.tries(settings, seen))
@@ -76,7 +76,7 @@ def examine(settings: Settings, wanted: Wanted) -> list[Finding]:
 
 
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
-    """What was seen in that many of the source topic's newest messages, and the findings."""
+    """Return what was seen in that many of the source topic's newest messages, and the findings."""
     try:
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
@@ -85,8 +85,8 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
     return seen, list(samples.judge(settings.source.topic, wanted, seen))
 
 
-def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about Kafka."""
+def judge_kafka(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
+    """Yield every finding about Kafka."""
     yield from judge_brokers.judge(settings, facts, outage_seconds)
     yield from topics.judge(settings, facts, outage_seconds)
     yield from rights.judge_kafka(settings, facts)
@@ -94,14 +94,16 @@ def judge_kafka(settings: Settings, facts: Kafka, outage_seconds: float) -> Iter
 
 
 def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
-    """A finding for each question without an answer."""
+    """Yield a finding for each question without an answer."""
     for question in questions:
         yield found("unasked", f"{question.what}: {question.reason}", question.mend)
 
 
-def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
+def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
     asker = Asker(settings.kafka)
-    brokers = Brokers(settings, asker, Asker(settings.source_kafka) if settings.crosses else None)
+    brokers = BrokerQuestions(
+        settings, asker, Asker(settings.source_kafka) if settings.crosses else None
+    )
     facts = brokers.look()
     if not wanted.probe:
         return replace(facts, unasked=(*facts.unasked, broker_clock.unprobed(settings.app)))
@@ -109,12 +111,12 @@ def _ask_kafka(settings: Settings, wanted: Wanted) -> Kafka:
     return replace(facts, clock=clock, unasked=brokers.unasked())
 
 
-def _tables_of(app: str, facts: Kafka) -> set[str]:
+def _tables_of(app: str, facts: KafkaFacts) -> set[str]:
     """Tables that have a block topic."""
     return {table for name in facts.topics if (table := names.table_of_topic(app, name))}
 
 
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:
-    """The finding where `server` (kafka, clickhouse) gave no answer to anything."""
+    """Return the finding where `server` (kafka, clickhouse) gave no answer to anything."""
     kind = "away" if isinstance(error, Unavailable) else "refused"
     return found(f"{server}-{kind}", error.message, error.next_step)

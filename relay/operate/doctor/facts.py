@@ -24,7 +24,7 @@ class Unasked:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockOffset:
     """Another clock beside ours.
 
     Attributes:
@@ -56,7 +56,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class GroupFloor:
     """Where one source partition stands.
 
     Attributes:
@@ -87,7 +87,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Kafka:
+class KafkaFacts:
     """The brokers, the app's topics, its group."""
 
     brokers: Mapping[int, Settings | None]
@@ -99,8 +99,8 @@ class Kafka:
     """init_transactions under an id that begins as the relay's do."""
     creation: Trial | None = None
     """Creating a topic whose name begins as the app's do, only validated."""
-    heads: Mapping[int, Head] = field(default_factory=dict)
-    clock: Clock | None = None
+    heads: Mapping[int, GroupFloor] = field(default_factory=dict)
+    clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
     source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)
     """Those that have source and group, where these are in another cluster."""
@@ -147,12 +147,12 @@ class View:
 
     name: str
     select: str
-    into: Table | None
+    into: TargetFacts | None
     into_name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TargetFacts:
     """A table of ClickHouse.
 
     Attributes:
@@ -190,7 +190,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class ClickHouse:
+class ClickHouseFacts:
     """The server, and the tables that the loader fills."""
 
     user: str
@@ -198,12 +198,12 @@ class ClickHouse:
     windows: Mapping[str, Settings]
     """Deduplication windows of tables without their own: of `merge_tree_settings` and
     `replicated_merge_tree_settings`."""
-    tables: Mapping[str, Table | None]
+    tables: Mapping[str, TargetFacts | None]
     """By `database.table`; None: there is no such table."""
-    ledger: Table | None = None
+    ledger: TargetFacts | None = None
     missing: tuple[tuple[str, str], ...] = ()
     """Rights beyond those on tables that the user lacks: (right, on what)."""
-    clock: Clock | None = None
+    clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
     version: str = ""
     """As the server gives it; empty: not asked."""

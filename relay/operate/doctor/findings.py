@@ -31,15 +31,15 @@ class Severity(StrEnum):
     """Worth knowing, or it could not be asked."""
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """What all findings of one code have in common."""
 
     severity: Severity
     why: str
 
 
-KINDS: Mapping[str, Kind] = {
-    code: Kind(severity, why)
+KINDS: Mapping[str, FindingKind] = {
+    code: FindingKind(severity, why)
     for severity, whys in (
         (Severity.ERROR, reasons.ERRORS),
         (Severity.WARNING, reasons.WARNINGS),
@@ -72,24 +72,24 @@ class Finding:
     mend: str
 
     def as_json(self) -> dict[str, str]:
-        """For programs."""
+        """Return the finding as JSON has it."""
         return {name: str(value) for name, value in asdict(self).items()}
 
 
 def found(code: str, what: str, mend: str = "") -> Finding:
-    """A finding of this kind."""
+    """Return a finding of this kind."""
     kind = KINDS[code]
     return Finding(kind.severity, code, what, kind.why, mend)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Without repetitions, errors before warnings before notes, else in the order given."""
+    """Sort errors before warnings before notes, else as given; drop repetitions."""
     order = list(Severity)
     return sorted(dict.fromkeys(findings), key=lambda finding: order.index(finding.severity))
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """0: nothing or notes; 8: warnings; 1: errors; 4, 5: a server was away, or refused."""
+    """Return 0: nothing or notes; 8: warnings; 1: errors; 4, 5: a server was away, or refused."""
     codes = {finding.code for finding in findings}
     severities = {KINDS[code].severity for code in codes}
     if codes & AWAY:

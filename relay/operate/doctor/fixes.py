@@ -14,7 +14,7 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def span(seconds: float) -> str:
-    """A time as `7 d`, `90 min`, `0.25 s`: in the largest unit that it fills, one decimal."""
+    """Return a time as `7 d`, `90 min`, `0.25 s`: in the largest unit that it fills."""
     for size, unit in _UNITS:
         if abs(seconds) >= size:
             return f"{round(seconds / size, 1):g} {unit}"
@@ -22,7 +22,7 @@ def span(seconds: float) -> str:
 
 
 def set_topic(kafka: Brokers, topic: str, **values: object) -> str:
-    """Kafka's own tool, setting these on a topic; `_` in a name stands for a dot."""
+    """Return Kafka's command that sets these on a topic; `_` in a name stands for a dot."""
     pairs = ",".join(f"{name.replace('_', '.')}={value}" for name, value in values.items())
     return (
         f"kafka-configs --bootstrap-server {kafka.bootstrap} --alter --entity-type topics "
@@ -31,13 +31,13 @@ def set_topic(kafka: Brokers, topic: str, **values: object) -> str:
 
 
 def set_brokers(*settings: tuple[str, object]) -> str:
-    """For settings that a running broker does not take."""
+    """Return what to do about settings that a running broker does not take."""
     pairs = ", ".join(f"{name}={value}" for name, value in settings)
     return f"set {pairs} in server.properties of every broker, and restart one after another"
 
 
 def grant(kafka: Brokers, operation: str, kind: str, name: str, *, prefixed: bool = False) -> str:
-    """Kafka's own tool, granting an operation to the user of kafka.client.
+    """Return Kafka's command that grants an operation to the user of kafka.client.
 
     Args:
         kafka: names brokers and user.
@@ -55,7 +55,7 @@ def grant(kafka: Brokers, operation: str, kind: str, name: str, *, prefixed: boo
 
 
 def principal(kafka: Brokers) -> str:
-    """The user as the brokers name it, as far as the settings tell."""
+    """Return the user as the brokers name it, as far as the settings tell."""
     user = kafka.client.get("sasl.username")
     if user is not None:
         return f"User:{user}"
@@ -64,7 +64,7 @@ def principal(kafka: Brokers) -> str:
 
 
 def quoted(table: str) -> str:
-    """`database.table` as SQL; names of other shapes are quoted."""
+    """Quote `database.table` as SQL; names of other shapes are quoted whole."""
     return ".".join(
         part if part.isidentifier() and part.isascii() else f"`{part.replace('`', '``')}`"
         for part in table.split(".", 1)
@@ -72,5 +72,5 @@ def quoted(table: str) -> str:
 
 
 def alter(table: str, setting: str, value: int) -> str:
-    """The statement that sets a table's setting."""
+    """Return the statement that sets a table's setting."""
     return f"ALTER TABLE {quoted(table)} MODIFY SETTING {setting} = {value}"

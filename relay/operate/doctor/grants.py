@@ -96,7 +96,7 @@ class Role:
 def roles(
     settings: Settings, tables: Collection[str] = (), version: Version | None = None
 ) -> list[Role]:
-    """All roles, each with exactly what it needs.
+    """Return all roles, each with exactly what it needs.
 
     Args:
         settings: of the app.
@@ -108,7 +108,7 @@ def roles(
 
 
 def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHouseRight]:
-    """What the loader's user needs in ClickHouse.
+    """Yield what the loader's user needs in ClickHouse.
 
     Args:
         settings: of the app.
@@ -249,7 +249,7 @@ def _identities(settings: Settings) -> KafkaRight:
 
 
 def as_text(settings: Settings, role: Role) -> Iterator[str]:
-    """The commands and statements for a role, as lines; users are those of the settings."""
+    """Yield the commands and statements for a role, as lines; users are those of the settings."""
     yield f"# {role.name}: {role.runs}"
     for right in role.kafka:
         brokers = _brokers(settings, right)
@@ -267,7 +267,7 @@ def _when(right: ClickHouseRight) -> str:
 
 
 def as_json(settings: Settings, role: Role) -> dict[str, object]:
-    """The same as values."""
+    """Return the same as values."""
     return {
         "role": role.name,
         "runs": role.runs,

@@ -20,11 +20,11 @@ Version = tuple[int, int]
 
 
 def parsed(text: str) -> Version | None:
-    """The version in `26.3.9.1`, `v26.3` or the like; None where there is none."""
+    """Return the version in `26.3.9.1`, `v26.3` or the like; None where there is none."""
     found = re.match(r"v?(\d+)\.(\d+)", text.strip())
     return (int(found[1]), int(found[2])) if found else None
 
 
 def shown(version: Version) -> str:
-    """As people write it."""
+    """Write a version as people do."""
     return f"{version[0]}.{version[1]}"

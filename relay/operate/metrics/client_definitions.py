@@ -17,7 +17,7 @@ WINDOW = ("avg", "p99", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ClientMetric:
     """A metric, the key it has in librdkafka's JSON, and what the value is multiplied with."""
 
     metric: Metric
@@ -25,17 +25,19 @@ class Shown:
     scale: float = 1.0
 
 
-def _total(key: str, name: str, unit: str, question: str, *labels: str) -> Shown:
-    return Shown(counter(f"relay_kafka_{name}_total", unit, question, "client", *labels), key)
+def _total(key: str, name: str, unit: str, question: str, *labels: str) -> ClientMetric:
+    return ClientMetric(
+        counter(f"relay_kafka_{name}_total", unit, question, "client", *labels), key
+    )
 
 
-def _now(key: str, name: str, unit: str, question: str, *labels: str) -> Shown:
-    return Shown(gauge(f"relay_kafka_{name}", unit, question, "client", *labels), key)
+def _now(key: str, name: str, unit: str, question: str, *labels: str) -> ClientMetric:
+    return ClientMetric(gauge(f"relay_kafka_{name}", unit, question, "client", *labels), key)
 
 
-def _since(key: str, name: str, question: str, scale: float, *labels: str) -> Shown:
+def _since(key: str, name: str, question: str, scale: float, *labels: str) -> ClientMetric:
     metric = gauge(f"relay_kafka_{name}_seconds", "seconds", question, "client", *labels)
-    return Shown(metric, key, scale)
+    return ClientMetric(metric, key, scale)
 
 
 CLIENT = (

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 from prometheus_client import ProcessCollector
 
-from relay.operate.metrics.gauges import Current
-from relay.operate.metrics.recorder import Recorder
+from relay.operate.metrics.gauges import RelayGauges
+from relay.operate.metrics.recorder import RelayRecorder
 from relay.operate.metrics.statistics import Statistics
 from relay.operate.metrics.vitals import Vitals
-from relay.program.health import Check, Limits, answer, liveness, readiness
+from relay.program.health import Check, RelayHealthLimits, answer, liveness, readiness
 from relay.program.metric import exposition, registry
 from relay.version import __version__
 
@@ -30,7 +30,7 @@ PARTITION_SECONDS = 300.0
 """For which a partition may have messages that nobody polls, or buffers that should be blocks."""
 
 
-class Watch:
+class RelayMonitor:
     """Everything that is known of one relay while it runs.
 
     Attributes:
@@ -42,14 +42,14 @@ class Watch:
         self._statistics = Statistics(settings.source.topic)
         self._vitals = Vitals(self._statistics)
         self._limits = limits(settings)
-        self.observer = Recorder(self._vitals, self._statistics, self._registry)
+        self.observer = RelayRecorder(self._vitals, self._statistics, self._registry)
         info = (__version__, settings.app, settings.relay.member, confluent_kafka.libversion()[0])
-        current = Current(info, self._vitals, self._statistics, self._checks)
+        current = RelayGauges(info, self._vitals, self._statistics, self._checks)
         self._registry.register(current)
         ProcessCollector(registry=self._registry)
 
     def routes(self) -> Mapping[str, Route]:
-        """By path."""
+        """Return the routes by path."""
         return {
             "/metrics": lambda _: exposition(self._registry, self._app),
             "/healthz": lambda _: answer(liveness(self._vitals.facts(), self._limits)),
@@ -61,8 +61,8 @@ class Watch:
         return (*liveness(facts, self._limits), *readiness(facts))
 
 
-def limits(settings: Settings) -> Limits:
-    """The relay's."""
+def limits(settings: Settings) -> RelayHealthLimits:
+    """Return the relay's."""
     # Three times: the coordinator has ended it at the first, and a call is given up at the second.
     transaction = 3 * settings.relay.transaction_timeout_seconds
-    return Limits(POLL_SECONDS, transaction, PARTITION_SECONDS)
+    return RelayHealthLimits(POLL_SECONDS, transaction, PARTITION_SECONDS)

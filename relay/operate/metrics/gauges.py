@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NONE: tuple[str, ...] = ()
 
 
-class Current(Collector):
+class RelayGauges(Collector):
     """Of one relay.
 
     Args:
@@ -49,12 +49,12 @@ class Current(Collector):
         self._table = Bounded()
 
     def collect(self) -> Iterable[Any]:
-        """For prometheus-client."""
+        """Collect for prometheus-client."""
         yield from families(CURRENT, self._samples())
         yield from families(CLIENTS, self._statistics.samples())
 
     def describe(self) -> Iterable[Any]:
-        """Nothing: names are checked by test, and a look now would be at nothing."""
+        """Return nothing: a test checks names, and a look now would be at nothing."""
         return ()
 
     def _samples(self) -> Samples:

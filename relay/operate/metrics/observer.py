@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from relay.errors import RelayError
 
 
-class Observer:
+class RelayObserver:
     """Every method: what just happened; none raises."""
 
     def settings(self, client: str) -> dict[str, Any]:
-        """What a client ("consumer", "producer") is made with in addition."""
+        """Return what a client ("consumer", "producer") is made with in addition."""
         del client
         return {}
 
     def polled(self, seconds: float, messages: int, size: int) -> None:
-        """A poll of the source topic has ended; `size` in bytes."""
+        """Note that a poll of the source topic has ended; `size` in bytes."""
 
     def stepped(
         self, before: RelayState, event: Event, after: RelayState, effects: Sequence[Effect]
     ) -> None:
-        """The core has taken a step; its effects are about to be performed."""
+        """Note that the core has taken a step; its effects are about to be performed."""
 
     def formed(self, seal: Seal, formed: Formed, seconds: float) -> None:
-        """A sealed buffer has become chunks and dead letters."""
+        """Note that a sealed buffer has become chunks and dead letters."""
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:
-        """The tables' columns were read: how many changed, or `why` they could not be."""
+        """Note that tables' columns were read: how many changed, or `why` they could not be."""
 
     def away(self, why: str) -> None:
-        """A server did not answer; it is tried again. Once per try."""
+        """Note that a server did not answer; it is tried again. Once per try."""
 
     def trouble(self, partition: int, name: str) -> None:
-        """An error came in the place of messages of this source partition; it is tried again."""
+        """Note an error in the place of this partition's messages; it is tried again."""
 
     def ended(self, error: RelayError) -> None:
-        """The relay ends by itself."""
+        """Note that the relay ends by itself."""
 
 
-NOTHING = Observer()
+NOTHING = RelayObserver()

@@ -39,13 +39,13 @@ class Holding:
         self._unknown: Counter[str] = Counter()
 
     def begun(self) -> None:
-        """Another transaction: what the last one held and did not commit is forgotten."""
+        """Begin another transaction: forget what the last one held and did not commit."""
         self._results, self._records = (), ()
         self._dead.clear()
         self._unknown.clear()
 
     def formed(self, seal: Seal, formed: Formed) -> None:
-        """A buffer is a block and dead letters now."""
+        """Note that a buffer is a block and dead letters now."""
         table = self._table(seal.table)
         self._dead.update((table, self._reason(kind_of(why))) for _, _, why in formed.dead)
         for held in formed.unknown.values():
@@ -54,7 +54,7 @@ class Holding:
     def produced(
         self, _: RelayState, event: ev.Produced, __: RelayState, effects: Sequence[ef.Effect]
     ) -> None:
-        """All of them are acknowledged."""
+        """Note that all of them are acknowledged."""
         self._results = event.results
         journals = (effect for effect in effects if isinstance(effect, ef.WriteJournal))
         self._records = tuple(record for one in journals for record in one.records)
@@ -62,7 +62,7 @@ class Holding:
     def committed(
         self, before: RelayState, event: ev.Committed, _: RelayState, __: Sequence[ef.Effect]
     ) -> None:
-        """And everybody sees them."""
+        """Add them to what everybody sees."""
         m, blocks, rows = self._m, 0, 0
         for result in self._results:
             blocks += result.block is not None

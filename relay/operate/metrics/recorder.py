@@ -16,7 +16,7 @@ from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
 from relay.errors import Fenced
 from relay.operate.metrics.definitions import RECORDED
-from relay.operate.metrics.observer import Observer
+from relay.operate.metrics.observer import RelayObserver
 from relay.operate.metrics.open_transaction import Holding
 from relay.program.metric import Bounded, Labelled, made
 
@@ -36,7 +36,7 @@ OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *_FAILED.values())
 """Of a transaction."""
 
 
-class Recorder(Observer):
+class RelayRecorder(RelayObserver):
     """Of one relay.
 
     Args:
@@ -67,11 +67,11 @@ class Recorder(Observer):
         }
 
     def settings(self, client: str) -> dict[str, Any]:
-        """So that it gives its statistics."""
+        """Return settings that make a client give its statistics."""
         return self._statistics.settings(client)
 
     def polled(self, seconds: float, messages: int, size: int) -> None:
-        """Of the loop."""
+        """Count a poll."""
         now = self._vitals.clock()
         self._m["relay_turn_seconds"].observe(max(0.0, now - seconds - self._polled_at))
         self._polled_at = now
@@ -91,7 +91,7 @@ class Recorder(Observer):
         after: RelayState,
         effects: Sequence[ef.Effect],
     ) -> None:
-        """Of the core."""
+        """Count a step of the core."""
         self._vitals.stepped(before, event, after)
         handler = self._handlers.get(type(event))
         if handler is not None:
@@ -106,12 +106,12 @@ class Recorder(Observer):
             self._phase(before, event, after)
 
     def formed(self, seal: Seal, formed: Formed, seconds: float) -> None:
-        """Of a block."""
+        """Count a block."""
         self._m["relay_form_seconds"].observe(seconds)
         self._holding.formed(seal, formed)
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:
-        """Of the catalogue."""
+        """Count a reading of the catalogue."""
         self._vitals.clickhouse = why
         self._m["relay_schema_refresh_seconds"].observe(seconds)
         self._m["relay_schema_changes_total"].inc(changed)
@@ -119,16 +119,16 @@ class Recorder(Observer):
             self._m["relay_schema_refresh_failures_total"].inc()
 
     def away(self, why: str) -> None:
-        """Of any server."""
+        """Count a try of any server."""
         self._vitals.waiting(why)
         self._m["relay_server_waits_total"].inc()
 
     def trouble(self, partition: int, name: str) -> None:
-        """Of one message, until it comes."""
+        """Count a message's errors, until it comes."""
         self._m["relay_source_errors_total"].labels(partition, name).inc()
 
     def ended(self, error: RelayError) -> None:
-        """Fencing is also told by the consumer, without a step."""
+        """Count an end; the consumer also reports fencing, without a step."""
         if isinstance(error, Fenced) and not self._vitals.fenced:
             self._vitals.fenced = error.message
             self._m["relay_fenced_total"].inc()

@@ -57,14 +57,14 @@ class Statistics:
         self._readable: dict[int, Readable] = {}
 
     def settings(self, client: str) -> dict[str, Any]:
-        """What a client is made with, so that it calls back."""
+        """Return what a client is made with, so that it calls back."""
         return {
             "statistics.interval.ms": INTERVAL_MS,
             "stats_cb": lambda text: self.heard(client, text),
         }
 
     def heard(self, client: str, text: str) -> None:
-        """One statistics text of a client."""
+        """Take one statistics text of a client."""
         given, now = json.loads(text), self._clock()
         before = self._latest.get(client)
         if before is not None:  # kafka.client may have set another
@@ -74,13 +74,13 @@ class Statistics:
             self._readable = self._looked(given)
 
     def connected(self) -> bool | None:
-        """Whether any client reaches any broker; None before the first statistics."""
+        """Return whether any client reaches any broker; None before the first statistics."""
         if not self._latest:
             return None
         return any(_up(broker) for _, given in self._latest.values() for broker in _brokers(given))
 
     def readable(self) -> dict[int, Readable]:
-        """Each assigned source partition."""
+        """Return each assigned source partition."""
         return self._readable
 
     def _looked(self, given: _Given) -> dict[int, Readable]:
@@ -98,7 +98,7 @@ class Statistics:
         return found
 
     def samples(self) -> Samples:
-        """Of all clients."""
+        """Return the samples of all clients."""
         found: Samples = {}
         for client, (heard_at, given) in list(self._latest.items()):
             age = self._clock() - heard_at
@@ -111,7 +111,7 @@ class Statistics:
                 values.append(((client, *labels), float(value) * shown.scale))
         return found
 
-    def _values(self, given: _Given) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+    def _values(self, given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
         yield from _plain(listed.CLIENT, given)
         for broker in _brokers(given):
             node = str(broker["nodeid"])
@@ -143,8 +143,8 @@ class Statistics:
 
 
 def _plain(
-    shown: tuple[listed.Shown, ...], given: _Given, *labels: str
-) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+    shown: tuple[listed.ClientMetric, ...], given: _Given, *labels: str
+) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
     """What this version of librdkafka has."""
     return ((one, labels, given[one.key]) for one in shown if one.key in given)
 
@@ -159,7 +159,7 @@ def _up(broker: _Given) -> bool:
     return bool(broker.get("state") == "UP")
 
 
-def _batches(given: _Given) -> Iterator[tuple[listed.Shown, tuple[str, ...], Any]]:
+def _batches(given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
     """Over all topics: librdkafka keeps them by topic, of which there is one per table."""
     for shown in listed.BATCHES:
         topics = given.get("topics", {}).values()

@@ -1,6 +1,6 @@
 """When what happened last: the facts that relay.program.health judges, and gauges are made of.
 
-Receives what an observer hears, gives Facts. Written by the relay's thread, read by those of
+Receives what an observer hears, gives RelayHealth. Written by the relay's thread, read by those of
 the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from relay.core import events as ev
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
-from relay.program.health import Facts, Standing
+from relay.program.health import PartitionHealth, RelayHealth
 from relay.program.monotonic import steady_ms
 
 if TYPE_CHECKING:
@@ -60,16 +60,16 @@ class Vitals:
         self._assigned = False
 
     def polled(self) -> None:
-        """The loop has come round, so no server is waited for."""
+        """Note that the loop has come round, so that no server is waited for."""
         self.beat_at = self.polled_at = self.clock()
         self.away = ""
 
     def waiting(self, why: str) -> None:
-        """One more try of a server that is away."""
+        """Note one more try of a server that is away."""
         self.beat_at, self.away = self.clock(), why
 
     def stepped(self, before: RelayState, event: ev.Event, after: RelayState) -> None:
-        """The core has taken a step."""
+        """Note that the core has taken a step."""
         now = self.clock()
         self.state = after
         match event:
@@ -99,15 +99,15 @@ class Vitals:
             self.moved_at = {**self.moved_at, **dict.fromkeys(partitions, now)}
 
     def open_seconds(self) -> float:
-        """How long a transaction is open; 0 where none is."""
+        """Return how long a transaction is open; 0 where none is."""
         since = self._open_since
         return 0.0 if since is None else self.clock() - since
 
-    def facts(self) -> Facts:
-        """As it stands."""
+    def facts(self) -> RelayHealth:
+        """Return the relay's health now."""
         state, readable = self.state, self._statistics.readable()
         partitions = {} if state is None else state.partitions
-        return Facts(
+        return RelayHealth(
             now=self.clock(),
             beat_at=self.beat_at,
             transaction_since=self._open_since,
@@ -124,7 +124,9 @@ class Vitals:
             ],
         )
 
-    def _standing(self, index: int, partition: Partition, readable: Readable | None) -> Standing:
+    def _standing(
+        self, index: int, partition: Partition, readable: Readable | None
+    ) -> PartitionHealth:
         since = None if readable is None else readable.waiting_since
         turns = None if self.state is None else self.state.turns
         if turns is not None and index in turns.waiting:
@@ -134,7 +136,7 @@ class Vitals:
         overdue = [
             self._overdue(table, one.opened_at_ms) for table, one in partition.buffers.items()
         ]
-        return Standing(index, since, max(overdue, default=0.0))
+        return PartitionHealth(index, since, max(overdue, default=0.0))
 
     def _overdue(self, table: str, opened_at_ms: int) -> float:
         assert self.state is not None

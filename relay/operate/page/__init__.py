@@ -1,5 +1,6 @@
 """The page that the verifier serves: what `relay status` shows, live, with small plots.
 
-`trail` and `samples` gather what the plots need, `looking` asks every few seconds, `routes`
-answers the browser, and `page.html` is all that it loads. `figures` is what programs read.
+`recent_activity` and `samples` gather what the plots need, `refresh` asks every few seconds,
+`routes` answers the browser, and `page.html` is all that it loads. `verifier_metrics` is what
+programs read.
 """

@@ -24,17 +24,17 @@ END_SECONDS = 2.0
 """How long `close` waits; the thread may be within a request."""
 
 
-class Looks(Protocol):
-    """What relay.operate.view.ask.Look is."""
+class ScreenReader(Protocol):
+    """What relay.operate.view.ask.StatusReader is."""
 
     def screen(self) -> Screen:
-        """As it is now."""
+        """Read the screen as it is now."""
 
     def close(self) -> None:
         """Let go."""
 
 
-class Looking:
+class ScreenRefresher:
     """Looks from its making until `close()`.
 
     Args:
@@ -42,19 +42,19 @@ class Looking:
         samples: gets every screen.
     """
 
-    def __init__(self, make: Callable[[], Looks], samples: Samples) -> None:
+    def __init__(self, make: Callable[[], ScreenReader], samples: Samples) -> None:
         self._make, self._samples = make, samples
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """No further look."""
+        """Stop looking."""
         self._stop.set()
         self._thread.join(END_SECONDS)
 
     def _run(self) -> None:
-        looks: Looks | None = None
+        looks: ScreenReader | None = None
         while not self._stop.is_set():
             try:
                 looks = looks or self._make()

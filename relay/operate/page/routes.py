@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
-from relay.operate.page.recent import STEP_SECONDS, Trail
+from relay.operate.page.recent_activity import STEP_SECONDS, Trail
 from relay.operate.page.samples import Samples
 from relay.operate.view.block_story import Story, story_as_json
 
 if TYPE_CHECKING:
     from relay.operate.verify.audit import Audit
-    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.progress import AuditProgress
     from relay.program.serving import Answer, Route
 
 _JSON = "application/json; charset=utf-8"
@@ -38,12 +38,12 @@ TellStory = Callable[[str, int], Story]
 
 
 def html() -> str:
-    """The page."""
+    """Return the page."""
     return resources.files("relay.operate.page").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def content_security_policy(page: str) -> str:
-    """Nothing but the page's own style and script, by their hashes, and this server's data."""
+    """Return a policy: the page's own style and script, by hash, and this server's data."""
     hashes = {
         tag: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for tag in ("style", "script")
@@ -69,7 +69,7 @@ class Page:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: AuditProgress,
         audit: Audit,
         trail: Trail,
         samples: Samples,
@@ -85,7 +85,7 @@ class Page:
         }
 
     def routes(self) -> dict[str, Route]:
-        """By path."""
+        """Return the routes by path."""
         return {"/": self._html, "/data": self._data, "/block": self._block}
 
     def _html(self, _: Mapping[str, str]) -> Answer:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from relay.operate.page.recent import WINDOW_SECONDS
+from relay.operate.page.recent_activity import WINDOW_SECONDS
 
 EVERY_SECONDS = 2.0
 
@@ -31,7 +31,7 @@ class Point(NamedTuple):
 
 
 def point(screen: Mapping[str, Any]) -> Point:
-    """Of one screen."""
+    """Return the point of one screen."""
     lags = [row["lag"] for row in screen["partitions"]]
     ages = [row["lag_seconds"] for row in screen["tables"]]
     # Of a source that may not be read the ages are not known, and tell of nothing else.
@@ -53,23 +53,23 @@ class Samples:
         self._problem = "not read yet"
 
     def add(self, screen: dict[str, Any]) -> None:
-        """The next screen."""
+        """Add the next screen."""
         with self._lock:
             self._screen, self._problem = screen, ""
             self._points.append(point(screen))
 
     def fail(self, at_ms: int, problem: str) -> None:
-        """There was no screen."""
+        """Note that there was no screen."""
         with self._lock:
             self._problem = problem
             self._points.append(Point(at_ms, None, None))
 
     def latest(self) -> tuple[dict[str, Any] | None, str]:
-        """The last screen, and why there is none since; empty where there is."""
+        """Return the last screen, and why there is none since; empty where there is."""
         with self._lock:
             return self._screen, self._problem
 
     def points(self) -> list[Point]:
-        """Oldest first."""
+        """Return the points, oldest first."""
         with self._lock:
             return list(self._points)

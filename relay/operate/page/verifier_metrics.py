@@ -17,8 +17,8 @@ from relay.program.metric import Samples, counter, exposition, families, gauge
 
 if TYPE_CHECKING:
     from relay.operate.page.samples import Samples as ScreenSamples
-    from relay.operate.verify.audit import Totals
-    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.audit import AuditTotals
+    from relay.operate.verify.progress import AuditProgress
     from relay.operate.verify.read.journal import Reader
     from relay.operate.verify.webhook import Webhook
     from relay.program.serving import Answer
@@ -112,7 +112,7 @@ METRICS = (
 )
 
 
-class Figures(Collector):
+class VerifierMetrics(Collector):
     """All of them.
 
     Args:
@@ -126,8 +126,8 @@ class Figures(Collector):
 
     def __init__(
         self,
-        standing: Standing,
-        totals: Totals,
+        standing: AuditProgress,
+        totals: AuditTotals,
         reader: Reader,
         webhook: Webhook | None,
         app: str,
@@ -141,15 +141,15 @@ class Figures(Collector):
         ProcessCollector(registry=self._registry)
 
     def exposition(self) -> Answer:
-        """As Prometheus reads them."""
+        """Return the metrics as Prometheus reads them."""
         return exposition(self._registry, self._app)
 
     def health(self, now: float) -> Answer:
-        """As Kubernetes reads it; `now` is monotonic, in seconds."""
+        """Answer as Kubernetes reads it; `now` is monotonic, in seconds."""
         return health(self._standing, now)
 
     def collect(self) -> Iterable[Any]:
-        """Called by `exposition`."""
+        """Read the samples; called by `exposition`."""
         return families(METRICS, self._samples())
 
     def _samples(self) -> Samples:
@@ -198,8 +198,8 @@ class Figures(Collector):
         }
 
 
-def health(standing: Standing, now: float) -> Answer:
-    """200, or 503 where the audit hangs; `now` is monotonic, in seconds.
+def health(standing: AuditProgress, now: float) -> Answer:
+    """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
 
     Neither an anomaly nor a server that is away is mended by a restart.
     """

@@ -1,5 +1,6 @@
 """`relay rewind` and `relay accept`: a person's word, recorded where the relays' own is.
 
-`seals` reads the journal, `plan` and `accept` decide, `record` writes down, `course` orders the
-steps; all pure. `standing`, `group`, `writing` and `targets` talk to servers.
+`seals` reads the journal, `plan`, `removal` and `accept` decide, `records` makes the journal
+records; all pure. `rewind` and `accept_steps` order the steps. `positions`, `group_fence`,
+`journal_writer` and `tables` talk to servers.
 """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
-from relay.operate.rewind.plan import NEW_APP, Place, Refusal, at_head
+from relay.operate.rewind.plan import NEW_APP, PartitionPositions, RewindRefusal, at_head
 from relay.records_pb2 import Commit
 
 
@@ -35,8 +35,8 @@ class Note:
     meaning: str
 
 
-def note(place: Place, begin: int | None = None) -> Note | Refusal | None:
-    """One partition.
+def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRefusal | None:
+    """Return one partition.
 
     Args:
         place: as it was found.
@@ -46,21 +46,21 @@ def note(place: Place, begin: int | None = None) -> Note | Refusal | None:
     if head is None:
         if place.named is None:
             return None
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"the group's offset is {_named(place)}, but the journal has no record: nothing says "
             "which messages are in blocks",
             NEW_APP,
         )
     if head.HasField("rewind"):
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             "a rewind was begun and is not finished",
             "finish the rewind first: `relay rewind CONFIG --run`",
         )
     committed = place.committed
     if committed is not None and _journal_lost(place, committed, head):
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"the group's offset is {_named(place)}, but the journal ends before it, at "
             f"n={head.n}: nothing says which messages are in blocks",
@@ -70,28 +70,28 @@ def note(place: Place, begin: int | None = None) -> Note | Refusal | None:
     if not found:
         if begin is None:
             return None
-        return Refusal(place.partition, "there is nothing to accept", "leave out --from")
+        return RewindRefusal(place.partition, "there is nothing to accept", "leave out --from")
     return _note(place, head, found, begin)
 
 
 def _note(
-    place: Place, head: Commit, found: dict[str, str], begin: int | None
-) -> Note | Refusal | None:
+    place: PartitionPositions, head: Commit, found: dict[str, str], begin: int | None
+) -> Note | RewindRefusal | None:
     renamed = {"topic", "truncated"} & set(found)
     if begin is not None and not renamed:
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             "the journal says where to continue: after the messages that are in blocks",
             "leave out --from; `relay rewind` goes back",
         )
     if begin is None and "truncated" in found:
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"{found['truncated']}; only a person knows from which offset on its messages are new",
             f"give that offset with --from N, at most {place.log_end}",
         )
     if begin is not None and not place.log_start <= begin <= place.log_end:
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"the source log reaches from {place.log_start} to {place.log_end}",
             "choose an offset in it for --from",
@@ -114,7 +114,7 @@ def _note(
     )
 
 
-def _found(place: Place, head: Commit) -> Iterator[tuple[str, str]]:
+def _found(place: PartitionPositions, head: Commit) -> Iterator[tuple[str, str]]:
     """Kind and both values of everything that a relay would stop at."""
     made_anew = head.source_topic_id != place.topic_id
     if made_anew:
@@ -135,14 +135,14 @@ def _found(place: Place, head: Commit) -> Iterator[tuple[str, str]]:
     # With the topic the broker deletes the group's offsets.
     if not at_head(place) and not (made_anew and place.named is None):
         found = f"floor {head.floor} (n={head.n})"
-        yield "offsets", f"the group's offset is {_named(place)}, but the journal ends at {found}"
+        yield "offsets", f"the group's offset is {_named(place)}, the journal ends at {found}"
 
 
-def _journal_lost(place: Place, committed: CommittedOffset, head: Commit) -> bool:
+def _journal_lost(place: PartitionPositions, committed: CommittedOffset, head: Commit) -> bool:
     return committed.n > head.n or committed.journal_offset > place.seals.offset
 
 
-def _named(place: Place) -> str:
+def _named(place: PartitionPositions) -> str:
     if place.named is None:
         return "none"
     committed = place.committed

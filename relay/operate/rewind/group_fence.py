@@ -63,7 +63,7 @@ class _Member:
             self.error = error
 
 
-class Fence:
+class GroupFence:
     """All memberships that it takes until the partitions are here.
 
     Raises (every method):

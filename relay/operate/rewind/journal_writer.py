@@ -40,7 +40,7 @@ class Writer:
         self._producer = TransactionalProducer(client, deadline_seconds, group)
 
     def write(self, records: Sequence[Commit], owners: Mapping[int, Any]) -> None:
-        """One transaction.
+        """Write one transaction.
 
         Raises:
             Unavailable: a partition is owned no more, or nobody knows how it ended.

@@ -25,7 +25,7 @@ NEW_APP = "start under a new app name, or restore what was deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionPositions:
     """One source partition as it was found.
 
     Attributes:
@@ -82,7 +82,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RewindRefusal:
     """Why not."""
 
     partition: int
@@ -90,8 +90,10 @@ class Refusal:
     next_step: str = ACCEPT
 
 
-def course(place: Place, offset: int, table: str | None = None) -> Course | Refusal | None:
-    """A rewind of one partition.
+def course(
+    place: PartitionPositions, offset: int, table: str | None = None
+) -> Course | RewindRefusal | None:
+    """Return a rewind of one partition.
 
     Args:
         place: as it was found; its seals keep what lies beyond `offset`.
@@ -132,45 +134,45 @@ def course(place: Place, offset: int, table: str | None = None) -> Course | Refu
     )
 
 
-def at_head(place: Place) -> bool:
-    """Whether the group's offset names the last journal record; or there is neither."""
+def at_head(place: PartitionPositions) -> bool:
+    """Return whether the group's offset names the last journal record; or there is neither."""
     head, committed = place.seals.head, place.committed
     if head is None or committed is None:
         return head is None and place.named is None
     return committed == CommittedOffset(head.floor, head.n, place.seals.offset)
 
 
-def disagreement(place: Place) -> Refusal | None:
-    """Whether a relay would stop here; then the truth has to be settled first."""
+def disagreement(place: PartitionPositions) -> RewindRefusal | None:
+    """Return whether a relay would stop here; then the truth has to be settled first."""
     head, committed = place.seals.head, place.committed
     if head is None or committed is None:
-        return Refusal(place.partition, "the group's offset and the journal do not agree")
+        return RewindRefusal(place.partition, "the group's offset and the journal do not agree")
     if not at_head(place):
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"the group's offset names floor {committed.floor} (n={committed.n}), but the journal "
             f"ends at floor {head.floor} (n={head.n})",
         )
     if head.source_topic_id != place.topic_id:
-        return Refusal(place.partition, "the source topic was deleted and created again")
+        return RewindRefusal(place.partition, "the source topic was deleted and created again")
     if not place.log_start <= head.floor <= place.log_end:
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"floor {head.floor} is not in the source log, {place.log_start} to {place.log_end}",
         )
     return None
 
 
-def _out_of_reach(place: Place, offset: int) -> Refusal | None:
+def _out_of_reach(place: PartitionPositions, offset: int) -> RewindRefusal | None:
     if offset < place.log_start:
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"messages from {offset} to {place.log_start - 1} were deleted: a rewind would remove "
             "their rows and could not read them again",
             f"choose an offset from {place.log_start} on",
         )
     if offset < place.seals.base:
-        return Refusal(
+        return RewindRefusal(
             place.partition,
             f"the journal no longer says which blocks hold the messages before {place.seals.base}",
             f"choose an offset from {place.seals.base} on",
@@ -178,8 +180,8 @@ def _out_of_reach(place: Place, offset: int) -> Refusal | None:
     return None
 
 
-def as_error(refusals: Sequence[Refusal]) -> RelayError:
-    """All of them at once."""
+def as_error(refusals: Sequence[RewindRefusal]) -> RelayError:
+    """Return all of them at once."""
     said = "\n  ".join(f"source partition {one.partition}: {one.why}" for one in refusals)
     steps = list(dict.fromkeys(one.next_step for one in refusals))
     kind = ContractBroken if {ACCEPT, NEW_APP} & set(steps) else ConfigError

@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from relay.operate.rewind.plan import Place
-from relay.operate.rewind.removal import Target
+from relay.operate.rewind.plan import PartitionPositions
+from relay.operate.rewind.removal import RerunTable
 from relay.records_pb2 import Block, Commit
 
 
 class Hands(Protocol):
     """What a rewind does to servers; every method may fail, and then all is begun anew."""
 
-    def look(self, beyond: Mapping[int, int]) -> Mapping[int, Place]:
-        """All source partitions; seals are kept beyond these offsets, of others none."""
+    def look(self, beyond: Mapping[int, int]) -> Mapping[int, PartitionPositions]:
+        """Return all source partitions; seals are kept beyond these offsets, of others none."""
 
     def fenced(self, partitions: Collection[int]) -> AbstractContextManager[None]:
-        """Inside, these partitions are nobody else's, or `write` fails."""
+        """Keep these partitions from everybody else meanwhile, or `write` fails."""
 
     def write(self, records: Sequence[Commit]) -> None:
         """Journal records and the offsets that name them, in one transaction."""
@@ -26,8 +26,8 @@ class Hands(Protocol):
     def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
         """Settle blocks in the ledger, remove their rows; rows removed by this call."""
 
-    def targets(self, tables: Collection[str]) -> Mapping[str, Target]:
-        """The tables as they are."""
+    def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
+        """Return the tables as they are."""
 
     def replays(self) -> Collection[tuple[int, int]]:
         """Source (partition, offset) of all dead letters that were replayed."""

@@ -17,7 +17,7 @@ from relay.config import kafka_clients
 from relay.errors import ConfigError, Unavailable
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.topics import Topics
-from relay.operate.rewind.plan import Place, at_head
+from relay.operate.rewind.plan import PartitionPositions, at_head
 from relay.operate.rewind.seals import Seals
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import TopicReader
@@ -33,7 +33,7 @@ _BUSY_SECONDS = 10.0
 _PAUSE_SECONDS = 0.1
 
 
-class Standing:
+class PositionsReader:
     """One look after the other; what was read of the journal is not read again.
 
     Raises (every method):
@@ -48,8 +48,8 @@ class Standing:
         self._reader: Reader | None = None
         self._seals: dict[int, Seals] = {}
 
-    def look(self, beyond: Mapping[int, int]) -> dict[int, Place]:
-        """All source partitions; the seals of those in `beyond` are kept beyond its offset."""
+    def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
+        """Return all source partitions; seals of those in `beyond` are kept beyond its offset."""
         kept = {p: seals.beyond for p, seals in self._seals.items()}
         if self._reader is None or any(beyond[p] < kept.get(p, NOTHING) for p in beyond):
             self._begin({**kept, **{p: min(at, kept.get(p, at)) for p, at in beyond.items()}})
@@ -76,7 +76,7 @@ class Standing:
                 return places
             time.sleep(_PAUSE_SECONDS)  # until they agree
 
-    def _unseen(self, places: Mapping[int, Place]) -> set[int]:
+    def _unseen(self, places: Mapping[int, PartitionPositions]) -> set[int]:
         """Partitions whose journal may go on behind an open transaction.
 
         Only the group's offset proves that what is visible is all; one that a tool wrote does not.
@@ -89,17 +89,21 @@ class Standing:
         journal = names.journal_topic(self._settings.app)
         return {p for p in doubtful if stable.get((journal, p), 0) < ends.get((journal, p), 0)}
 
-    def _places(self, named: Mapping[int, tuple[int, str | None] | None]) -> dict[int, Place]:
+    def _places(
+        self, named: Mapping[int, tuple[int, str | None] | None]
+    ) -> dict[int, PartitionPositions]:
         facts = self._topics.source()
         source = self._settings.source.topic
         return {
-            p: Place(p, named.get(p), seals, facts.topic_id, *self._source.bounds(source, p))
+            p: PartitionPositions(
+                p, named.get(p), seals, facts.topic_id, *self._source.bounds(source, p)
+            )
             for p, seals in sorted(self._seals.items())
             if p < facts.partitions
         }
 
     def offsets_at(self, when_ms: int) -> dict[int, int]:
-        """First source offset written then or later, by partition; without those that have none."""
+        """Return the first offset written then or later, by partition that has one."""
         topic, facts = self._settings.source.topic, self._topics.source()
         asked = [TopicPartition(topic, p, when_ms) for p in range(facts.partitions)]
         consumer = PartitionReader(kafka_clients.reader(self._settings.kafka))
@@ -112,11 +116,11 @@ class Standing:
         return {place.partition: place.offset for place in found if place.offset >= 0}
 
     def partitions(self) -> int:
-        """Of the source topic."""
+        """Return how many partitions the source topic has."""
         return self._topics.source().partitions
 
     def oldest(self) -> dict[int, int]:
-        """The first offset that can be gone back to, by partition."""
+        """Return the first offset that can be gone back to, by partition."""
         places = self.look({})
         return {p: max(place.log_start, place.seals.base) for p, place in places.items()}
 
@@ -139,7 +143,7 @@ class Standing:
             )
 
 
-def _behind(place: Place) -> bool | None:
+def _behind(place: PartitionPositions) -> bool | None:
     """None: journal and offset agree; True: the journal does not show all; False: the offset."""
     committed, head = place.committed, place.seals.head
     if committed is None or head is None or committed.journal_offset == place.seals.offset:

@@ -14,7 +14,7 @@ from relay.records_pb2 import Accept, Commit, Mark, Rewind
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class RewindAuthor:
     """Who writes, when, and why."""
 
     member: str
@@ -22,8 +22,8 @@ class Author:
     why: str
 
 
-def rewinding(head: Commit, course: Course, kept: frozenset[str], author: Author) -> Commit:
-    """Begins a rewind: floor and marks are moved, and relays wait.
+def rewinding(head: Commit, course: Course, kept: frozenset[str], author: RewindAuthor) -> Commit:
+    """Begin a rewind: floor and marks are moved, and relays wait.
 
     Args:
         head: the last record.
@@ -39,8 +39,8 @@ def rewinding(head: Commit, course: Course, kept: frozenset[str], author: Author
     return record
 
 
-def rewound(head: Commit, author: Author) -> Commit:
-    """Ends it: relays go on."""
+def rewound(head: Commit, author: RewindAuthor) -> Commit:
+    """End it: relays go on."""
     marks = {mark.table: mark.offset for mark in head.marks}
     record = _next(head, author, head.floor, marks, epoch=head.epoch)
     record.reference, record.count = head.reference, head.count
@@ -51,9 +51,9 @@ def rewound(head: Commit, author: Author) -> Commit:
 
 
 def accepted(
-    head: Commit, floor: int, topic_id: str, said: tuple[tuple[str, ...], str], author: Author
+    head: Commit, floor: int, topic_id: str, said: tuple[tuple[str, ...], str], author: RewindAuthor
 ) -> Commit:
-    """Takes note: relays go on from `floor`.
+    """Take note: relays go on from `floor`.
 
     Args:
         head: the last record.
@@ -77,7 +77,9 @@ def accepted(
     return record
 
 
-def _next(head: Commit, author: Author, floor: int, marks: dict[str, int], *, epoch: int) -> Commit:
+def _next(
+    head: Commit, author: RewindAuthor, floor: int, marks: dict[str, int], *, epoch: int
+) -> Commit:
     above = {table: mark for table, mark in marks.items() if mark > floor}
     return Commit(
         app=head.app,

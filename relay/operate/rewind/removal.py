@@ -19,7 +19,7 @@ _MERGE_TREE = re.compile(r"(?:Replicated|Shared)?MergeTree")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RewindConsent:
     """What the person said beforehand.
 
     Attributes:
@@ -34,7 +34,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RerunTable:
     """A table as it is now.
 
     Attributes:
@@ -55,9 +55,9 @@ class Target:
 
 
 def reasons(
-    table: str, target: Target, blocks: Collection[str], told: Told, column: str
+    table: str, target: RerunTable, blocks: Collection[str], told: RewindConsent, column: str
 ) -> Iterator[str]:
-    """Why this table's old rows cannot simply be replaced; none: they can.
+    """Yield why this table's old rows cannot simply be replaced; none: they can.
 
     Args:
         table: `database.table`.
@@ -89,9 +89,9 @@ def reasons(
 
 
 def replayed(
-    courses: Iterable[Course], replays: Collection[tuple[int, int]], told: Told
+    courses: Iterable[Course], replays: Collection[tuple[int, int]], told: RewindConsent
 ) -> Iterator[str]:
-    """Dead letters of superseded stretches whose messages were sent again since.
+    """Yield dead letters of superseded stretches whose messages were sent again since.
 
     Args:
         courses: of all partitions.

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 from relay.errors import ConfigError
 from relay.operate.rewind import records, removal
-from relay.operate.rewind.plan import Course, Place, Refusal, as_error, course
+from relay.operate.rewind.plan import Course, PartitionPositions, RewindRefusal, as_error, course
 from relay.operate.rewind.ports import Hands
-from relay.operate.rewind.records import Author
-from relay.operate.rewind.removal import Target, Told
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.rewind.removal import RerunTable, RewindConsent
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RewindRequest:
     """What to re-run.
 
     Attributes:
@@ -37,11 +37,11 @@ class Wanted:
 
     offsets: Mapping[int, int]
     table: str | None
-    told: Told
+    told: RewindConsent
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class RewindPlan:
     """What a rewind would do.
 
     Attributes:
@@ -50,11 +50,11 @@ class Ready:
     """
 
     courses: tuple[Course, ...]
-    targets: Mapping[str, Target]
+    targets: Mapping[str, RerunTable]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RewindResult:
     """What was done.
 
     Attributes:
@@ -68,8 +68,8 @@ class Done:
     resumed: bool
 
 
-def unfinished(places: Mapping[int, Place]) -> dict[int, Place]:
-    """Partitions whose rewind was begun and has not ended."""
+def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionPositions]:
+    """Return partitions whose rewind was begun and has not ended."""
     return {
         p: place
         for p, place in places.items()
@@ -77,15 +77,17 @@ def unfinished(places: Mapping[int, Place]) -> dict[int, Place]:
     }
 
 
-def ready(hands: Hands, places: Mapping[int, Place], wanted: Wanted, column: str) -> Ready:
-    """What would be done now.
+def ready(
+    hands: Hands, places: Mapping[int, PartitionPositions], wanted: RewindRequest, column: str
+) -> RewindPlan:
+    """Return what would be done now.
 
     Raises:
         ConfigError: it cannot be, or must be told; names everything at once.
         ContractBroken: recorded and found state disagree already.
     """
     found = [course(places[p], at, wanted.table) for p, at in sorted(wanted.offsets.items())]
-    refused = [one for one in found if isinstance(one, Refusal)]
+    refused = [one for one in found if isinstance(one, RewindRefusal)]
     if refused:
         raise as_error(refused)
     courses = tuple(one for one in found if isinstance(one, Course))
@@ -109,10 +111,12 @@ def ready(hands: Hands, places: Mapping[int, Place], wanted: Wanted, column: str
             "\n  ".join(["the rewind was not begun:", *why_not]),
             "give the options that each line names",
         )
-    return Ready(courses, targets)
+    return RewindPlan(courses, targets)
 
 
-def rewind(hands: Hands, wanted: Wanted | None, column: str, author: Callable[[], Author]) -> Done:
+def rewind(
+    hands: Hands, wanted: RewindRequest | None, column: str, author: Callable[[], RewindAuthor]
+) -> RewindResult:
     """Do it, or go on with the one that was begun.
 
     Args:
@@ -133,15 +137,15 @@ def rewind(hands: Hands, wanted: Wanted | None, column: str, author: Callable[[]
         if wanted is None:
             raise ConfigError("there is no unfinished rewind", "say what to rewind")
         if not ready(hands, places, wanted, column).courses:
-            return Done({}, 0, 0, resumed=False)
+            return RewindResult({}, 0, 0, resumed=False)
         begun, resumed = _begin(hands, wanted, column, author)
     blocks, rows = _supersede(hands, begun)
-    return Done(_finish(hands, begun, author), blocks, rows, resumed)
+    return RewindResult(_finish(hands, begun, author), blocks, rows, resumed)
 
 
 def _begun(
-    hands: Hands, places: Mapping[int, Place], offsets: Mapping[int, int]
-) -> dict[int, Place]:
+    hands: Hands, places: Mapping[int, PartitionPositions], offsets: Mapping[int, int]
+) -> dict[int, PartitionPositions]:
     """Unfinished ones, with every block that they supersede."""
     begun = unfinished(places)
     if not begun:
@@ -152,8 +156,8 @@ def _begun(
 
 
 def _begin(
-    hands: Hands, wanted: Wanted, column: str, author: Callable[[], Author]
-) -> tuple[dict[int, Place], bool]:
+    hands: Hands, wanted: RewindRequest, column: str, author: Callable[[], RewindAuthor]
+) -> tuple[dict[int, PartitionPositions], bool]:
     """Everything is decided anew, because now nobody else commits; whether it was begun before."""
     with hands.fenced(wanted.offsets.keys()):
         places = hands.look(wanted.offsets)
@@ -169,7 +173,7 @@ def _begin(
     return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
 
 
-def _supersede(hands: Hands, begun: Mapping[int, Place]) -> tuple[int, int]:
+def _supersede(hands: Hands, begun: Mapping[int, PartitionPositions]) -> tuple[int, int]:
     blocks, rows = 0, 0
     for partition, place in sorted(begun.items()):
         told = place.head.rewind
@@ -186,7 +190,7 @@ def _supersede(hands: Hands, begun: Mapping[int, Place]) -> tuple[int, int]:
 
 
 def _finish(
-    hands: Hands, begun: Mapping[int, Place], author: Callable[[], Author]
+    hands: Hands, begun: Mapping[int, PartitionPositions], author: Callable[[], RewindAuthor]
 ) -> dict[int, int]:
     with hands.fenced(begun.keys()):
         places = hands.look({p: place.seals.beyond for p, place in begun.items()})

@@ -55,7 +55,7 @@ class Seals:
         self.superseded: tuple[Stretch, ...] = ()
 
     def add(self, offset: int, commit: Commit) -> None:
-        """The next visible record."""
+        """Add the next visible record."""
         if self.head is None and commit.n != 1:
             marks = [mark.offset for mark in commit.marks]
             self.base = max([commit.floor, *marks])
@@ -70,11 +70,11 @@ class Seals:
                 self._live.setdefault(one.table, []).append(one)
 
     def live(self, table: str) -> list[Stretch]:
-        """Those of a table that count, by offset."""
+        """Return those of a table that count, by offset."""
         return self._live.get(table, [])
 
     def tables(self, beyond: int) -> list[str]:
-        """All that ever had a message sealed at or after this offset."""
+        """Return all that ever had a message sealed at or after this offset."""
         return sorted(table for table, latest in self._latest.items() if latest > beyond)
 
     def _supersede(self, commit: Commit) -> Iterator[Stretch]:
@@ -85,7 +85,7 @@ class Seals:
 
 
 def stretches(commit: Commit) -> Iterator[Stretch]:
-    """What one record seals."""
+    """Yield what one record seals."""
     blocks = {(b.table, b.first_source_offset, b.next_source_offset): b for b in commit.blocks}
     dead = {(d.table, d.first_source_offset, d.next_source_offset): d for d in commit.dead}
     for place in dict.fromkeys([*blocks, *dead]):
@@ -94,7 +94,7 @@ def stretches(commit: Commit) -> Iterator[Stretch]:
 
 
 def is_superseded(block: str, partition: int, epoch: int, starts: dict[str, int]) -> bool:
-    """Whether a rewind of `partition` under `epoch` from `starts` replaces this block.
+    """Return whether a rewind of `partition` under `epoch` from `starts` replaces this block.
 
     Raises:
         ValueError: not a block id.

@@ -15,11 +15,11 @@ from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unava
 from relay.failpoints import reached
 from relay.operate.dead.reader import DeadReader
 from relay.operate.rewind import tables as rewind_tables
-from relay.operate.rewind.group_fence import Fence
+from relay.operate.rewind.group_fence import GroupFence
 from relay.operate.rewind.journal_writer import Writer
-from relay.operate.rewind.plan import Place
-from relay.operate.rewind.positions import Standing
-from relay.operate.rewind.removal import Target
+from relay.operate.rewind.plan import PartitionPositions
+from relay.operate.rewind.positions import PositionsReader
+from relay.operate.rewind.removal import RerunTable
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -39,17 +39,17 @@ class Servers:
 
     def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:
         self._settings, self._config_file, self._pipeline = settings, config_file, pipeline
-        self.standing = Standing(settings)
+        self.standing = PositionsReader(settings)
         self._owners: dict[int, Any] = {}
 
-    def look(self, beyond: Mapping[int, int]) -> dict[int, Place]:
+    def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
         """See Hands."""
         return self.standing.look(beyond)
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
         """See Hands."""
-        fence = Fence(self._settings)
+        fence = GroupFence(self._settings)
         try:
             self._owners = fence.take(partitions)
             reached("person_fenced")
@@ -78,7 +78,7 @@ class Servers:
         reached("after_supersede")
         return int(json.loads(done.stdout)["rows"])
 
-    def targets(self, tables: Collection[str]) -> Mapping[str, Target]:
+    def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """See Hands."""
         return rewind_tables.look(self._settings, tables)
 

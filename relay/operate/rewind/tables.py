@@ -1,6 +1,6 @@
 """What ClickHouse says of the tables that a rewind would touch. Never writes.
 
-Receives table names, gives removal.Target of each.
+Receives table names, gives removal.RerunTable of each.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.errors import Refused
-from relay.operate.doctor.ask.clickhouse import Server
-from relay.operate.rewind.removal import Target
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.rewind.removal import RerunTable
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Table
+    from relay.operate.doctor.facts import TargetFacts
 
 # A block is claimed before it is inserted, and the claim says whether the column was there.
 _UNSTAMPED = """
@@ -30,14 +30,14 @@ _LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
 """Refused where this user may not know; system.tables would just not name it."""
 
 
-def look(settings: Settings, tables: Collection[str]) -> dict[str, Target]:
-    """The tables as they are.
+def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
+    """Return the tables as they are.
 
     Raises:
         Unavailable: ClickHouse did not answer.
         Refused: it said no to one of the questions.
     """
-    with contextlib.closing(Server(settings)) as server:
+    with contextlib.closing(ClickHouseQuestions(settings)) as server:
         found = server.look(tables)
     asked = [one for one in found.unasked if "tables" in one.what]
     if asked:
@@ -49,10 +49,10 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, Target]:
     return {name: _target(table, column, unstamped) for name, table in found.tables.items()}
 
 
-def _target(table: Table | None, column: str, unstamped: frozenset[str]) -> Target:
+def _target(table: TargetFacts | None, column: str, unstamped: frozenset[str]) -> RerunTable:
     if table is None:
-        return Target(there=False)
-    return Target(
+        return RerunTable(there=False)
+    return RerunTable(
         there=True,
         engine=table.engine,
         stamped=column in table.columns,

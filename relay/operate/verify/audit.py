@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from relay.operate.verify.judge import committed as offsets
-from relay.operate.verify.judge.acknowledged import kinds, said
-from relay.operate.verify.judge.anomaly import Anomaly, Kind, Passing
-from relay.operate.verify.judge.beginning import Beginning, First, first_of
-from relay.operate.verify.judge.by_person import Sealed, by_person
+from relay.operate.verify.judge import committed_offset as offsets
+from relay.operate.verify.judge.acknowledgements import kinds, said
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
+from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.committed import NOTHING, Record
-from relay.operate.verify.judge.head import Head
-from relay.operate.verify.judge.record import Place
+from relay.operate.verify.judge.committed_offset import NOTHING, NamedRecord
+from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.operator_records import SealedStarts, by_person
+from relay.operate.verify.judge.record import JournalPlace
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Totals:
+class AuditTotals:
     """What was looked at."""
 
     records: int = 0
@@ -44,11 +44,11 @@ class Totals:
     rows_by_table: Counter[str] = field(default_factory=Counter)
     by_person: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Rewinds and what was accepted, by kind and partition."""
-    settled: Counter[Kind] = field(default_factory=Counter)
+    settled: Counter[AnomalyKind] = field(default_factory=Counter)
     """Anomalies of which `relay verify --once` would say nothing any more."""
 
     def add(self, commit: Commit) -> None:
-        """One more record."""
+        """Audit one more record."""
         self.records += 1
         self.flush_points += commit.flush_point
         self.by_person.update((kind, commit.partition) for kind in kinds(commit))
@@ -76,32 +76,32 @@ class Audit:
     ) -> None:
         self._app, self._source_topic, self._may_lag = app, source_topic, may_lag
         self._stuck_seconds = stuck_seconds
-        self._places: dict[int, Place] = {}
-        self._heads: dict[int, Head] = {}
-        self._before: dict[int, Record] = {}
-        self._highest: dict[int, Record] = {}
-        self._recent: dict[int, dict[int, Record]] = {}
+        self._places: dict[int, JournalPlace] = {}
+        self._heads: dict[int, ChainHead] = {}
+        self._before: dict[int, NamedRecord] = {}
+        self._highest: dict[int, NamedRecord] = {}
+        self._recent: dict[int, dict[int, NamedRecord]] = {}
         self._named: dict[int, int] | None = None
-        self._ahead: dict[int, tuple[Record, float]] = {}
+        self._ahead: dict[int, tuple[NamedRecord, float]] = {}
         self._said: dict[int, str] = {}
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
         self._passing = Passing()
-        self.totals = Totals()
+        self.totals = AuditTotals()
         self.firsts: dict[int, First] = {}
         """The oldest record of each partition, of those read."""
-        self.history: list[Beginning] = []
+        self.history: list[JournalBeginning] = []
         """Where what was audited begins; empty where nobody looked."""
         self.anomalies: list[Anomaly] = []
         self.acknowledged: list[str] = []
         """What a person recorded: rewinds and accepts."""
         self.not_judged: list[str] = []
         """What a deep audit cannot know, and why: no anomaly, and no proof either."""
-        self._sealed: dict[int, Sealed] = {}
+        self._sealed: dict[int, SealedStarts] = {}
 
     def begin_round(
         self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
     ) -> None:
-        """Offsets that are read from now on name a record from here on.
+        """Begin a round: offsets that are read from now on name a record from here on.
 
         Args:
             committed: the group's offsets, read after all records so far: of the records to come
@@ -115,10 +115,10 @@ class Audit:
             self._named = {p: record.n for p, record in named.items() if record is not None}
 
     def record(self, partition: int, offset: int, commit: Commit) -> list[Anomaly]:
-        """The next visible record of a journal partition."""
+        """Return the next visible record of a journal partition."""
         place = self._places.get(partition)
         if place is None:
-            place = self._places[partition] = Place(self._app, self._source_topic, partition)
+            place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
             self.firsts[partition] = first_of(offset, commit)
         head, found = check(place, self._heads.get(partition), offset, commit)
         self._heads[partition] = head
@@ -126,7 +126,7 @@ class Audit:
             found += self._decided(place, offset, commit)
         if commit.HasField("accept"):
             self._settle(partition)
-        entry = Record(commit.n, commit.floor, offset)
+        entry = NamedRecord(commit.n, commit.floor, offset)
         if self._named is None or self._named.get(partition) == commit.n:
             self._recent.setdefault(partition, {})[commit.n] = entry
         if commit.n >= self._highest.get(partition, NOTHING).n:
@@ -135,12 +135,12 @@ class Audit:
         self.anomalies += found
         return found
 
-    def _decided(self, place: Place, offset: int, commit: Commit) -> list[Anomaly]:
+    def _decided(self, place: JournalPlace, offset: int, commit: Commit) -> list[Anomaly]:
         """What a person recorded, against the places of what was sealed."""
         partition = place.partition
         sealed = self._sealed.get(partition)
         if sealed is None:
-            sealed = self._sealed[partition] = Sealed()
+            sealed = self._sealed[partition] = SealedStarts()
         found = [
             Anomaly(one.kind, partition, commit.n, offset, one.text) for one in sealed.add(commit)
         ]
@@ -157,7 +157,7 @@ class Audit:
         return [one for one in self.anomalies if not self.settled(one)]
 
     def settled(self, anomaly: Anomaly) -> bool:
-        """Whether a person took note of it, or what it was about has passed."""
+        """Return whether a person took note of it, or what it was about has passed."""
         return self._passing.over(anomaly)
 
     def _settle(self, place: int | tuple[str, int]) -> None:
@@ -170,7 +170,7 @@ class Audit:
     def committed(
         self, read: Mapping[int, tuple[int, str | None] | None], now: float
     ) -> list[Anomaly]:
-        """The group's offsets: floor and metadata per partition; None: it has none."""
+        """Return the group's offsets: floor and metadata per partition; None: it has none."""
         found = [one for p, entry in read.items() if (one := self._one_committed(p, entry, now))]
         for one in found:
             self._passing.add(one.partition, one)
@@ -178,7 +178,7 @@ class Audit:
         return found
 
     def waits(self) -> bool:
-        """Whether an offset names a record that the journal has not shown yet."""
+        """Return whether an offset names a record that the journal has not shown yet."""
         return bool(self._ahead)
 
     def _one_committed(
@@ -197,7 +197,7 @@ class Audit:
         self._said[partition] = text
         return found
 
-    def _overdue(self, partition: int, named: Record, last: int, now: float) -> Anomaly | None:
+    def _overdue(self, partition: int, named: NamedRecord, last: int, now: float) -> Anomaly | None:
         if named.n <= last:
             self._ahead.pop(partition, None)
             return None
@@ -228,14 +228,14 @@ class Audit:
                     f"{place[0]}: an open transaction has held the last stable offset at {offset} "
                     f"for {now - since:.0f} s, while the log ends at {end}"
                 )
-                found.append(Anomaly(Kind.STUCK, place[1], 0, offset, text))
+                found.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
                 self._passing.add(place, found[-1])
         self.anomalies += found
         return found
 
 
 def audit_of(settings: Settings) -> Audit:
-    """An audit that has seen nothing yet."""
+    """Return an audit that has seen nothing yet."""
     held_seconds = 2 * settings.relay.transaction_timeout_seconds
     topic, lags = settings.source.topic, settings.crosses
     return Audit(settings.app, topic, held_seconds, may_lag=lags)

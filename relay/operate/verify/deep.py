@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.operate.verify.judge.by_person import Superseded, by_person
-from relay.operate.verify.judge.contents import BlockTopic, Sealed, source_counts
-from relay.operate.verify.judge.unlisted import known
+from relay.operate.verify.judge.contents import BlockTopic, SealedStretch, source_counts
+from relay.operate.verify.judge.operator_records import Superseded, by_person
+from relay.operate.verify.judge.unlisted_blocks import known
 from relay.operate.verify.landing import Landing, anomalies
 from relay.operate.verify.read.topic import TopicReader, header, table_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.judge.record import Finding
+    from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block, Commit, DeadLetters
 
 
@@ -49,7 +49,7 @@ class Deep:
         """What cannot be known, and why; complete after `judge`."""
 
     def keep(self, partition: int, _offset: int, commit: Commit) -> None:
-        """A journal record, in order."""
+        """Keep a journal record, in order."""
         self._commits[partition].append(commit)
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Deep:
         self._sources.close()
 
     def judge(self, progress: Callable[[str], None]) -> Iterator[Anomaly]:
-        """Everything that the journal names.
+        """Yield everything that the journal names.
 
         Raises:
             Unavailable: a server did not answer.
@@ -76,7 +76,9 @@ class Deep:
         for partition in sorted(self._commits):
             yield from anomalies(self._source(partition), partition=partition)
 
-    def _block_topic(self, topic: str, partition: int, blocks: list[Block]) -> Iterator[Finding]:
+    def _block_topic(
+        self, topic: str, partition: int, blocks: list[Block]
+    ) -> Iterator[UnplacedAnomaly]:
         mine = [block for block in blocks if block.partition == partition]
         start, stable = self._topics.bounds(topic, partition)
         # The journal was read before: what is visible beyond its last block came later.
@@ -97,7 +99,7 @@ class Deep:
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged
 
-    def _source(self, partition: int) -> Iterator[Finding]:
+    def _source(self, partition: int) -> Iterator[UnplacedAnomaly]:
         commits = Superseded(self._commits[partition]).live
         topic = self._settings.source.topic
         start, stable = self._sources.bounds(topic, partition)
@@ -111,7 +113,7 @@ class Deep:
         yield from source_counts(_sealed(commits, first, commits[-1].floor), offsets)
 
 
-def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[Sealed]:
+def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[SealedStretch]:
     """What was sealed of each table, from `first` to the last floor."""
     for commit in commits:
         messages: dict[tuple[str, int, int], int] = defaultdict(int)
@@ -121,4 +123,4 @@ def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[Seale
             messages[place] += part.messages
         for (table, begin, end), count in messages.items():
             if begin >= first and end <= floor:
-                yield Sealed(table, begin, end, count)
+                yield SealedStretch(table, begin, end, count)

@@ -13,13 +13,13 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.names import sealed
 from relay.operate.verify.judge.anomaly import Anomaly
-from relay.operate.verify.judge.by_person import replaced
 from relay.operate.verify.judge.contents import given_up, landed, left_out
 from relay.operate.verify.judge.ledger_history import claims, impossible
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.tally import Tally
-from relay.operate.verify.judge.unlisted import Known, unlisted
-from relay.operate.verify.judge.writes import Table, Writes
+from relay.operate.verify.judge.operator_records import replaced
+from relay.operate.verify.judge.tally import UnjudgedTally
+from relay.operate.verify.judge.unlisted_blocks import JournalReach, unlisted
+from relay.operate.verify.judge.writes import TableWrites, Writes
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.verify.read.server_logs import ServerLogs
 from relay.operate.verify.read.table_facts import TableAsking
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from relay.config.settings import Settings
-    from relay.operate.verify.judge.by_person import Superseded
-    from relay.operate.verify.judge.record import Finding
+    from relay.operate.verify.judge.operator_records import Superseded
+    from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block
 
 LATE_SECONDS = 60.0
@@ -56,10 +56,10 @@ class Landing:
         settings: Settings,
         superseded: Mapping[int, Superseded],
         removed: Collection[str] = (),
-        known: Known | None = None,
+        known: JournalReach | None = None,
     ) -> None:
         self._settings, self._superseded, self._removed = settings, superseded, removed
-        self._known = known or Known()
+        self._known = known or JournalReach()
         self._rows = LandedRows(settings)
         column, several = settings.loader.block_column, len(settings.clickhouse.urls) > 1
         self._asking = TableAsking(self._rows.optional(), column)
@@ -104,7 +104,7 @@ class Landing:
         yield from anomalies(found, table)
         yield from anomalies(impossible(live, ledger), table)
         writes = Writes(
-            Table(
+            TableWrites(
                 table,
                 facts,
                 {block.id: block for block in blocks},
@@ -127,7 +127,7 @@ class Landing:
     ) -> Iterator[Anomaly]:
         if not ids:
             return
-        tally = Tally(table)
+        tally = UnjudgedTally(table)
         rows = {name: counted[name] for name in sorted(ids)}
         found = unlisted(rows, self._rows.ledger(table), self._known, tally)
         yield from anomalies(found, table)
@@ -135,7 +135,7 @@ class Landing:
 
 
 def anomalies(
-    findings: Iterable[Finding], table: str = "", partition: int = -1
+    findings: Iterable[UnplacedAnomaly], table: str = "", partition: int = -1
 ) -> Iterator[Anomaly]:
     """Give findings their place, where they do not know it themselves."""
     for one in findings:

@@ -10,7 +10,7 @@ import threading
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.records_pb2 import Commit
 
 SHOWN = 200
@@ -28,18 +28,18 @@ class Last(NamedTuple):
     at_ms: int
 
 
-class Told(NamedTuple):
+class ReportedAnomaly(NamedTuple):
     """An anomaly, and the Unix time when it was told."""
 
     anomaly: Anomaly
     at_ms: int
 
     def as_json(self) -> dict[str, Any]:
-        """For page and log."""
+        """Return it for page and log."""
         return {**self.anomaly.as_json(), "at_ms": self.at_ms}
 
 
-class Standing:
+class AuditProgress:
     """What is known now.
 
     Attributes:
@@ -52,27 +52,27 @@ class Standing:
     def __init__(self, now: float) -> None:
         self._lock = threading.Lock()
         self._last: dict[int, Last] = {}
-        self._kinds: Counter[Kind] = Counter()
-        self._told: deque[Told] = deque(maxlen=SHOWN)
+        self._kinds: Counter[AnomalyKind] = Counter()
+        self._told: deque[ReportedAnomaly] = deque(maxlen=SHOWN)
         self._heard = now
         self.rounds = self.waited = 0
         self.problem = ""
         self.turned_at = 0.0
 
     def record(self, partition: int, offset: int, commit: Commit, now: float) -> None:
-        """One more was audited; `now` is monotonic, in seconds."""
+        """Note that one more was audited; `now` is monotonic, in seconds."""
         with self._lock:
             self._last[partition] = Last(commit.n, offset, commit.floor, commit.written_at_ms)
             self._heard = now
 
     def anomaly(self, anomaly: Anomaly, at_ms: int) -> None:
-        """One more was found."""
+        """Note that one more was found."""
         with self._lock:
             self._kinds[anomaly.kind] += 1
-            self._told.append(Told(anomaly, at_ms))
+            self._told.append(ReportedAnomaly(anomaly, at_ms))
 
     def turned(self, now: float, at: float, problem: str = "") -> None:
-        """A round ended: `now` is monotonic, `at` Unix time, both in seconds."""
+        """Note that a round ended: `now` is monotonic, `at` Unix time, both in seconds."""
         with self._lock:
             self._heard = now
             self.problem = problem
@@ -83,21 +83,21 @@ class Standing:
                 self.turned_at = at
 
     def last(self) -> dict[int, Last]:
-        """By partition."""
+        """Return the last record by partition."""
         with self._lock:
             return dict(self._last)
 
-    def kinds(self) -> dict[Kind, int]:
-        """Anomalies of every kind there is."""
+    def kinds(self) -> dict[AnomalyKind, int]:
+        """Return anomalies of every kind there is."""
         with self._lock:
-            return {kind: self._kinds[kind] for kind in Kind}
+            return {kind: self._kinds[kind] for kind in AnomalyKind}
 
-    def told(self) -> list[Told]:
-        """The latest SHOWN anomalies, oldest first."""
+    def told(self) -> list[ReportedAnomaly]:
+        """Return the latest SHOWN anomalies, oldest first."""
         with self._lock:
             return list(self._told)
 
     def silent_seconds(self, now: float) -> float:
-        """Since the last record or the end of a round; `now` is monotonic."""
+        """Return seconds since the last record or the end of a round; `now` is monotonic."""
         with self._lock:
             return now - self._heard

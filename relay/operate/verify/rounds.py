@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.progress import Standing
+    from relay.operate.verify.progress import AuditProgress
     from relay.operate.verify.read.journal import Reader
     from relay.records_pb2 import Commit
 
@@ -37,7 +37,7 @@ def once(
     say: Callable[[Anomaly], None],
     keep: Keep = lambda *_: None,
 ) -> None:
-    """All that is visible when it starts, and the committed offsets against it.
+    """Audit all that is visible when it starts, and the committed offsets against it.
 
     Args:
         reader: not started yet.
@@ -61,7 +61,7 @@ def follow(
     audit: Audit,
     say: Callable[[Anomaly], None],
     stop: threading.Event,
-    standing: Standing,
+    standing: AuditProgress,
     keep: Keep = lambda *_: None,
 ) -> None:
     """Round after round until `stop` is set; servers that are away are waited for.

@@ -59,7 +59,7 @@ class Counts(NamedTuple):
 
 
 def body(app: str, anomaly: Anomaly, at_ms: int) -> dict[str, Any]:
-    """What is posted.
+    """Return what is posted.
 
     Args:
         app: whose journal it is.
@@ -117,7 +117,7 @@ class Webhook:
             )
 
     def close(self) -> None:
-        """Sends what waits, for `end_seconds` at most; says how many were not delivered."""
+        """Send what waits, for `end_seconds` at most; say how many were not delivered."""
         self._deadline = time.monotonic() + self._patience.end_seconds
         self._closing.set()
         # Where there is no room in time, the thread sees by the clock that this is the end.

@@ -20,10 +20,10 @@ from relay.operate.verify.read.topic import TopicReader, header
 from relay.operate.view import block_story
 from relay.operate.view import start as view_start
 from relay.operate.view.block_story import Chunks, Landed, Story
-from relay.operate.view.facts import Facts, LedgerFacts
+from relay.operate.view.clickhouse_state import LandedBlocks
+from relay.operate.view.facts import LedgerFacts, StatusFacts
 from relay.operate.view.group import GroupReader
-from relay.operate.view.journal_state import Listed, Seen
-from relay.operate.view.landed import LandedBlocks
+from relay.operate.view.journal_state import JournalState, Listed
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
 
@@ -34,7 +34,7 @@ RECORDS = 10_000
 """Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""
 
 
-class Look:
+class StatusReader:
     """The screen, again and again; what was read is not read again.
 
     Args:
@@ -60,19 +60,19 @@ class Look:
 
     def _begin(self) -> None:
         self._reader: Reader | None = None
-        self._seen = Seen()
+        self._seen = JournalState()
         self._audit = audit_of(self._settings)
         self._needed: dict[int, int] | None = None
 
     def screen(self) -> Screen:
-        """As it is now."""
+        """Read the screen as it is now."""
         group = self._group.read()
         journal = self._topics.describe(names.journal_topic(self._settings.app), (READ,))
         ends: dict[int, int] = {}
         if journal is not None:
             self._journal_id = journal.topic_id
             ends = self._read()
-        facts = Facts(
+        facts = StatusFacts(
             app=self._settings.app,
             source=self._settings.source.topic,
             now_ms=time.time_ns() // 1_000_000,
@@ -145,7 +145,7 @@ class Look:
 
 
 def listed(settings: Settings, where: Begin = from_the_start) -> Generator[Listed]:
-    """Blocks of the journal from there on, partition by partition in order of sealing.
+    """Yield blocks of the journal from there on, partition by partition in order of sealing.
 
     Raises:
         ConfigError: the app has no journal.
@@ -159,7 +159,7 @@ def listed(settings: Settings, where: Begin = from_the_start) -> Generator[Liste
 
 
 def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
-    """The ledger's states of the blocks of these tables, by block id.
+    """Return the ledger's states of the blocks of these tables, by block id.
 
     Raises:
         Unavailable, Refused: as ClickHouse answers.
@@ -171,7 +171,7 @@ def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
 
 
 def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
-    """All that is known of one block.
+    """Return all that is known of one block.
 
     Args:
         settings: of the app.

@@ -22,7 +22,7 @@ _LEDGER = {"": "sealed", "prepared": "claimed"}
 
 
 def state_of(ledger: str) -> str:
-    """The state in people's words; an empty one is that of a block the ledger has not."""
+    """Return the state in people's words; an empty one is that of a block the ledger has not."""
     return _LEDGER.get(ledger, ledger)
 
 
@@ -41,7 +41,7 @@ def rows_of(
     since_ms: int = 0,
     state: str | None = None,
 ) -> Iterator[BlockRow]:
-    """Those blocks that are meant, in the order given.
+    """Yield those blocks that are meant, in the order given.
 
     Args:
         listed: blocks of the journal.
@@ -60,7 +60,7 @@ def rows_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LedgerChange:
     """A row of the ledger."""
 
     at_ms: int
@@ -72,7 +72,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """A part of the table that holds, or took, rows of the block."""
 
     name: str
@@ -92,11 +92,11 @@ class Landed:
             `log_problem` says why it cannot be read.
     """
 
-    ledger: tuple[Change, ...] | None = None
+    ledger: tuple[LedgerChange, ...] | None = None
     rows: int | None = None
     rows_problem: str = ""
-    parts: tuple[Part, ...] | None = None
-    written: tuple[Part, ...] | None = None
+    parts: tuple[TablePart, ...] | None = None
+    written: tuple[TablePart, ...] | None = None
     log_problem: str = ""
 
 
@@ -133,22 +133,22 @@ class Story:
         return "" if self.landed is None else state_of(current(self.landed.ledger or ()))
 
 
-def current(changes: Iterable[Change]) -> str:
-    """The ledger's state of a block after these changes, as the loader counts them."""
+def current(changes: Iterable[LedgerChange]) -> str:
+    """Return the ledger's state of a block after these changes, as the loader counts them."""
     found = list(changes)
     states = {change.state for change in found}
     for final in ("loaded", "discarded"):
         if final in states:
             return final
 
-    def rank(change: Change) -> tuple[int, bool, str]:
+    def rank(change: LedgerChange) -> tuple[int, bool, str]:
         return change.attempt, change.state != "prepared", change.claim
 
     return max(found, key=rank).state if found else ""
 
 
 def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int, bytes]]) -> Chunks:
-    """The block's chunks against what the journal says of them.
+    """Return the block's chunks against what the journal says of them.
 
     Args:
         listed: the block.
@@ -170,12 +170,12 @@ def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int,
 
 
 def row_as_json(row: BlockRow) -> dict[str, Any]:
-    """A block in a list, for programs; times are Unix milliseconds."""
+    """Return a block in a list, for programs; times are Unix milliseconds."""
     return {"state": row.state or None, **listed_as_json(row.listed)}
 
 
 def listed_as_json(listed: Listed) -> dict[str, Any]:
-    """What the journal says of a block, for programs; times are Unix milliseconds."""
+    """Return what the journal says of a block, for programs; times are Unix milliseconds."""
     block, commit = listed.block, listed.commit
     return {
         "id": block.id,
@@ -214,7 +214,7 @@ def listed_as_json(listed: Listed) -> dict[str, Any]:
 
 
 def story_as_json(story: Story) -> dict[str, Any]:
-    """For programs; times are Unix milliseconds, what is not known is null."""
+    """Return it as JSON has it; times are Unix milliseconds, what is not known is null."""
     return {
         "id": story.id,
         "state": story.state or None,

@@ -15,7 +15,7 @@ from relay.operate.verify.judge.anomaly import Anomaly
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A member of the relay's consumer group."""
 
     name: str
@@ -24,15 +24,15 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ConsumerGroup:
     """The relay's consumer group; "empty" or "dead" where no relay runs."""
 
     state: str
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedBlock:
     """A block that waits for a person; or for its table, as the reason says then."""
 
     id: str
@@ -60,12 +60,12 @@ class LedgerFacts:
     there: bool = False
     states: Mapping[str, str] = field(default_factory=dict)
     counts: tuple[tuple[str, str, int, int], ...] = ()
-    parked: tuple[Parked, ...] = ()
+    parked: tuple[ParkedBlock, ...] = ()
     settled_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StatusFacts:
     """Everything that was read beside the journal.
 
     Attributes:
@@ -80,7 +80,7 @@ class Facts:
     source: str
     now_ms: int
     journal: bool
-    group: Group
+    group: ConsumerGroup
     ends: Mapping[int, int]
     ledger: LedgerFacts
     audited: int

@@ -13,7 +13,7 @@ from relay.errors import Unavailable
 from relay.intake.membership import described
 from relay.kafka import group_queries
 from relay.kafka.connection_errors import name_unresolved_brokers
-from relay.operate.view.facts import Group, Member
+from relay.operate.view.facts import ConsumerGroup, GroupMember
 from relay.program.waiting import until_available
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class GroupReader:
         self._brokers = settings.source_kafka
         self._groups = group_queries.Groups(settings.source_kafka, SECONDS, lasting=lasting)
 
-    def read(self) -> Group:
-        """The group now.
+    def read(self) -> ConsumerGroup:
+        """Return the group now.
 
         Raises:
             Unavailable: the brokers did not answer, or have no coordinator for it.
@@ -50,15 +50,15 @@ class GroupReader:
         """End what asks."""
         self._groups.close()
 
-    def _described(self) -> Group:
+    def _described(self) -> ConsumerGroup:
         try:
             found = described(self._groups, names.group_id(self._app))
         except Unavailable as error:
             raise name_unresolved_brokers(error, self._brokers) from error
         members = [self._member(one) for one in found.members]
-        return Group(found.state, tuple(sorted(members, key=lambda m: m.name)))
+        return ConsumerGroup(found.state, tuple(sorted(members, key=lambda m: m.name)))
 
-    def _member(self, found: group_queries.Member) -> Member:
+    def _member(self, found: group_queries.MemberDescription) -> GroupMember:
         partitions = sorted(p for topic, p in found.partitions if topic == self._source)
         name = (found.instance or found.client).removeprefix(f"{self._app}.")
-        return Member(name, found.host, tuple(partitions))
+        return GroupMember(name, found.host, tuple(partitions))

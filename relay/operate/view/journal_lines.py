@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from google.protobuf.json_format import MessageToDict
 
-from relay.operate.verify.judge.acknowledged import parts
+from relay.operate.verify.judge.acknowledgements import parts
 from relay.records_pb2 import Commit
 
 
-class Entry(NamedTuple):
+class JournalLine(NamedTuple):
     """A journal record in its place."""
 
     partition: int
@@ -22,16 +22,16 @@ class Entry(NamedTuple):
     commit: Commit
 
 
-def last(entries: Iterable[Entry], most: int) -> dict[int, list[Entry]]:
-    """The last so many of each partition, in order."""
-    kept: dict[int, deque[Entry]] = {}
+def last(entries: Iterable[JournalLine], most: int) -> dict[int, list[JournalLine]]:
+    """Return the last so many of each partition, in order."""
+    kept: dict[int, deque[JournalLine]] = {}
     for entry in entries:
         kept.setdefault(entry.partition, deque(maxlen=most)).append(entry)
     return {partition: list(kept[partition]) for partition in sorted(kept)}
 
 
-def enough(found: dict[int, list[Entry]], unread: Iterable[int], most: int) -> bool:
-    """Whether reading further back could add nothing.
+def enough(found: dict[int, list[JournalLine]], unread: Iterable[int], most: int) -> bool:
+    """Return whether reading further back could add nothing.
 
     Args:
         found: as `last` gives it.
@@ -41,8 +41,8 @@ def enough(found: dict[int, list[Entry]], unread: Iterable[int], most: int) -> b
     return all(len(found.get(partition, ())) >= most for partition in unread)
 
 
-def lines(entry: Entry) -> Iterator[str]:
-    """For people: where the partition stands, what a person decided, then what was sealed."""
+def lines(entry: JournalLine) -> Iterator[str]:
+    """Say where the partition stands, what a person decided, then what was sealed."""
     commit = entry.commit
     moved = f"{commit.previous_floor:,} → {commit.floor:,}"
     if commit.previous_floor == commit.floor:
@@ -70,8 +70,8 @@ def lines(entry: Entry) -> Iterator[str]:
         )
 
 
-def as_json(entry: Entry) -> dict[str, Any]:
-    """For programs: the record as protobuf's own JSON has it, with its place."""
+def as_json(entry: JournalLine) -> dict[str, Any]:
+    """Return the record as protobuf's own JSON has it, with its place."""
     record = MessageToDict(
         entry.commit, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )

@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class PartitionState:
     """The last record of a source partition.
 
     Attributes:
@@ -60,11 +60,11 @@ class Lately:
     rows_by_table: Mapping[str, int]
 
 
-class Seen:
+class JournalState:
     """All records read so far."""
 
     def __init__(self) -> None:
-        self.heads: dict[int, Head] = {}
+        self.heads: dict[int, PartitionState] = {}
         self.open: dict[str, Listed] = {}
         """By block id: blocks of which nobody has said yet that they are loaded."""
         self.dead: Counter[tuple[str, str]] = Counter()
@@ -77,11 +77,11 @@ class Seen:
         self._seconds: dict[int, Counter[tuple[str, str]]] = {}
 
     def add(self, partition: int, offset: int, commit: Commit) -> None:
-        """The next record of a journal partition."""
+        """Add the next record of a journal partition."""
         at = commit.written_at_ms
         before = self.heads.get(partition)
         same = before is not None and before.floor == commit.floor
-        self.heads[partition] = Head(
+        self.heads[partition] = PartitionState(
             commit.n,
             commit.epoch,
             commit.floor,
@@ -122,7 +122,7 @@ class Seen:
         }
 
     def lately(self, now_ms: int) -> Lately:
-        """What was committed in the WINDOW_SECONDS before now; forgets what is older."""
+        """Return what was committed in the WINDOW_SECONDS before now; forgets what is older."""
         oldest = now_ms // 1000 - WINDOW_SECONDS
         self._seconds = {at: count for at, count in self._seconds.items() if at > oldest}
         total: Counter[tuple[str, str]] = Counter()

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ENDS_SECONDS
 from relay.operate.view import journal_lines, start
-from relay.operate.view.journal_lines import Entry
+from relay.operate.view.journal_lines import JournalLine
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -33,8 +33,8 @@ class Tail:
         self._reader: Reader | None = None
         self._grown = time.monotonic()
 
-    def last(self, most: int) -> list[Entry]:
-        """The last so many records of each partition, in order of their writing."""
+    def last(self, most: int) -> list[JournalLine]:
+        """Return the last so many records of each partition, in order of their writing."""
         offsets = most * _OFFSETS_EACH
         while True:
             unread: set[int] = set()
@@ -46,8 +46,8 @@ class Tail:
             self._reader.close()
             offsets *= 8
 
-    def more(self) -> Iterator[Entry]:
-        """What is visible now and was not given yet."""
+    def more(self) -> Iterator[JournalLine]:
+        """Yield what is visible now and was not given yet."""
         assert self._reader is not None, "last() comes first"
         if time.monotonic() - self._grown > ENDS_SECONDS:
             self._grown = time.monotonic()
@@ -73,5 +73,5 @@ class Tail:
         return reader
 
     @staticmethod
-    def _records(reader: Reader) -> Iterator[Entry]:
-        return (Entry(*one) for one in reader.records())
+    def _records(reader: Reader) -> Iterator[JournalLine]:
+        return (JournalLine(*one) for one in reader.records())

@@ -40,7 +40,7 @@ class OldestUnread:
         self._known: dict[int, tuple[Stretch, int | None]] = {}
 
     def written_ms(self, stretches: Mapping[int, Stretch]) -> dict[int, int]:
-        """When the first message of each stretch was written, where that is known.
+        """Return when the first message of each stretch was written, where that is known.
 
         Args:
             stretches: by source partition, none of them empty.

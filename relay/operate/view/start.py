@@ -19,7 +19,7 @@ _SECONDS = 30.0
 
 
 def last(offsets: int, needed: Mapping[int, int] | None = None) -> Begin:
-    """So many offsets before the end; earlier where somebody needs what is before.
+    """Begin so many offsets before the end; earlier where somebody needs what is before.
 
     Args:
         offsets: 0 for all. Transaction markers and aborted records take some of them.
@@ -36,7 +36,7 @@ def last(offsets: int, needed: Mapping[int, int] | None = None) -> Begin:
 
 
 def since(when_ms: int) -> Begin:
-    """The first record that was written then or later.
+    """Return the first record that was written then or later.
 
     Raises (the function given):
         KafkaException: the broker did not answer.
@@ -51,7 +51,7 @@ def since(when_ms: int) -> Begin:
 
 
 def only(partition: int, offset: int = 0) -> Begin:
-    """One partition from there on, nothing of the others."""
+    """Return one partition from there on, nothing of the others."""
 
     def begin(_consumer: PartitionReader, place: TopicPartition, low: int, high: int) -> int:
         return min(max(low, offset), high) if place.partition == partition else high

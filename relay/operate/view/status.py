@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from relay.operate.view.facts import Facts
-from relay.operate.view.journal_state import Head, Lately, Listed, Seen
-from relay.operate.view.troubles import Trouble, Waiting, troubles
+from relay.operate.view.facts import StatusFacts
+from relay.operate.view.journal_state import JournalState, Lately, Listed, PartitionState
+from relay.operate.view.missing_programs import Trouble, UnsettledBlocks, troubles
 from relay.records_pb2 import Block
 
 
@@ -47,7 +47,7 @@ class PartitionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class StatusTableRow:
     """A table.
 
     Attributes:
@@ -102,17 +102,17 @@ class Screen:
         troubles: what is wrong though no record is; empty where nothing is.
     """
 
-    facts: Facts
+    facts: StatusFacts
     partitions: tuple[PartitionRow, ...]
-    tables: tuple[TableRow, ...]
+    tables: tuple[StatusTableRow, ...]
     dead: tuple[DeadRow, ...]
     lately: Lately
     seen_from_ms: int
     troubles: tuple[Trouble, ...] = ()
 
 
-def assemble(seen: Seen, facts: Facts) -> Screen:
-    """The screen of now."""
+def assemble(seen: JournalState, facts: StatusFacts) -> Screen:
+    """Return the screen of now."""
     lately = seen.lately(facts.now_ms)
     dead = [DeadRow(*key, n, seen.exact[key]) for key, n in seen.dead.most_common()]
     partitions = tuple(_partitions(seen.heads, facts))
@@ -127,12 +127,14 @@ def assemble(seen: Seen, facts: Facts) -> Screen:
     )
 
 
-def _troubles(seen: Seen, facts: Facts, partitions: Iterable[PartitionRow]) -> Iterator[Trouble]:
+def _troubles(
+    seen: JournalState, facts: StatusFacts, partitions: Iterable[PartitionRow]
+) -> Iterator[Trouble]:
     owners = {row.partition: row.member for row in partitions}
     lags = [row.lag for row in partitions]
     unread = None if None in lags else sum(lag or 0 for lag in lags)
     sealed = [one.block.sealed_at_ms for one in waiting_of(seen, facts)]
-    waiting = Waiting(
+    waiting = UnsettledBlocks(
         None if facts.ledger.problem else len(sealed),
         min(sealed, default=0),
         facts.ledger.settled_ms,
@@ -140,13 +142,13 @@ def _troubles(seen: Seen, facts: Facts, partitions: Iterable[PartitionRow]) -> I
     return troubles(facts.now_ms, facts.group, owners, unread, waiting)
 
 
-def waiting_of(seen: Seen, facts: Facts) -> list[Listed]:
-    """Blocks that are sealed and that no loader has settled."""
+def waiting_of(seen: JournalState, facts: StatusFacts) -> list[Listed]:
+    """Return blocks that are sealed and that no loader has settled."""
     states = facts.ledger.states
     return [one for one in seen.open.values() if states.get(one.block.id, "") in {"", "prepared"}]
 
 
-def _partitions(heads: Mapping[int, Head], facts: Facts) -> Iterable[PartitionRow]:
+def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iterable[PartitionRow]:
     owners = {p: member.name for member in facts.group.members for p in member.partitions}
     for partition in sorted({*heads, *facts.ends, *owners}):
         head, end = heads.get(partition), facts.ends.get(partition)
@@ -174,7 +176,7 @@ def _partitions(heads: Mapping[int, Head], facts: Facts) -> Iterable[PartitionRo
         )
 
 
-def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
+def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[StatusTableRow]:
     ledger = facts.ledger
     dead: Counter[str] = Counter()
     for (table, _), messages in seen.dead.items():
@@ -191,11 +193,11 @@ def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
     for table in sorted({*seen.tables, *dead, *waiting, *(one[0] for one in ledger.counts)}):
         fresh = lately.rows_by_table.get(table, 0)
         if ledger.problem:
-            yield TableRow(table, dead[table], fresh)
+            yield StatusTableRow(table, dead[table], fresh)
             continue
         open_ = waiting.get(table, [])
         oldest = min((_first_ms(one.block) for one in open_), default=facts.now_ms)
-        yield TableRow(
+        yield StatusTableRow(
             table=table,
             dead_letters=dead[table],
             rows_lately=fresh,
@@ -211,14 +213,14 @@ def _tables(seen: Seen, facts: Facts, lately: Lately) -> Iterable[TableRow]:
         )
 
 
-def at_rest(row: TableRow) -> bool:
-    """Whether nothing waits, nothing went wrong lately and nothing comes: all of it is known."""
+def at_rest(row: StatusTableRow) -> bool:
+    """Return whether nothing waits, nothing went wrong lately and nothing comes."""
     waits = (row.waiting_blocks, row.parked_blocks)
     return waits == (0, 0) and not row.dead_letters and not row.rows_lately
 
 
 def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
-    """What of it is about these tables, and what is about none."""
+    """Return what of it is about these tables, and what is about none."""
     ledger = screen.facts.ledger
     parked = tuple(one for one in ledger.parked if one.table in tables)
     return replace(
@@ -246,7 +248,7 @@ def _age(now_ms: int, then_ms: int) -> float:
 
 
 def as_json(screen: Screen) -> dict[str, Any]:
-    """For programs; times are Unix milliseconds, what is not known is null."""
+    """Return it as JSON has it; times are Unix milliseconds, what is not known is null."""
     facts = screen.facts
     last = facts.anomalies[-1] if facts.anomalies else None
     return {

@@ -43,7 +43,7 @@ class Brake:
         return self._on
 
     def begun(self) -> None:
-        """A transaction begins; what one that was aborted had comes again."""
+        """Begin a transaction; what one that was aborted had comes again."""
         self._now = 0
 
     def add(self, good: int, dead: Iterable[str]) -> None:
@@ -58,7 +58,7 @@ class Brake:
                 self._kinds[kind] += 1
 
     def committed(self) -> None:
-        """The transaction is committed."""
+        """Note that the transaction is committed."""
         self._committed, self._now = self._committed + self._now, 0
 
     @property
@@ -67,7 +67,7 @@ class Brake:
         return self._on and self._now > 0 and self._committed + self._now >= ENOUGH
 
     def release(self) -> None:
-        """Never ask again: the app has, or had, a good message."""
+        """Release the brake for good: the app has, or had, a good message."""
         self._on = False
         self._kinds.clear()
 

@@ -14,7 +14,7 @@ from relay.operate.dead.selection import kind_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from relay.blocks.dead_letter import Place
+    from relay.blocks.dead_letter import RecordPlace
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class FirstDead:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._known: set[tuple[str, str]] = set()
-        self._new: dict[tuple[str, str], tuple[str, Place]] = {}
+        self._new: dict[tuple[str, str], tuple[str, RecordPlace]] = {}
         self._full = False
 
     def begun(self) -> None:
         """Forget what a transaction that was not committed had."""
         self._new.clear()
 
-    def add(self, table: str, letters: Iterable[tuple[Place, str]]) -> None:
+    def add(self, table: str, letters: Iterable[tuple[RecordPlace, str]]) -> None:
         """Hear of a table's dead letters, each with its source place and reason."""
         for place, reason in letters:
             if self._full:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.blocks.dead_letter import Place
+from relay.blocks.dead_letter import RecordPlace
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.core.state import Seal
     from relay.intake.buffers import Held
-    from relay.program.waiting import Waiting
-    from relay.rows.codecs_of_tables import Tables
+    from relay.program.waiting import ServerWait
+    from relay.rows.codecs_of_tables import TableCodecs
 
 log = logging.getLogger(__name__)
 
@@ -53,25 +53,25 @@ class Suitability:
         wait: where a server is away.
     """
 
-    def __init__(self, settings: Settings, tables: Tables, wait: Waiting) -> None:
+    def __init__(self, settings: Settings, tables: TableCodecs, wait: ServerWait) -> None:
         self._settings, self._tables, self._wait = settings, tables, wait
         self._brake = Brake(on=settings.source.all_dead == "stop")
         self._first = FirstDead(settings.source.topic)
 
     def begun(self) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         self._brake.begun()
         self._first.begun()
 
     def formed(self, seal: Seal, formed: Formed) -> None:
         """Hear what a sealed buffer became."""
-        told = ((Place(seal.partition, at), reason) for at, _, reason in formed.dead)
+        told = ((RecordPlace(seal.partition, at), reason) for at, _, reason in formed.dead)
         self._first.add(seal.table, told)
         if self._brake.listens:
             self._brake.add(formed.messages, (kind_of(reason) for _, _, reason in formed.dead))
 
     def committed(self) -> None:
-        """The transaction is committed."""
+        """Note that the transaction is committed."""
         self._brake.committed()
         self._first.committed()
 

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.schema.types.kind import Kind, Narrowed, Nullable, Scalar, shown
+from relay.schema.types.kind import Narrowed, Nullable, Scalar, TypeKind, shown
 from relay.schema.types.nested import Array, Map, Tuple
 from relay.schema.types.proto_shape import WIDENING, field_names
 from relay.schema.types.scalar import MAKERS
@@ -56,7 +56,7 @@ class ColumnType:
 
     clickhouse: str
     """The type's full text, as ClickHouse prints it."""
-    kind: Kind
+    kind: TypeKind
 
     @property
     def proto(self) -> str:
@@ -92,26 +92,26 @@ class ColumnType:
         return kind.check if isinstance(kind, Scalar) else None
 
     def select(self, column_sql: str) -> str:
-        """SQL for the INSERT's SELECT; `column_sql` is the quoted input column."""
+        """Return SQL for the INSERT's SELECT; `column_sql` is the quoted input column."""
         kind = self.kind
         if isinstance(kind, Scalar):
             kind = Nullable.of(kind.text, kind)
         return kind.sql(column_sql)
 
     def narrow(self, array: pa.Array[Any]) -> Narrowed:
-        """The block's array of a protobuf-side array, whole columns at a time.
+        """Return the block's array of a protobuf-side array, whole columns at a time.
 
         Rows that do not fit are true in `bad`; what the array has in them is of no use.
         """
         return self.kind.block(array, keep_nulls=isinstance(self.kind, Scalar | Nullable))
 
     def complaint(self, value: object) -> str:
-        """Why `value` is bad."""
+        """Return why `value` is bad."""
         limits = f" ({self.meaning})" if self.meaning else ""
         return f"{shown(value)} does not fit {self.clickhouse}{limits}"
 
     def why(self, array: pa.Array[Any]) -> str:
-        """What in the single value of a protobuf-side array is bad, for the dead letter."""
+        """Return what in the single value of a protobuf-side array is bad, for the dead letter."""
         value = array[0]
         if isinstance(self.kind, Scalar | Nullable) and self.check is not None:
             return self.complaint(value.as_py())
@@ -119,7 +119,7 @@ class ColumnType:
 
 
 def parse_type(text: str) -> ColumnType:
-    """The column type that ClickHouse prints as `text`.
+    """Return the column type that ClickHouse prints as `text`.
 
     Raises:
         UnsupportedType: rows cannot carry it.
@@ -132,7 +132,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def reads_alike(before: str, after: str) -> bool:
-    """Whether what producers send for a column of type `before` means the same for `after`.
+    """Return whether what producers send for a column of type `before` means the same for `after`.
 
     So it is where both are the same scalar in protobuf, or the new one a wider, in the same
     unit: what the one holds and the other does not is found value by value. Types made of
@@ -150,7 +150,7 @@ def reads_alike(before: str, after: str) -> bool:
     return old.shape == new.shape or (str(old.shape), str(new.shape)) in WIDENING
 
 
-def _kind(text: str) -> Kind:
+def _kind(text: str) -> TypeKind:
     """The kind of a type, with what is around and inside it.
 
     Raises:
@@ -168,14 +168,14 @@ def _kind(text: str) -> Kind:
     raise ValueError("" if parsed.name == text else f"rows cannot carry a {parsed.name}")
 
 
-def _low_cardinality(text: str, parsed: TypeText) -> Kind:
+def _low_cardinality(text: str, parsed: TypeText) -> TypeKind:
     inner = _kind(parsed.expect(1)[0])
     if not isinstance(inner.inner if isinstance(inner, Nullable) else inner, Scalar):
         raise ValueError(f"LowCardinality of {inner.text}")  # noqa: TRY004 - a text, no argument
     return _renamed(inner, text)
 
 
-def _nullable(text: str, parsed: TypeText) -> Kind:
+def _nullable(text: str, parsed: TypeText) -> TypeKind:
     inner = _kind(parsed.expect(1)[0])
     if isinstance(inner, Tuple):
         return NullableTuple.of(text, inner)
@@ -184,28 +184,28 @@ def _nullable(text: str, parsed: TypeText) -> Kind:
     return Nullable.of(text, inner)
 
 
-def _aggregated(_: str, parsed: TypeText) -> Kind:
+def _aggregated(_: str, parsed: TypeText) -> TypeKind:
     """SimpleAggregateFunction(f, T) holds a T."""
     return _kind(parsed.expect(2)[1])
 
 
-def _renamed(kind: Kind, text: str) -> Kind:
+def _renamed(kind: TypeKind, text: str) -> TypeKind:
     """The same kind, as ClickHouse prints it here."""
     values = {name: getattr(kind, name) for name in kind.__dataclass_fields__}
-    renamed: Kind = type(kind)(**{**values, "text": text})
+    renamed: TypeKind = type(kind)(**{**values, "text": text})
     return renamed
 
 
-def _array(text: str, parsed: TypeText) -> Kind:
+def _array(text: str, parsed: TypeText) -> TypeKind:
     return Array.of(text, _kind(parsed.expect(1)[0]))
 
 
-def _map(text: str, parsed: TypeText) -> Kind:
+def _map(text: str, parsed: TypeText) -> TypeKind:
     key, value = parsed.expect(2)
     return Map.of_entries(text, _kind(key), _kind(value))
 
 
-def _tuple(text: str, parsed: TypeText) -> Kind:
+def _tuple(text: str, parsed: TypeText) -> TypeKind:
     if not parsed.arguments or parsed.arguments == ("",):
         raise ValueError("a Tuple without elements")
     pairs = [named(argument) for argument in parsed.arguments]
@@ -213,12 +213,12 @@ def _tuple(text: str, parsed: TypeText) -> Kind:
     return Tuple.of(text, list(names.values()), [_kind(inner) for _, inner in pairs])
 
 
-def _nested(text: str, parsed: TypeText) -> Kind:
+def _nested(text: str, parsed: TypeText) -> TypeKind:
     """Nested as a whole (`flatten_nested = 0`); else its columns are Arrays called `n.a`."""
     return _renamed(_kind(f"Array(Tuple({', '.join(parsed.arguments)}))"), text)
 
 
-def _variant(text: str, parsed: TypeText) -> Kind:
+def _variant(text: str, parsed: TypeText) -> TypeKind:
     kinds = [_kind(argument) for argument in parsed.arguments]
     wanted = ((at, f"as_{_words(kind.text)}") for at, kind in enumerate(kinds, 1))
     names = field_names(wanted)

@@ -34,7 +34,7 @@ class Narrowed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class TypeKind:
     """A type. Nullable and LowCardinality around it are in `text`, as ClickHouse prints it."""
 
     text: str
@@ -48,7 +48,7 @@ class Kind:
     """ClickHouse type in the INSERT's input structure."""
 
     def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """The block's array of a wire array.
+        """Return the block's array of a wire array.
 
         Args:
             array: of type `wire`; a null is a field left out.
@@ -57,7 +57,7 @@ class Kind:
         raise NotImplementedError
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """SQL that turns `value`, of `input_type`, into what the table's column takes.
+        """Return SQL that turns `value`, of `input_type`, into what the table's column takes.
 
         Args:
             value: SQL of the value.
@@ -66,7 +66,7 @@ class Kind:
         raise NotImplementedError
 
     def why(self, array: pa.Array[Any]) -> str:
-        """What is wrong with the single value of a wire array that is bad."""
+        """Return what is wrong with the single value of a wire array that is bad."""
         raise NotImplementedError
 
     @property
@@ -81,7 +81,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Scalar(Kind):
+class Scalar(TypeKind):
     """A type without parts."""
 
     meaning: str = ""
@@ -100,7 +100,7 @@ class Scalar(Kind):
     """What is done to the wire array before it becomes the block's."""
 
     def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; a bad value becomes null, so that its row can be left out."""
+        """Convert as TypeKind says; a bad value becomes null, so that its row can be left out."""
         bad = None if self.check is None else self.check(array)
         if bad is not None:
             array = pc.if_else(bad, pa.scalar(None, array.type), array)
@@ -114,29 +114,29 @@ class Scalar(Kind):
         return Narrowed(array, bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """Convert in SQL as TypeKind says."""
         del depth
         return value if self.convert is None else self.convert(value)
 
     def why(self, array: pa.Array[Any]) -> str:
-        """The value, the type and its range."""
+        """Return the value, the type and its range."""
         return self.complaint(array[0].as_py())
 
     def complaint(self, value: object) -> str:
-        """Why `value` does not fit."""
+        """Return why `value` does not fit."""
         limits = f" ({self.meaning})" if self.meaning else ""
         return f"{shown(value)} does not fit {self.text}{limits}"
 
 
 @dataclass(frozen=True)
-class Nullable(Kind):
+class Nullable(TypeKind):
     """A type, or NULL: a field left out is NULL wherever it stands."""
 
-    inner: Kind
+    inner: TypeKind
 
     @staticmethod
-    def of(text: str, inner: Kind) -> Nullable:
-        """`inner` with NULL; `text` is the whole type's."""
+    def of(text: str, inner: TypeKind) -> Nullable:
+        """Return `inner` with NULL; `text` is the whole type's."""
         wrapped = f"Nullable({inner.input_type})"
         return Nullable(text, inner.shape, inner.wire, inner.arrow, wrapped, inner)
 
@@ -146,28 +146,28 @@ class Nullable(Kind):
         return True
 
     def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; nulls are always kept."""
+        """Convert as TypeKind says; nulls are always kept."""
         del keep_nulls
         return self.inner.block(array, keep_nulls=True)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """Convert in SQL as TypeKind says."""
         if self.inner.trivial:
             return value
         # Most conversions know no Nullable.
         return f"if(isNull({value}), NULL, {self.inner.sql(f'assumeNotNull({value})', depth)})"
 
     def why(self, array: pa.Array[Any]) -> str:
-        """As the inner type says."""
+        """Explain as the inner type does."""
         return self.inner.why(array)
 
 
 def shown(value: object) -> str:
-    """A value for a reason, cut where it is long."""
+    """Return a value for a reason, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 
 
 def literal(text: str) -> str:
-    """`text` as a string literal of ClickHouse's SQL."""
+    """Return `text` as a string literal of ClickHouse's SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

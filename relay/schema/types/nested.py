@@ -17,62 +17,62 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.schema.types.kind import Kind, Narrowed, literal
-from relay.schema.types.proto_shape import Field, Message, Shape
+from relay.schema.types.kind import Narrowed, TypeKind, literal
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def element(kind: Kind) -> Kind:
-    """`kind` as it stands in an Array, a Map or a Variant."""
+def element(kind: TypeKind) -> TypeKind:
+    """Return `kind` as it stands in an Array, a Map or a Variant."""
     if not kind.shape.repeated and not kind.optional:
         return kind
-    field = Field("value", 1, kind.shape, kind.text)
+    field = ProtoField("value", 1, kind.shape, kind.text)
     wire = pa.struct([wire_field("value", kind)])
-    shape = Shape(message=Message((field,)))
+    shape = Shape(message=ProtoMessage((field,)))
     return Wrapped(kind.text, shape, wire, kind.arrow, kind.input_type, kind)
 
 
-def wire_field(name: str, kind: Kind) -> pa.Field[Any]:
-    """A field of a struct as rows decode to it: what is repeated is empty, never null."""
+def wire_field(name: str, kind: TypeKind) -> pa.Field[Any]:
+    """Return a field of a struct as rows decode to it: what is repeated is empty, never null."""
     return pa.field(name, kind.wire, nullable=not kind.shape.repeated)
 
 
 @dataclass(frozen=True)
-class Wrapped(Kind):
+class Wrapped(TypeKind):
     """A kind inside its message with the one field `value`."""
 
-    inner: Kind
+    inner: TypeKind
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; the message itself leaves no trace in the block."""
+        """Convert as TypeKind says; the message itself leaves no trace in the block."""
         return self.inner.block(array.flatten()[0], keep_nulls=keep_nulls)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """Convert in SQL as TypeKind says."""
         return self.inner.sql(value, depth)
 
     def why(self, array: Any) -> str:
-        """As the inner kind says."""
+        """Explain as the inner kind does."""
         return self.inner.why(array.flatten()[0])
 
 
 @dataclass(frozen=True)
-class Array(Kind):
+class Array(TypeKind):
     """Array(T), and the entries of a Map."""
 
-    items: Kind
+    items: TypeKind
 
     @staticmethod
-    def of(text: str, kind: Kind) -> Array:
-        """An array of `kind`; `text` is the whole type's."""
+    def of(text: str, kind: TypeKind) -> Array:
+        """Return an array of `kind`; `text` is the whole type's."""
         items = element(kind)
         shape = Shape(items.shape.scalar, items.shape.message, repeated=True)
         return Array(text, shape, _wire_list(items), *_block_list(items), items)
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; a null is an empty array, as ClickHouse knows no Nullable(Array)."""
+        """Convert as TypeKind says; a null is an empty array: there is no Nullable(Array)."""
         del keep_nulls
         lengths = list_lengths(array)
         inner = self.items.block(array.flatten(), keep_nulls=False)
@@ -86,14 +86,14 @@ class Array(Kind):
         return Narrowed(block, pa.array(bad))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """Convert in SQL as TypeKind says."""
         if self.items.trivial:
             return value
         name = f"e{depth}"
         return f"arrayMap({name} -> {self.items.sql(name, depth + 1)}, {value})"
 
     def why(self, array: Any) -> str:
-        """The first bad element, by its place from 1."""
+        """Return the first bad element, by its place from 1."""
         items = array.flatten()
         bad = self.items.block(items, keep_nulls=False).bad
         at = pc.index(bad, value=True).as_py() if bad is not None else 0
@@ -105,37 +105,37 @@ class Map(Array):
     """Map(K, V): entries in the order in which they came, doubles and all, as INSERT does."""
 
     @staticmethod
-    def of_entries(text: str, key: Kind, value: Kind) -> Map:
-        """A map; `text` is the whole type's."""
+    def of_entries(text: str, key: TypeKind, value: TypeKind) -> Map:
+        """Return a map; `text` is the whole type's."""
         items = Tuple.of(
             f"Tuple({key.text}, {value.text})", ["key", "value"], [key, element(value)]
         )
         assert items.shape.message is not None
-        shape = Shape(message=Message(items.shape.message.fields, "entry"), repeated=True)
+        shape = Shape(message=ProtoMessage(items.shape.message.fields, "entry"), repeated=True)
         return Map(text, shape, _wire_list(items), *_block_list(items), items)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says: an array of pairs casts to a map."""
+        """Convert in SQL as TypeKind says: an array of pairs casts to a map."""
         return f"CAST({super().sql(value, depth)}, {literal(self.text)})"
 
 
 @dataclass(frozen=True)
-class Tuple(Kind):
+class Tuple(TypeKind):
     """Tuple(T, ...), named or not: a message with a field per element."""
 
-    parts: tuple[Kind, ...]
+    parts: tuple[TypeKind, ...]
     names: tuple[str, ...]
 
     @staticmethod
-    def of(text: str, names: Sequence[str], parts: Sequence[Kind]) -> Tuple:
-        """A tuple of `parts` under the protobuf names `names`; `text` is the whole type's."""
+    def of(text: str, names: Sequence[str], parts: Sequence[TypeKind]) -> Tuple:
+        """Return a tuple of `parts` under the names `names`; `text` is the whole type's."""
         fields = tuple(
-            Field(name, number, part.shape, part.text)
+            ProtoField(name, number, part.shape, part.text)
             for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
         )
         return Tuple(
             text,
-            Shape(message=Message(fields)),
+            Shape(message=ProtoMessage(fields)),
             wire=pa.struct([wire_field(n, part) for n, part in zip(names, parts, strict=True)]),
             arrow=pa.struct([pa.field(n, p.arrow) for n, p in zip(names, parts, strict=True)]),
             input_type=f"Tuple({', '.join(part.input_type for part in parts)})",
@@ -144,7 +144,7 @@ class Tuple(Kind):
         )
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; left out, it is a tuple of its parts' defaults."""
+        """Convert as TypeKind says; left out, it is a tuple of its parts' defaults."""
         del keep_nulls
         inner = [
             part.block(column, keep_nulls=False)
@@ -154,7 +154,7 @@ class Tuple(Kind):
         return Narrowed(block, any_bad(one.bad for one in inner))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """Convert in SQL as TypeKind says."""
         if all(part.trivial for part in self.parts):
             return value
         parts = [
@@ -163,31 +163,31 @@ class Tuple(Kind):
         return f"tuple({', '.join(parts)})"
 
     def why(self, array: Any) -> str:
-        """The first bad part, by its name."""
+        """Return the first bad part, by its name."""
         return first_bad(self.names, self.parts, array)
 
 
 def list_of(offsets: Any, values: Any, type_: Any = None) -> Any:
-    """A list array without nulls."""
+    """Return a list array without nulls."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
 
 
 def list_lengths(array: Any) -> Any:
-    """Elements of each list, 0 where it is null."""
+    """Return elements of each list, 0 where it is null."""
     return pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _wire_list(items: Kind) -> pa.DataType:
+def _wire_list(items: TypeKind) -> pa.DataType:
     """As ptars gives a repeated field."""
     return pa.list_(pa.field("item", items.wire, nullable=False))
 
 
-def _block_list(items: Kind) -> tuple[pa.DataType, str]:
+def _block_list(items: TypeKind) -> tuple[pa.DataType, str]:
     return pa.list_(items.arrow), f"Array({items.input_type})"
 
 
 def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
-    """Rows that are bad in one of the masks; None: none is."""
+    """Return rows that are bad in one of the masks; None: none is."""
     found: Any = None
     for mask in masks:
         if mask is not None:
@@ -196,8 +196,8 @@ def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
     return whole
 
 
-def first_bad(names: Sequence[str], parts: Sequence[Kind], array: Any) -> str:
-    """What is wrong with the single value of a struct's wire array, by the part's name."""
+def first_bad(names: Sequence[str], parts: Sequence[TypeKind], array: Any) -> str:
+    """Return what is wrong with the single value of a struct's wire array, by the part's name."""
     for name, part, column in zip(names, parts, array.flatten(), strict=True):
         if part.block(column, keep_nulls=False).bad is not None:
             return f"{name}: {part.why(column)}"
@@ -205,5 +205,5 @@ def first_bad(names: Sequence[str], parts: Sequence[Kind], array: Any) -> str:
 
 
 def struct_of(type_: Any, columns: Sequence[Any], mask: Any = None) -> Any:
-    """A struct array of these columns, null where the mask is true."""
+    """Return a struct array of these columns, null where the mask is true."""
     return pa.StructArray.from_arrays(list(columns), fields=list(type_), mask=mask)

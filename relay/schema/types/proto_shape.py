@@ -27,7 +27,7 @@ class Shape:
 
     scalar: str = ""
     """Name of the protobuf scalar; empty where the type is `message`."""
-    message: Message | None = None
+    message: ProtoMessage | None = None
     repeated: bool = False
 
     @property
@@ -50,7 +50,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Field:
+class ProtoField:
     """One field of a nested message."""
 
     name: str
@@ -60,10 +60,10 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Message:
+class ProtoMessage:
     """A nested message: plain fields, a single `oneof`, or an entry of a map."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[ProtoField, ...]
     form: Literal["plain", "oneof", "entry"] = "plain"
 
 
@@ -71,7 +71,7 @@ _WIDER = {"int32": "int64", "uint32": "uint64"}
 
 
 def widened(shape: Shape) -> Shape:
-    """The shape with whole numbers of 64 bits: the same bytes, of which a decoder cuts nothing."""
+    """Return the shape with whole numbers of 64 bits, of which a decoder cuts nothing."""
     if shape.message is None:
         return replace(shape, scalar=_WIDER.get(shape.scalar, shape.scalar))
     fields = tuple(replace(one, shape=widened(one.shape)) for one in shape.message.fields)
@@ -100,5 +100,5 @@ def field_names(wanted: Iterable[tuple[int, str]]) -> dict[int, str]:
 
 
 def clash_key(name: str) -> str:
-    """What two names of one message must not share."""
+    """Return what two names of one message must not share."""
     return name.replace("_", "").lower()

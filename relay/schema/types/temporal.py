@@ -31,7 +31,7 @@ TIME_SECONDS = 3_599_999
 
 
 def counted(proto: str, arrow: pa.DataType, input_type: str, low: int, high: int) -> Maker:
-    """Days or seconds since 1970, or of a day, whose unit the type does not choose."""
+    """Return days or seconds since 1970, or of a day, whose unit the type does not choose."""
     day = "Date" in input_type or arrow == pa.uint16()
     since = "days since 1970-01-01" if day else "seconds"
 
@@ -54,7 +54,7 @@ def counted(proto: str, arrow: pa.DataType, input_type: str, low: int, high: int
 
 
 def datetime(text: str, inner: TypeText) -> Scalar:
-    """DateTime, with or without a time zone."""
+    """Return DateTime, with or without a time zone."""
     inner.expect(0, 1)
     return Scalar(
         text,
@@ -89,7 +89,7 @@ def _ticks(text: str, scale: int, bounds: tuple[int, int], meaning: str) -> Scal
 
 
 def datetime64(text: str, inner: TypeText) -> Scalar:
-    """DateTime64(P), with or without a time zone."""
+    """Return DateTime64(P), with or without a time zone."""
     scale = _scale(inner.expect(1, 2)[0])
     low, high = (seconds * 10**scale for seconds in _DATETIME64_SECONDS)
     years = f"1900 to {2299 if high - 1 <= _INT64[1] else 2262}"
@@ -104,7 +104,7 @@ def datetime64(text: str, inner: TypeText) -> Scalar:
 
 
 def time64(text: str, inner: TypeText) -> Scalar:
-    """Time64(P)."""
+    """Return Time64(P)."""
     scale = _scale(inner.expect(1)[0])
     most = (TIME_SECONDS + 1) * 10**scale - 1
     kind = _ticks(text, scale, (-most, most), ", less than 1000 hours")

@@ -44,22 +44,22 @@ _UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
 def uuid_check(array: pa.Array[Any]) -> pa.BooleanArray | None:
-    """Strings other than 36 characters of 8-4-4-4-12 hexadecimal digits, in either case."""
+    """Return strings other than 36 characters of 8-4-4-4-12 hexadecimal digits, in either case."""
     return _unlike(array, _UUID)
 
 
 def ipv4_check(array: pa.Array[Any]) -> pa.BooleanArray | None:
-    """Strings other than four decimal numbers to 255, without leading zeros."""
+    """Return strings other than four decimal numbers to 255, without leading zeros."""
     return _unlike(array, _IPV4_ALONE)
 
 
 def ipv6_check(array: pa.Array[Any]) -> pa.BooleanArray | None:
-    """Strings that are no IPv6 address (RFC 4291, without zone)."""
+    """Return strings that are no IPv6 address (RFC 4291, without zone)."""
     return _unlike(array, _IPV6_ALONE)
 
 
 def integer_check(low: int, high: int) -> Check:
-    """Strings that are no decimal integer from `low` (at most 0) to `high`."""
+    """Return strings that are no decimal integer from `low` (at most 0) to `high`."""
     pattern = "^-?[0-9]+$" if low < 0 else "^[0-9]+$"
     digits = len(str(high))
 
@@ -82,7 +82,7 @@ def integer_check(low: int, high: int) -> Check:
 
 
 def decimal_check(precision: int, scale: int) -> Check:
-    """Strings that are no decimal number of `precision` digits, `scale` of them a fraction."""
+    """Return strings that are no decimal of `precision` digits, `scale` of them a fraction."""
     whole = f"0*[0-9]{{1,{precision - scale}}}" if precision > scale else "0+"
     pattern = f"^-?{whole}" + (rf"(\.[0-9]{{1,{scale}}})?$" if scale else "$")
 
@@ -93,7 +93,7 @@ def decimal_check(precision: int, scale: int) -> Check:
 
 
 def json_check(array: pa.Array[Any]) -> pa.BooleanArray | None:
-    """Strings that are no JSON object, or none that ClickHouse takes (doubled keys and the like).
+    """Return strings that are no JSON object, or none that ClickHouse takes.
 
     The texts are parsed as one JSON array by Python's own parser, whose loop is C; only what
     looks odd is parsed by itself.

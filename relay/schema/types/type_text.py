@@ -26,7 +26,7 @@ class TypeText:
     arguments: tuple[str, ...]
 
     def expect(self, *counts: int) -> tuple[str, ...]:
-        """The arguments, if their number is one of `counts`.
+        """Return the arguments, if their number is one of `counts`.
 
         Raises:
             ValueError: it is not.
@@ -74,7 +74,7 @@ def _split(text: str) -> list[str]:
 
 
 def enum_names(parsed: TypeText) -> list[str]:
-    """The names of an Enum8 or Enum16, unescaped, in its order.
+    """Return the names of an Enum8 or Enum16, unescaped, in its order.
 
     Raises:
         ValueError: an argument is not `'name' = number`.
@@ -89,7 +89,7 @@ def enum_names(parsed: TypeText) -> list[str]:
 
 
 def enum_default(parsed: TypeText) -> str:
-    """The name that a value left out has: that of the least number."""
+    """Return the name that a value left out has: that of the least number."""
     values = [_ENUM_VALUE.fullmatch(argument) for argument in parsed.arguments]
     numbers = [
         at if value is None or value[2] is None else int(value[2])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def range_check(low: int, high: int) -> Check:
-    """Numbers below `low` or above `high`."""
+    """Return numbers below `low` or above `high`."""
 
     def check(array: pa.Array[Any]) -> pa.BooleanArray | None:
         extremes: Any = pc.min_max(array)
@@ -33,7 +33,7 @@ def range_check(low: int, high: int) -> Check:
 
 
 def length_check(most: int) -> Check:
-    """Byte strings longer than `most` bytes."""
+    """Check for byte strings longer than `most` bytes."""
 
     def check(array: Any) -> pa.BooleanArray | None:
         lengths: Any = pc.binary_length(array)
@@ -43,7 +43,7 @@ def length_check(most: int) -> Check:
 
 
 def names_check(allowed: list[str]) -> Check:
-    """Strings other than those `allowed`."""
+    """Return strings other than those `allowed`."""
     value_set = pa.array([*allowed, None], pa.string())
 
     def check(array: pa.Array[Any]) -> pa.BooleanArray | None:
@@ -54,7 +54,7 @@ def names_check(allowed: list[str]) -> Check:
 
 
 def or_none(bad: Any) -> pa.BooleanArray | None:
-    """`bad` with nulls as false, or None where nothing is bad."""
+    """Return `bad` with nulls as false, or None where nothing is bad."""
     if not pc.any(bad).as_py():
         return None
     filled: pa.BooleanArray = pc.fill_null(bad, pa.scalar(value=False))

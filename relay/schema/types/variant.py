@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.schema.types.kind import Kind, Narrowed, literal
+from relay.schema.types.kind import Narrowed, TypeKind, literal
 from relay.schema.types.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
-from relay.schema.types.proto_shape import Field, Message, Shape
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
-class NullableTuple(Kind):
+class NullableTuple(TypeKind):
     """Nullable(Tuple(...)). In blocks a struct: whether it is given (1 or 0), and the tuple.
 
     A nullable struct would lose the defaults in its NULLs, and INSERT parses them all the same.
@@ -32,7 +32,7 @@ class NullableTuple(Kind):
 
     @staticmethod
     def of(text: str, inner: Tuple) -> NullableTuple:
-        """`inner` with NULL; `text` is the whole type's."""
+        """Return `inner` with NULL; `text` is the whole type's."""
         arrow = pa.struct([pa.field("given", pa.uint8()), pa.field("tuple", inner.arrow)])
         return NullableTuple(
             text, inner.shape, inner.wire, arrow, f"Tuple(UInt8, {inner.input_type})", inner
@@ -44,7 +44,7 @@ class NullableTuple(Kind):
         return True
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; a null is one wherever it stands."""
+        """Convert as TypeKind says; a null is one wherever it stands."""
         del keep_nulls
         block, bad = self.inner.block(array, keep_nulls=False)
         given = array.is_valid().cast(pa.uint8())
@@ -52,38 +52,38 @@ class NullableTuple(Kind):
         return Narrowed(struct, bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says."""
+        """Convert in SQL as TypeKind says."""
         inner = self.inner.sql(f"tupleElement({value}, 2)", depth)
         whole = f"CAST({inner}, {literal(self.inner.text)})"
         return f"if(tupleElement({value}, 1) = 1, {whole}, NULL)"
 
     def why(self, array: Any) -> str:
-        """As the tuple says."""
+        """Explain as the tuple does."""
         return self.inner.why(array)
 
 
 @dataclass(frozen=True)
-class Variant(Kind):
+class Variant(TypeKind):
     """Variant(T, ...), Geometry and Dynamic: a message with a `oneof`; none set is NULL.
 
     In blocks a struct: which of the alternatives it is (from 1; 0: NULL), and all of them.
     """
 
-    parts: tuple[Kind, ...]
+    parts: tuple[TypeKind, ...]
     names: tuple[str, ...]
 
     @staticmethod
-    def of(text: str, names: Sequence[str], kinds: Sequence[Kind]) -> Variant:
-        """A choice of `kinds` under the protobuf names `names`; `text` is the whole type's."""
+    def of(text: str, names: Sequence[str], kinds: Sequence[TypeKind]) -> Variant:
+        """Return a choice of `kinds` under the names `names`; `text` is the whole type's."""
         parts = [element(kind) for kind in kinds]
         fields = tuple(
-            Field(name, number, part.shape, part.text)
+            ProtoField(name, number, part.shape, part.text)
             for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
         )
         pairs = list(zip(names, parts, strict=True))
         return Variant(
             text,
-            Shape(message=Message(fields, "oneof")),
+            Shape(message=ProtoMessage(fields, "oneof")),
             wire=pa.struct([wire_field(name, part) for name, part in pairs]),
             arrow=pa.struct(
                 [pa.field("which", pa.uint8()), *(pa.field(n, p.arrow) for n, p in pairs)]
@@ -94,7 +94,7 @@ class Variant(Kind):
         )
 
     def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
-        """As Kind says; two alternatives at once are bad."""
+        """Convert as TypeKind says; two alternatives at once are bad."""
         del keep_nulls
         columns = array.flatten()
         which = np.zeros(len(array), np.uint8)
@@ -110,7 +110,7 @@ class Variant(Kind):
         return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
 
     def sql(self, value: str, depth: int = 0) -> str:
-        """As Kind says: each alternative becomes its own type first, then the Variant's."""
+        """Convert in SQL as TypeKind says: each alternative to its own type, then to Variant."""
         whole = literal(self.text)
         cases = []
         for at, part in enumerate(self.parts, 1):
@@ -121,7 +121,7 @@ class Variant(Kind):
         return f"multiIf({', '.join(cases)}, CAST(NULL, {whole}))"
 
     def why(self, array: Any) -> str:
-        """The alternative that is bad, or which were given at once."""
+        """Return the alternative that is bad, or which were given at once."""
         columns = array.flatten()
         pairs = zip(self.names, columns, strict=True)
         given = [name for name, column in pairs if column.null_count == 0]

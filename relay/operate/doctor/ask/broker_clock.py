@@ -1,6 +1,6 @@
 """The brokers' clock, which no request tells: a record that they stamp, in a topic made for it.
 
-Receives the doctor's client, gives a Clock. Makes the topic `<app>.doctor`, writes to it and
+Receives the doctor's client, gives a ClockOffset. Makes the topic `<app>.doctor`, writes to it and
 deletes it again; nothing else of the doctor writes.
 """
 
@@ -20,7 +20,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 
 from relay.config import kafka_clients
 from relay.operate.doctor.ask.client import SECONDS
-from relay.operate.doctor.facts import Clock, Unasked
+from relay.operate.doctor.facts import ClockOffset, Unasked
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -30,12 +30,12 @@ WHAT = "the brokers' clock"
 
 
 def topic_of(app: str) -> str:
-    """The topic that is made and deleted."""
+    """Return the topic that is made and deleted."""
     return f"{app}.doctor"
 
 
 def unprobed(app: str) -> Unasked:
-    """What is said where nobody asked for the probe."""
+    """Return what is said where nobody asked for the probe."""
     return Unasked(
         WHAT,
         "no request of Kafka's protocol returns it",
@@ -44,8 +44,8 @@ def unprobed(app: str) -> Unasked:
     )
 
 
-def broker_clock(settings: Settings, asker: Asker) -> Clock | None:
-    """The clock of the broker that leads the topic, beside ours.
+def broker_clock(settings: Settings, asker: Asker) -> ClockOffset | None:
+    """Return the clock of the broker that leads the topic, beside ours.
 
     None where that could not be asked, which the asker keeps with the reason.
     """
@@ -77,7 +77,7 @@ def broker_clock(settings: Settings, asker: Asker) -> Clock | None:
     return clock
 
 
-def _stamped(settings: Settings, asker: Asker, topic: str) -> Clock | None:
+def _stamped(settings: Settings, asker: Asker, topic: str) -> ClockOffset | None:
     """Two records: the first waits for metadata and leader, the second times the clock."""
     plain = kafka_clients.plain_producer(settings.kafka)
     producer = Producer({**plain, **asker.quiet, "linger.ms": 0})
@@ -99,7 +99,7 @@ def _stamped(settings: Settings, asker: Asker, topic: str) -> Clock | None:
         producer.purge()
     error, (kind, stamp_ms) = told[-1] if len(told) == 2 else (None, (0, 0))
     if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
-        return Clock(stamp_ms / 1000 - (before + after) / 2, (after - before) / 2)
+        return ClockOffset(stamp_ms / 1000 - (before + after) / 2, (after - before) / 2)
     asker.cannot(
         WHAT, f"write to {topic}: {error or 'no record was acknowledged with a time of theirs'}"
     )

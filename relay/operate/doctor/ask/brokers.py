@@ -1,6 +1,6 @@
 """Asks the brokers what the doctor looks at; what they do not tell is said with the reason.
 
-Receives the app's settings and a client, gives facts.Kafka but for the clock.
+Receives the app's settings and a client, gives facts.KafkaFacts but for the clock.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 from relay import names
 from relay.kafka.errors import answered
 from relay.operate.doctor.ask.client import SECONDS
-from relay.operate.doctor.ask.group import Standing, operations
-from relay.operate.doctor.facts import Kafka, Topic, Unasked
+from relay.operate.doctor.ask.group import GroupQuestions, operations
+from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked
 from relay.operate.doctor.facts import Settings as Values
 from relay.operate.doctor.fixes import grant
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
 
-class Brokers:
+class BrokerQuestions:
     """Questions to the brokers, through one client for each cluster.
 
     Args:
@@ -42,16 +42,16 @@ class Brokers:
         self._settings = settings
         self._asker, self._of_source = asker, of_source or asker
 
-    def look(self) -> Kafka:
-        """All facts but the clock."""
+    def look(self) -> KafkaFacts:
+        """Return all facts but the clock."""
         asker, of_source = self._asker, self._of_source
-        standing = Standing(self._settings, asker, of_source)
+        standing = GroupQuestions(self._settings, asker, of_source)
         brokers = self._broker_settings(asker)
         elsewhere = {} if of_source is asker else self._broker_settings(of_source)
         if not asker.apis:
             asker.cannot("which requests the brokers take", "librdkafka's log does not say")
         topics = self._topics()
-        return Kafka(
+        return KafkaFacts(
             brokers=brokers,
             topics=topics,
             apis=asker.apis or None,
@@ -64,7 +64,7 @@ class Brokers:
         )
 
     def unasked(self) -> tuple[Unasked, ...]:
-        """What got no answer so far."""
+        """Return what got no answer so far."""
         askers = dict.fromkeys((self._asker, self._of_source))
         return tuple(one for asker in askers for one in asker.unasked)
 

@@ -1,6 +1,6 @@
 """Asks ClickHouse what the doctor looks at; what it does not tell is said with the reason.
 
-Receives the app's settings and the names of target tables, gives facts.ClickHouse. Never
+Receives the app's settings and the names of target tables, gives facts.ClickHouseFacts. Never
 writes.
 """
 
@@ -15,12 +15,19 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.balancer import servers
-from relay.operate.doctor.facts import ClickHouse, Clock, Replica, Setting, Table, Unasked
+from relay.operate.doctor.facts import (
+    ClickHouseFacts,
+    ClockOffset,
+    Replica,
+    Setting,
+    TargetFacts,
+    Unasked,
+)
 from relay.operate.doctor.fixes import quoted
 from relay.operate.doctor.grants import INPUT, READ_BY_LOADER
 from relay.operate.doctor.judge import dependents
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
-from relay.operate.doctor.judge.dependents import Row
+from relay.operate.doctor.judge.dependents import SystemTable
 from relay.operate.doctor.versions import parsed
 from relay.schema.catalogue import connect, translated
 
@@ -72,7 +79,7 @@ WHERE has(apply_to_list, currentUser()) OR hasAny(apply_to_list, enabledRoles())
 _SETTINGS = "SELECT name, value, readonly FROM system.settings WHERE name IN {names:Array(String)}"
 
 
-class Server:
+class ClickHouseQuestions:
     """Questions to ClickHouse.
 
     Raises (every method):
@@ -89,8 +96,8 @@ class Server:
         except ClickHouseError as error:
             raise translated(error, settings.clickhouse, "read it") from error
 
-    def look(self, targets: Collection[str]) -> ClickHouse:
-        """All facts."""
+    def look(self, targets: Collection[str]) -> ClickHouseFacts:
+        """Return all facts."""
         rows = self._rows()
         database = self._settings.loader.database
         found = {name: dependents.table(rows, *names.split_table(name)) for name in targets}
@@ -100,7 +107,7 @@ class Server:
         policies = self._policies() if there or ledger else []
         if ledger is not None:
             ledger = replace(ledger, policies=_on(policies, f"{database}.ledger"))
-        return ClickHouse(
+        return ClickHouseFacts(
             user=self._user,
             settings={
                 str(name): Setting(str(value), bool(fixed))
@@ -126,14 +133,14 @@ class Server:
         """Let go of the connection."""
         self._client.close()
 
-    def _rows(self) -> dict[tuple[str, str], Row]:
+    def _rows(self) -> dict[tuple[str, str], SystemTable]:
         found = self._try("the tables of ClickHouse", _TABLES, "system.tables")
-        rows = [Row(*row) for row in found]
+        rows = [SystemTable(*row) for row in found]
         return {(row.database, row.name): row for row in rows}
 
     def _detailed(
-        self, tables: dict[str, Table], rights: dict[str, list[Any]], policies: Policies
-    ) -> dict[str, Table]:
+        self, tables: dict[str, TargetFacts], rights: dict[str, list[Any]], policies: Policies
+    ) -> dict[str, TargetFacts]:
         """The tables with what other system tables say of them."""
         asked = sorted(tables)
         columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
@@ -168,7 +175,7 @@ class Server:
         what = "default deduplication windows"
         return dict(self._try(what, _WINDOWS, f"system.{source}", relation=source))
 
-    def _rights(self, tables: Collection[str], ledger: Table | None) -> dict[str, list[Any]]:
+    def _rights(self, tables: Collection[str], ledger: TargetFacts | None) -> dict[str, list[Any]]:
         """Rights that are missing: by target table, and of the rest as (right, place) under ""."""
         place = quoted(f"{self._settings.loader.database}.ledger")
         whole = f"{quoted(self._settings.loader.database)}.*"
@@ -194,13 +201,13 @@ class Server:
                 missing.setdefault(key, []).append(right if key else (right, where))
         return missing
 
-    def _clock(self) -> Clock | None:
+    def _clock(self) -> ClockOffset | None:
         before = time.time()
         found = self._try("ClickHouse's clock", "SELECT toUnixTimestamp64Milli(now64(3))", "")
         after = time.time()
         if not found:
             return None
-        return Clock(found[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
+        return ClockOffset(found[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
 
     def _try(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any]:
         """Rows; none where the server said no, which is kept with the reason."""

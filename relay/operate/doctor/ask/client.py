@@ -29,14 +29,14 @@ _PAUSE_SECONDS = 0.1
 _API = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
 
 
-class Listener:
+class RequestVersions:
     """In the place of a client's logger: hears which requests each broker takes."""
 
     def __init__(self) -> None:
         self.apis: dict[str, int] = {}
 
     def log(self, _level: int, _template: str, _facility: str, _client: str, text: str) -> None:
-        """One line of librdkafka; called by the binding while the client is polled."""
+        """Take one line of librdkafka; called by the binding while the client is polled."""
         found = _API.search(text)
         if found is not None:
             version = int(found[2])
@@ -54,7 +54,7 @@ class Asker:
     """
 
     def __init__(self, kafka: Brokers) -> None:
-        listener = Listener()
+        listener = RequestVersions()
         self.apis = listener.apis
         self.unasked: list[Unasked] = []
         self.quiet: dict[str, Any] = {"logger": listener, "debug": "feature", "log_level": 7}
@@ -63,7 +63,7 @@ class Asker:
         self.admin = AdminClient(client)
 
     def answer(self, what: str, request: Callable[[], Future[Any]]) -> Any:
-        """What the brokers answer; asked again while leaders and coordinators move.
+        """Return what the brokers answer; asked again while leaders and coordinators move.
 
         Raises:
             KafkaException: an error that concerns this question only.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.facts import Settings as Values
 
 DECIDING = (
@@ -34,8 +34,8 @@ DECIDING = (
 """Settings that decide, whose values in force are told where rows were doubled."""
 
 
-def tries(settings: Settings, facts: ClickHouse) -> tuple[Tried, ...]:
-    """One for each kind of engine among the tables; of no tables, MergeTree.
+def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
+    """Return one for each kind of engine among the tables; of no tables, MergeTree.
 
     Raises:
         Unavailable: no answer.
@@ -51,9 +51,9 @@ def tries(settings: Settings, facts: ClickHouse) -> tuple[Tried, ...]:
 
 
 def engines(
-    tables: Iterable[Table | None], defaults: Mapping[str, Values]
+    tables: Iterable[TargetFacts | None], defaults: Mapping[str, Values]
 ) -> Iterator[tuple[str, str]]:
-    """Engines as in CREATE TABLE, and their settings: the smallest window of their kind, or ours.
+    """Yield engines as in CREATE TABLE, with settings: the smallest window of their kind, or ours.
 
     A merging engine deduplicates as MergeTree does, and would merge the rows that are counted.
     """

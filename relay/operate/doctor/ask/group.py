@@ -28,7 +28,7 @@ from relay.core.offsets import CommittedOffset
 from relay.kafka.partition_ends import told
 from relay.kafka.topics import MAX_MESSAGE_BYTES
 from relay.operate.doctor.ask.client import SECONDS, Asker
-from relay.operate.doctor.facts import Head, Topic, Trial
+from relay.operate.doctor.facts import GroupFloor, Topic, Trial
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -38,7 +38,7 @@ NO_MEMBER = "#doctor"
 NO_TABLE = "doctor.trial"
 
 
-class Standing:
+class GroupQuestions:
     """Questions about the group and as the relay, through one client for each cluster.
 
     Raises (every method):
@@ -51,7 +51,7 @@ class Standing:
         self._asker, self._of_source = asker, of_source
 
     def group_granted(self) -> frozenset[str] | None:
-        """Operations on the group; None where the brokers do not say."""
+        """Return operations on the group; None where the brokers do not say."""
         group = names.group_id(self._settings.app)
         try:
             described = self._of_source.answer(
@@ -68,7 +68,7 @@ class Standing:
         return operations(described)
 
     def creation(self) -> Trial:
-        """Whether a block topic would be made."""
+        """Return whether a block topic would be made."""
         topic = names.blocks_topic(self._settings.app, NO_TABLE)
         new = NewTopic(
             topic,
@@ -88,7 +88,7 @@ class Standing:
         return Trial()
 
     def transactions(self) -> Trial | None:
-        """Whether a transactional producer would be let in; None where that got no answer."""
+        """Return whether a transactional producer is let in; None where that got no answer."""
         ids = names.transactional_ids(self._settings.app, by_partition=self._settings.crosses)
         name = f"{ids}{NO_MEMBER}"
         producer = Producer(
@@ -109,7 +109,7 @@ class Standing:
             return None
         return Trial()
 
-    def heads(self, topics: Mapping[str, Topic]) -> dict[int, Head]:
+    def heads(self, topics: Mapping[str, Topic]) -> dict[int, GroupFloor]:
         """Source partitions that have a committed floor."""
         group, source = names.group_id(self._settings.app), self._settings.source.topic
         record = names.journal_topic(self._settings.app)
@@ -152,9 +152,9 @@ class Standing:
 
 def _head(
     place: TopicPartition, source: str, record: str, starts: Mapping[tuple[str, int], int]
-) -> Head:
+) -> GroupFloor:
     named = CommittedOffset.parse(place.offset, place.metadata)
-    return Head(
+    return GroupFloor(
         floor=place.offset,
         metadata=place.metadata or "",
         journal_offset=None if named is None else named.journal_offset,
@@ -164,6 +164,6 @@ def _head(
 
 
 def operations(described: Any) -> frozenset[str] | None:
-    """Names of operations; brokers without an authorizer may say nothing."""
+    """Return names of operations; brokers without an authorizer may say nothing."""
     granted = described.authorized_operations
     return frozenset(operation.name for operation in granted) if granted else None

@@ -45,7 +45,7 @@ def look(settings: Settings, wanted: int) -> list[OfTable]:
 
 
 def _judged(
-    by_table: dict[str, list[sample.Message]], codecs: Codecs, settings: Settings
+    by_table: dict[str, list[sample.SampledMessage]], codecs: Codecs, settings: Settings
 ) -> Iterator[tuple[str, int, int, str]]:
     for table, messages in by_table.items():
         for message, reason in sample.judged(messages, codecs[table], settings):
@@ -55,7 +55,7 @@ def _judged(
 
 
 def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
-    """Of each table, or why there is none; as relay.rows.codecs_of_tables.Tables."""
+    """Of each table, or why there is none; as relay.rows.codecs_of_tables.TableCodecs."""
     targets = settings.targets()
     found: Codecs = {}
     for table in tables:

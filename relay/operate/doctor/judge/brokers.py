@@ -14,7 +14,7 @@ from relay.operate.doctor.judge.group import judge_heads
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Kafka, Trial
+    from relay.operate.doctor.facts import KafkaFacts, Trial
     from relay.operate.doctor.facts import Settings as Values
     from relay.operate.doctor.findings import Finding
 
@@ -55,8 +55,8 @@ LOOKED_AT = (
 """Settings of brokers that are judged here."""
 
 
-def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about the brokers and the group."""
+def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
+    """Yield every finding about the brokers and the group."""
     yield from _version(facts)
     yield from _replication(settings, facts)
     for brokers, values in _alike(facts.brokers).items():
@@ -89,7 +89,7 @@ def _alike(brokers: Mapping[int, Values | None]) -> dict[str, Values]:
     }
 
 
-def _version(facts: Kafka) -> Iterator[Finding]:
+def _version(facts: KafkaFacts) -> Iterator[Finding]:
     if facts.apis is None:
         return
     for api, (version, release, purpose) in NEEDED_APIS.items():
@@ -103,7 +103,7 @@ def _version(facts: Kafka) -> Iterator[Finding]:
             )
 
 
-def _replication(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     wanted, brokers = settings.kafka.replication, len(facts.brokers)
     if wanted > brokers:
         yield found(
@@ -176,7 +176,7 @@ def _group(
         )
 
 
-def _trials(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     """Answers to trial requests, but for missing rights, which the module `rights` judges."""
     created = facts.creation
     # Too few brokers are told by their number.
@@ -204,7 +204,7 @@ def _objects(answer: Trial, told: str) -> bool:
     return answer.code not in {"", told} and not answer.code.endswith(DENIED)
 
 
-def _clock(settings: Settings, facts: Kafka) -> Iterator[Finding]:
+def _clock(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     clock = facts.clock
     if clock is None or abs(clock.ahead_seconds) - clock.within_seconds <= CLOCK_SECONDS:
         return

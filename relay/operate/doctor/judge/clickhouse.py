@@ -20,7 +20,7 @@ from relay.operate.doctor.versions import OLDEST, shown
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Setting, Table
+    from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
     from relay.operate.doctor.findings import Finding
 
 INSERTED_WITH: Mapping[str, str] = {
@@ -35,8 +35,8 @@ CLOCK_SECONDS = 5.0
 _STRINGS = frozenset({"String", "LowCardinality(String)"})
 
 
-def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about ClickHouse, rights aside."""
+def judge(settings: Settings, facts: ClickHouseFacts, outage_seconds: float) -> Iterator[Finding]:
+    """Yield every finding about ClickHouse, rights aside."""
     yield from _server(facts)
     yield from judge_version(facts)
     yield from judge_tries(facts, quoted(settings.loader.database))
@@ -60,7 +60,7 @@ def judge(settings: Settings, facts: ClickHouse, outage_seconds: float) -> Itera
     yield from judge_ledger(settings, facts)
 
 
-def _server(facts: ClickHouse) -> Iterator[Finding]:
+def _server(facts: ClickHouseFacts) -> Iterator[Finding]:
     clock = facts.clock
     if clock is not None and abs(clock.ahead_seconds) - clock.within_seconds > CLOCK_SECONDS:
         way = "ahead of" if clock.ahead_seconds > 0 else "behind"
@@ -95,7 +95,7 @@ def _server(facts: ClickHouse) -> Iterator[Finding]:
         )
 
 
-def _fixed(facts: ClickHouse, name: str, setting: Setting, wanted: str) -> Finding:
+def _fixed(facts: ClickHouseFacts, name: str, setting: Setting, wanted: str) -> Finding:
     return found(
         "setting-fixed",
         f"{name} = {setting.value}, but user {facts.user} may not change it",
@@ -104,7 +104,7 @@ def _fixed(facts: ClickHouse, name: str, setting: Setting, wanted: str) -> Findi
 
 
 def _table(
-    settings: Settings, name: str, table: Table, facts: ClickHouse, outage_seconds: float
+    settings: Settings, name: str, table: TargetFacts, facts: ClickHouseFacts, outage_seconds: float
 ) -> Iterator[Finding]:
     kept = window(table, facts.windows)
     if kept is None:
@@ -133,7 +133,7 @@ def _table(
     yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
 
 
-def _block_column(name: str, table: Table, column: str) -> Iterator[Finding]:
+def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Finding]:
     if column not in table.columns:
         yield found(
             "block-column-missing",
@@ -178,7 +178,7 @@ def _window(
         )
 
 
-def _partitions(name: str, table: Table, facts: ClickHouse) -> Iterator[Finding]:
+def _partitions(name: str, table: TargetFacts, facts: ClickHouseFacts) -> Iterator[Finding]:
     limit = facts.settings.get("max_partitions_per_insert_block")
     if limit is None or not limit.value.isdigit() or int(limit.value) == 0:
         return

@@ -9,12 +9,12 @@ from relay.operate.doctor.findings import found
 from relay.operate.doctor.versions import OLDEST, parsed, shown
 
 if TYPE_CHECKING:
-    from relay.operate.doctor.facts import ClickHouse, Tried
+    from relay.operate.doctor.facts import ClickHouseFacts, Tried
     from relay.operate.doctor.findings import Finding
 
 
-def judge_version(facts: ClickHouse) -> Iterator[Finding]:
-    """Whether the loader's guards were ever run on a version like this."""
+def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:
+    """Yield whether the loader's guards were ever run on a version like this."""
     version = parsed(facts.version)
     if version is not None and version < OLDEST:
         yield found(
@@ -25,8 +25,8 @@ def judge_version(facts: ClickHouse) -> Iterator[Finding]:
         )
 
 
-def judge_tries(facts: ClickHouse, database: str) -> Iterator[Finding]:
-    """What `--try` found, engine by engine."""
+def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
+    """Yield what `--try` found, engine by engine."""
     for tried in facts.tries:
         if tried.problem:
             yield found(
@@ -51,7 +51,7 @@ def judge_tries(facts: ClickHouse, database: str) -> Iterator[Finding]:
             )
 
 
-def _doubled(code: str, tried: Tried, facts: ClickHouse, where: str, copies: float) -> Finding:
+def _doubled(code: str, tried: Tried, facts: ClickHouseFacts, where: str, copies: float) -> Finding:
     values = ", ".join(f"{name} = {value}" for name, value in tried.values.items())
     return found(
         code,

@@ -1,6 +1,6 @@
 """Which materialized views an INSERT into a table reaches, and where they write; pure.
 
-Receives rows of system.tables, gives facts.Table with their views, through views too.
+Receives rows of system.tables, gives facts.TargetFacts with their views, through views too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relay.operate.doctor.facts import Table, View
+from relay.operate.doctor.facts import TargetFacts, View
 
 _PART = r"(?:`(?:[^`\\]|\\.)+`|\w+)"
 _TO = re.compile(rf"\sTO\s+({_PART})\.({_PART})")
@@ -17,7 +17,7 @@ _HEAD = re.compile(rf"CREATE MATERIALIZED VIEW\s+{_PART}\.{_PART}")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SystemTable:
     """A row of system.tables.
 
     Attributes:
@@ -38,22 +38,22 @@ class Row:
     dependents: Sequence[tuple[str, str]]
 
 
-Rows = Mapping[tuple[str, str], Row]
+Rows = Mapping[tuple[str, str], SystemTable]
 
 
-def table(rows: Rows, database: str, name: str) -> Table | None:
-    """The table with its views; None where it is not there."""
+def table(rows: Rows, database: str, name: str) -> TargetFacts | None:
+    """Return the table with its views; None where it is not there."""
     row = rows.get((database, name))
     if row is None:
         return None
     return replace(_alone(row), views=tuple(_views(rows, row, set())))
 
 
-def _alone(row: Row) -> Table:
-    return Table(row.engine, row.engine_full, row.partition_key)
+def _alone(row: SystemTable) -> TargetFacts:
+    return TargetFacts(row.engine, row.engine_full, row.partition_key)
 
 
-def _views(rows: Rows, row: Row, seen: set[tuple[str, str]]) -> Iterator[View]:
+def _views(rows: Rows, row: SystemTable, seen: set[tuple[str, str]]) -> Iterator[View]:
     for place in row.dependents:
         view = rows.get(place)
         if place in seen or view is None or view.engine != "MaterializedView":
@@ -68,7 +68,7 @@ def _views(rows: Rows, row: Row, seen: set[tuple[str, str]]) -> Iterator[View]:
             yield from _views(rows, into, seen)
 
 
-def _into(view: Row) -> tuple[str, str]:
+def _into(view: SystemTable) -> tuple[str, str]:
     """Where a view writes: the table after TO, or one of its own, named after it."""
     found = _HEAD.match(view.create)
     to = None if found is None else _TO.match(view.create, found.end())

@@ -15,15 +15,17 @@ from relay.operate.doctor.fixes import quoted, span
 from relay.operate.doctor.judge.window import merges_rows
 
 if TYPE_CHECKING:
-    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.findings import Finding
     from relay.operate.doctor.judge.window import Kept
 
 _STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
 
 
-def judge_countable(name: str, table: Table, facts: ClickHouse, column: str) -> Iterator[Finding]:
-    """Findings about rows that are there and cannot be counted, or go by themselves."""
+def judge_countable(
+    name: str, table: TargetFacts, facts: ClickHouseFacts, column: str
+) -> Iterator[Finding]:
+    """Yield findings about rows that are there and cannot be counted, or go by themselves."""
     if table.policies:
         yield found(
             "row-policy",
@@ -40,8 +42,8 @@ def judge_countable(name: str, table: Table, facts: ClickHouse, column: str) -> 
         )
 
 
-def judge_decided(name: str, table: Table, kept: Kept, column: str) -> Iterator[Finding]:
-    """The sentence for a table, as a finding."""
+def judge_decided(name: str, table: TargetFacts, kept: Kept, column: str) -> Iterator[Finding]:
+    """Yield the sentence for a table, as a finding."""
     steps = ["the server's answer to the INSERT"]
     if kept.parts:
         age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
@@ -61,8 +63,8 @@ def judge_decided(name: str, table: Table, kept: Kept, column: str) -> Iterator[
     )
 
 
-def uncountable(table: Table, column: str) -> list[str]:
-    """Why counting a block's rows proves nothing; empty: it does."""
+def uncountable(table: TargetFacts, column: str) -> list[str]:
+    """Return why counting a block's rows proves nothing; empty: it does."""
     reasons = []
     if column not in table.columns:
         reasons.append(f"no column {column}")
@@ -78,7 +80,7 @@ def uncountable(table: Table, column: str) -> list[str]:
     return reasons
 
 
-def expiry(table: Table) -> str:
-    """The table's TTL as far as it deletes rows; moved and recompressed ones are still there."""
+def expiry(table: TargetFacts) -> str:
+    """Return the table's TTL as far as it deletes rows; moved rows are still there."""
     clause = table.engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
     return _STAYS.sub("", clause).strip(", ")

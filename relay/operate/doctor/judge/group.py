@@ -11,12 +11,12 @@ from relay.operate.doctor.fixes import set_topic
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Kafka
+    from relay.operate.doctor.facts import KafkaFacts
     from relay.operate.doctor.findings import Finding
 
 
-def judge_heads(settings: Settings, facts: Kafka) -> Iterator[Finding]:
-    """Every finding about committed floors."""
+def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
+    """Yield every finding about committed floors."""
     group, journal = names.group_id(settings.app), names.journal_topic(settings.app)
     source = settings.source.topic
     for index, head in facts.heads.items():

@@ -10,16 +10,16 @@ from relay.operate.doctor.fixes import quoted
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Table
+    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.findings import Finding
 
 _REPLICATED = ("Replicated", "Shared")
 
 
 def judge_quorum(
-    name: str, table: Table, facts: ClickHouse, own: int | str | None = None
+    name: str, table: TargetFacts, facts: ClickHouseFacts, own: int | str | None = None
 ) -> Iterator[Finding]:
-    """Every finding about a table's replicas; `own`: what clickhouse.insert_quorum says."""
+    """Yield every finding about a table's replicas; `own`: what clickhouse.insert_quorum says."""
     replica = table.replica
     if replica is None:
         return
@@ -68,8 +68,8 @@ def _quorum(value: str, replicas: int) -> int:
     return int(value) if value.isdigit() else 0
 
 
-def judge_ledger(settings: Settings, facts: ClickHouse) -> Iterator[Finding]:
-    """Several servers behind one URL; a ledger on one server beside tables on many."""
+def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
+    """Yield several servers behind one URL; a ledger on one server beside tables on many."""
     if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
         yield found(
             "several-servers",

@@ -17,12 +17,12 @@ from relay.operate.doctor.judge.brokers import DENIED
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouse, Kafka
+    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
     from relay.operate.doctor.findings import Finding
 
 
 def needed(settings: Settings, topic: str) -> dict[str, str]:
-    """Operations that are needed on a topic, and by whom."""
+    """Return operations that are needed on a topic, and by whom."""
     app = settings.app
     if topic == settings.source.topic:
         return {"READ": "relay"}
@@ -37,8 +37,8 @@ def needed(settings: Settings, topic: str) -> dict[str, str]:
     return {}
 
 
-def judge_kafka(settings: Settings, facts: Kafka) -> Iterator[Finding]:
-    """Every finding about rights in Kafka."""
+def judge_kafka(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
+    """Yield every finding about rights in Kafka."""
     kafka, app = settings.kafka, settings.app
     for name, topic in facts.topics.items():
         for operation, who in needed(settings, name).items():
@@ -76,8 +76,8 @@ def _on_topic(settings: Settings, topic: str, operation: str) -> str:
     return grant(settings.kafka, operation, "topic", f"{settings.app}.", prefixed=True)
 
 
-def judge_clickhouse(facts: ClickHouse) -> Iterator[Finding]:
-    """Every finding about rights in ClickHouse."""
+def judge_clickhouse(facts: ClickHouseFacts) -> Iterator[Finding]:
+    """Yield every finding about rights in ClickHouse."""
     on_tables = [
         (right, quoted(name))
         for name, table in facts.tables.items()

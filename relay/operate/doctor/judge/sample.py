@@ -22,7 +22,7 @@ OTHERS = "further kinds"
 
 
 @dataclass(slots=True)
-class Problem:
+class SampleProblem:
     """Messages of one table with one kind of problem.
 
     Attributes:
@@ -42,7 +42,7 @@ class OfTable:
 
     table: str
     good: int = 0
-    problems: dict[str, Problem] = field(default_factory=dict)
+    problems: dict[str, SampleProblem] = field(default_factory=dict)
 
     @property
     def bad(self) -> int:
@@ -57,10 +57,10 @@ class OfTable:
         kind = kind_of(reason)
         if kind not in self.problems and len(self.problems) >= MOST:
             kind, reason = OTHERS, OTHERS
-        self.problems.setdefault(kind, Problem(reason, partition, offset)).count += 1
+        self.problems.setdefault(kind, SampleProblem(reason, partition, offset)).count += 1
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return it as JSON has it."""
         problems = [
             {
                 "reason": one.reason,
@@ -72,8 +72,8 @@ class OfTable:
         ]
         return {"table": self.table, "good": self.good, "bad": self.bad, "problems": problems}
 
-    def largest(self) -> list[Problem]:
-        """The problems, the most frequent first."""
+    def largest(self) -> list[SampleProblem]:
+        """Return the problems, the most frequent first."""
         return sorted(self.problems.values(), key=lambda one: -one.count)
 
 
@@ -90,7 +90,7 @@ def tallied(judged: Iterable[tuple[str, int, int, str]]) -> list[OfTable]:
 
 
 def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]:
-    """Every finding about a sample.
+    """Yield every finding about a sample.
 
     Args:
         topic: of the source.

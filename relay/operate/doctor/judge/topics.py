@@ -15,7 +15,7 @@ from relay.operate.doctor.fixes import set_topic, span
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-    from relay.operate.doctor.facts import Kafka, Topic
+    from relay.operate.doctor.facts import KafkaFacts, Topic
     from relay.operate.doctor.findings import Finding
 
 SAFE_COPIES = 3
@@ -27,8 +27,8 @@ LETTER_ROOM = 20_000
 FOR_EVER = -1
 
 
-def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[Finding]:
-    """Every finding about the topics."""
+def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
+    """Yield every finding about the topics."""
     source = facts.topics.get(settings.source.topic)
     if source is None:
         yield found(
@@ -54,7 +54,7 @@ def judge(settings: Settings, facts: Kafka, outage_seconds: float) -> Iterator[F
 
 
 def registries(app: str) -> tuple[str, ...]:
-    """The app's topics that are kept for ever, by key."""
+    """Return the app's topics that are kept for ever, by key."""
     return names.schemas_topic(app), names.replayed_topic(app)
 
 

@@ -15,7 +15,7 @@ from relay.operate.doctor.judge.window import GOOD_WINDOW, window
 
 if TYPE_CHECKING:
     from relay.operate.doctor.facts import Settings as Values
-    from relay.operate.doctor.facts import Table
+    from relay.operate.doctor.facts import TargetFacts
     from relay.operate.doctor.findings import Finding
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`|\"(?:[^\"\\]|\\.)*\"")
@@ -29,8 +29,8 @@ _VARIES = re.compile(
 _JOINS = re.compile(r"\bJOIN\b", re.IGNORECASE)
 
 
-def judge_views(name: str, table: Table, defaults: Mapping[str, Values]) -> Iterator[Finding]:
-    """Every finding about the views that an INSERT into the table reaches."""
+def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -> Iterator[Finding]:
+    """Yield every finding about the views that an INSERT into the table reaches."""
     for view in table.views:
         varies = _varying(view.select)
         if varies:

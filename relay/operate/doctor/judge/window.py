@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from relay.operate.doctor.facts import Settings as Values
-    from relay.operate.doctor.facts import Table
+    from relay.operate.doctor.facts import TargetFacts
 
 GOOD_WINDOW = 10_000
 """Tokens; the default of replicated tables in recent releases."""
@@ -28,8 +28,8 @@ class Kept(NamedTuple):
     seconds: int | None
 
 
-def window(table: Table, defaults: Mapping[str, Values]) -> Kept | None:
-    """The deduplication window of a table; None where its engine has none."""
+def window(table: TargetFacts, defaults: Mapping[str, Values]) -> Kept | None:
+    """Return the deduplication window of a table; None where its engine has none."""
     match = _ENGINE.fullmatch(table.engine)
     if match is None:
         return None
@@ -44,7 +44,7 @@ def window(table: Table, defaults: Mapping[str, Values]) -> Kept | None:
     return Kept(setting, value(setting), value(f"{setting}_seconds") if replicated else None)
 
 
-def merges_rows(table: Table) -> bool:
-    """Whether rows once inserted may be merged away, as in ReplacingMergeTree."""
+def merges_rows(table: TargetFacts) -> bool:
+    """Return whether rows once inserted may be merged away, as in ReplacingMergeTree."""
     match = _ENGINE.fullmatch(table.engine)
     return match is not None and match[2] != ""

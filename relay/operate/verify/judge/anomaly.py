@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 
-class Kind(Enum):
+class AnomalyKind(Enum):
     """What an anomaly means for the rows."""
 
     BACKWARD = "backward"
@@ -42,7 +42,7 @@ class Anomaly:
         table: whose rows it is about; empty: not of one table alone.
     """
 
-    kind: Kind
+    kind: AnomalyKind
     partition: int
     n: int
     offset: int
@@ -55,7 +55,7 @@ class Anomaly:
         return ": ".join([self.kind.value, *([", ".join(place)] if place else []), self.text])
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json` and the webhook."""
+        """Return it for `--json` and the webhook."""
         return {**asdict(self), "kind": self.kind.value}
 
 
@@ -77,11 +77,11 @@ class Passing:
         self._over.discard(anomaly)
 
     def end(self, place: Hashable) -> list[Anomaly]:
-        """Note that all of this place are over; give them."""
+        """End all of this place; return them."""
         ended = self._stand.pop(place, [])
         self._over.update(ended)
         return ended
 
     def over(self, anomaly: Anomaly) -> bool:
-        """Whether it is."""
+        """Return whether it is."""
         return anomaly in self._over

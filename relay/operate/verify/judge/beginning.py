@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class JournalBeginning:
     """Of one source partition.
 
     Attributes:
@@ -77,7 +77,7 @@ class Beginning:
 
 
 def first_of(offset: int, commit: Commit) -> First:
-    """Of a partition, from its oldest record."""
+    """Return the first record of a partition, from its oldest record."""
     return First(offset, commit.n, commit.previous_floor, commit.written_at_ms)
 
 
@@ -87,8 +87,8 @@ def beginnings(
     source: Mapping[int, int],
     floors: Mapping[int, int],
     settled: Mapping[int, int] | None,
-) -> list[Beginning]:
-    """Of every partition of the journal.
+) -> list[JournalBeginning]:
+    """Return the beginning of every partition of the journal.
 
     Args:
         firsts: the oldest record of each.
@@ -99,7 +99,7 @@ def beginnings(
         settled: of the ledger; None: it was not asked.
     """
     return [
-        Beginning(
+        JournalBeginning(
             p,
             firsts.get(p),
             start,
@@ -112,8 +112,8 @@ def beginnings(
     ]
 
 
-def said(every: Sequence[Beginning]) -> Iterator[str]:
-    """For people: one line where nothing is missing, else one for each partition cut short."""
+def said(every: Sequence[JournalBeginning]) -> Iterator[str]:
+    """Say one line where nothing is missing, else one for each partition cut short."""
     whole = [one for one in every if one.whole]
     if whole:
         all_of = "all partitions" if len(whole) == len(every) else several(len(whole), "partition")
@@ -130,7 +130,7 @@ def said(every: Sequence[Beginning]) -> Iterator[str]:
             )
 
 
-def _cut(one: Beginning) -> str:
+def _cut(one: JournalBeginning) -> str:
     if one.first is None:
         return (
             f"partition {one.partition} has no history: the journal's log begins at offset "
@@ -144,8 +144,8 @@ def _cut(one: Beginning) -> str:
     )
 
 
-def gaps(every: Sequence[Beginning]) -> Iterator[str]:
-    """What was deleted before it was read, or settled, with both numbers."""
+def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
+    """Yield what was deleted before it was read, or settled, with both numbers."""
     for one in every:
         if one.unread:
             yield (
@@ -162,6 +162,6 @@ def gaps(every: Sequence[Beginning]) -> Iterator[str]:
             )
 
 
-def as_json(one: Beginning) -> dict[str, Any]:
-    """For programs; what is not known is null."""
+def as_json(one: JournalBeginning) -> dict[str, Any]:
+    """Return it as JSON has it; what is not known is null."""
     return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled, "unread": one.unread}

@@ -9,31 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relay.operate.verify.judge import by_person
-from relay.operate.verify.judge.anomaly import Anomaly, Kind
-from relay.operate.verify.judge.head import Head
-from relay.operate.verify.judge.record import Finding, Place, alone, foreign, messages
+from relay.operate.verify.judge import operator_records
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.verify.judge.head import ChainHead
+from relay.operate.verify.judge.record import (
+    JournalPlace,
+    UnplacedAnomaly,
+    alone,
+    foreign,
+    messages,
+)
 from relay.records_pb2 import Commit
 
 
 def check(
-    place: Place, head: Head | None, offset: int, commit: Commit
-) -> tuple[Head, list[Anomaly]]:
-    """The head after `commit`, which the journal holds at `offset`, and what is wrong with it."""
+    place: JournalPlace, head: ChainHead | None, offset: int, commit: Commit
+) -> tuple[ChainHead, list[Anomaly]]:
+    """Return the head after `commit`, which lies at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = messages(commit)
-    person = by_person.by_person(commit)
-    anew = person and by_person.counts_anew(commit)
+    person = operator_records.by_person(commit)
+    anew = person and operator_records.counts_anew(commit)
     findings = [*foreign(place, commit)]
     if before is not None:
         findings += _sequence(before, commit, person=person)
     findings += alone(commit)
     if before is not None:
         if before.rewinding or commit.rewound:
-            findings += by_person.in_order(before, commit)
+            findings += operator_records.in_order(before, commit)
         if person:
-            findings += by_person.judge(before, commit, marks)
+            findings += operator_records.judge(before, commit, marks)
         else:
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)
@@ -45,19 +51,23 @@ def check(
     return _next_head(before, offset, commit, marks, covered), anomalies
 
 
-def _before_first(commit: Commit) -> Head:
+def _before_first(commit: Commit) -> ChainHead:
     """Nothing was read before the first record, so its counts can be checked in full."""
     start = commit.previous_floor
-    return Head(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
+    return ChainHead(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
 
 
 def _next_head(
-    before: Head | None, offset: int, commit: Commit, marks: Mapping[str, int], covered: int | None
-) -> Head:
+    before: ChainHead | None,
+    offset: int,
+    commit: Commit,
+    marks: Mapping[str, int],
+    covered: int | None,
+) -> ChainHead:
     ends = before.ends if before is not None else {}
     if commit.blocks:
         ends = {**ends, **{block.topic: block.next_offset for block in commit.blocks}}
-    return Head(
+    return ChainHead(
         n=commit.n,
         epoch=commit.epoch,
         floor=commit.floor,
@@ -73,31 +83,31 @@ def _next_head(
     )
 
 
-def _sequence(head: Head, commit: Commit, *, person: bool) -> Iterator[Finding]:
+def _sequence(head: ChainHead, commit: Commit, *, person: bool) -> Iterator[UnplacedAnomaly]:
     if commit.source_topic_id != head.topic_id and not person:
-        yield Finding(
-            Kind.FOREIGN,
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN,
             f"the record's source topic id is {commit.source_topic_id}, the record before it "
             f"has {head.topic_id}",
         )
     if commit.epoch != head.epoch and not person:
-        kind = Kind.BACKWARD if commit.epoch < head.epoch else Kind.TORN
-        yield Finding(
+        kind = AnomalyKind.BACKWARD if commit.epoch < head.epoch else AnomalyKind.TORN
+        yield UnplacedAnomaly(
             kind, f"the record's epoch is {commit.epoch}, the record before it has {head.epoch}"
         )
     if commit.n != head.n + 1:
-        kind = Kind.BACKWARD if commit.n <= head.n else Kind.GAP
-        yield Finding(kind, f"the record has n={commit.n}, the record before it n={head.n}")
+        kind = AnomalyKind.BACKWARD if commit.n <= head.n else AnomalyKind.GAP
+        yield UnplacedAnomaly(kind, f"the record has n={commit.n}, the record before it n={head.n}")
     if commit.previous_floor != head.floor:
-        kind = Kind.BACKWARD if commit.previous_floor < head.floor else Kind.GAP
-        yield Finding(
+        kind = AnomalyKind.BACKWARD if commit.previous_floor < head.floor else AnomalyKind.GAP
+        yield UnplacedAnomaly(
             kind,
             f"the record's previous floor is {commit.previous_floor}, but the record before "
             f"it has floor {head.floor}",
         )
 
 
-def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Finding]:
+def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
 
     A table's messages before max(mark, floor) are in blocks or dead letters already.
@@ -108,15 +118,17 @@ def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Findi
     for table, first, following in seals:
         done = max(head.marks.get(table, 0), head.floor)
         if table in moved:
-            yield Finding(Kind.OVERLAP, f"{table} is sealed twice in one transaction")
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP, f"{table} is sealed twice in one transaction"
+            )
         if first < done:
-            yield Finding(
-                Kind.OVERLAP,
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
                 f"{table} is sealed from offset {first}, although it is done up to {done}",
             )
         if not first < following <= commit.position:
-            yield Finding(
-                Kind.TORN,
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
                 f"{table} is sealed from offset {first} to {following}, with position "
                 f"{commit.position}",
             )
@@ -126,53 +138,55 @@ def _marks(head: Head, commit: Commit, now: Mapping[str, int]) -> Iterator[Findi
         expected = moved.get(table, before)
         if after == (expected if expected > commit.floor else 0):
             continue
-        kind = Kind.BACKWARD if after < expected else Kind.GAP
-        yield Finding(kind, f"the mark of {table} is {after or 'none'}, expected {expected}")
+        kind = AnomalyKind.BACKWARD if after < expected else AnomalyKind.GAP
+        yield UnplacedAnomaly(
+            kind, f"the mark of {table} is {after or 'none'}, expected {expected}"
+        )
 
 
-def _chunks(head: Head, commit: Commit) -> Iterator[Finding]:
+def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Blocks of a table follow each other in the block topic."""
     for block in commit.blocks:
         end = head.ends.get(block.topic, 0)
         if block.first_offset < end:
-            yield Finding(
-                Kind.OVERLAP,
-                f"block {block.id} begins at offset {block.first_offset} of its topic, but "
-                f"the block before it ends at {end}",
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
+                f"block {block.id} begins at offset {block.first_offset} of its topic, but the "
+                f"block before it ends at {end}",
             )
 
 
-def _counts(head: Head, commit: Commit, told: int) -> Iterator[Finding]:
+def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnomaly]:
     """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
     if commit.reference != head.reference:
-        kind = Kind.BACKWARD if commit.reference < head.reference else Kind.GAP
-        yield Finding(
+        kind = AnomalyKind.BACKWARD if commit.reference < head.reference else AnomalyKind.GAP
+        yield UnplacedAnomaly(
             kind, f"the record's reference is {commit.reference}, expected {head.reference}"
         )
         return
     if commit.count < head.count:
-        yield Finding(
-            Kind.BACKWARD,
+        yield UnplacedAnomaly(
+            AnomalyKind.BACKWARD,
             f"the record's count is {commit.count}, lower than {head.count} of the record before "
             "it",
         )
     if commit.floor == head.floor and commit.count != head.count:
-        yield Finding(
-            Kind.TORN,
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN,
             f"the count went from {head.count} to {commit.count}, although the floor did not move",
         )
     if head.covered is None:
         return
     covered = head.covered + told
     if commit.count > covered:
-        yield Finding(
-            Kind.GAP,
+        yield UnplacedAnomaly(
+            AnomalyKind.GAP,
             f"the relay counted {commit.count} messages from {commit.reference} to floor "
             f"{commit.floor}, but only {covered} are in blocks and dead letters",
         )
     elif commit.flush_point and commit.count < covered:
-        yield Finding(
-            Kind.OVERLAP,
+        yield UnplacedAnomaly(
+            AnomalyKind.OVERLAP,
             f"the relay counted {commit.count} messages from {commit.reference} to the flush "
             f"point {commit.floor}, but {covered} are in blocks and dead letters",
         )

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import google_crc32c
 
 from relay.names import LEFT_OUT
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.records_pb2 import Block
 
 
@@ -50,8 +50,8 @@ class BlockTopic:
         self._last = ""
         self._unlisted: dict[str, int] = {}
 
-    def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[Finding]:
-        """The next visible record: the block it belongs to, its rows, its bytes."""
+    def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[UnplacedAnomaly]:
+        """Yield the next visible record: the block it belongs to, its rows, its bytes."""
         if block not in self._expected:
             self._unlisted.setdefault(block, offset)
             return
@@ -59,8 +59,8 @@ class BlockTopic:
         if seen is None:
             seen = self._seen[block] = _Seen(offset, offset, 0, 0, 0)
         elif block != self._last:
-            yield Finding(
-                Kind.TORN,
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
                 f"block {block} continues at offset {offset}, after chunks of block {self._last}",
             )
         self._last = block
@@ -69,18 +69,20 @@ class BlockTopic:
         seen.rows += rows
         seen.crc32c = google_crc32c.extend(seen.crc32c, value)
 
-    def end(self) -> Iterator[Finding]:
-        """After the last record."""
+    def end(self) -> Iterator[UnplacedAnomaly]:
+        """Judge what only the end shows, after the last record."""
         # Older ones belong to records that retention took from the journal.
         oldest = min((block.first_offset for block in self._expected.values()), default=0)
         for name, offset in self._unlisted.items():
             if offset >= oldest:
-                yield Finding(Kind.TORN, f"no journal record lists block {name} at offset {offset}")
+                yield UnplacedAnomaly(
+                    AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
+                )
         for name, block in self._expected.items():
             seen = self._seen.get(name)
             if seen is None:
-                yield Finding(
-                    Kind.GAP,
+                yield UnplacedAnomaly(
+                    AnomalyKind.GAP,
                     f"block {name}: none of its {block.chunks} chunks is in the block topic",
                 )
                 continue
@@ -93,8 +95,8 @@ class BlockTopic:
                 block.next_offset,
             )
             if found != journal:
-                kind = Kind.GAP if found[:2] < journal[:2] else Kind.TORN
-                yield Finding(
+                kind = AnomalyKind.GAP if found[:2] < journal[:2] else AnomalyKind.TORN
+                yield UnplacedAnomaly(
                     kind,
                     f"block {name}: (chunks, rows, CRC-32C, first offset, next offset) are "
                     f"{found}, but the journal says {journal}",
@@ -109,10 +111,10 @@ def landed(
     late_seconds: float,
     made: Mapping[str, int] | None = None,
     missing: Missing | None = None,
-) -> Iterator[Finding]:
-    """Blocks of one table against the ledger, and the rows that carry their ids.
+) -> Iterator[UnplacedAnomaly]:
+    """Yield blocks of one table against the ledger, and the rows that carry their ids.
 
-    Rows that carry other ids are relay.operate.verify.judge.unlisted's.
+    Rows that carry other ids are relay.operate.verify.judge.unlisted_blocks's.
 
     Args:
         blocks: the journal's.
@@ -130,20 +132,20 @@ def landed(
         whole = (made or {}).get(block.id, block.rows)
         if rows > whole and extra:
             text = f"block {block.id}: the table has {rows} of its rows, but the block has {whole}"
-            yield Finding(Kind.OVERLAP, text, block.partition)
+            yield UnplacedAnomaly(AnomalyKind.OVERLAP, text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
             if missing is None or not missing.explained(block, rows, whole):
                 but = "" if missing is None else f"; {missing.unexplained}"
                 text = (
                     f"block {block.id} is loaded, but the table has {rows} of its {whole} rows{but}"
                 )
-                yield Finding(Kind.GAP, text, block.partition)
+                yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
         elif (
             state not in {"loaded", "parked", "aside", "discarded"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
-            yield Finding(
-                Kind.LATE,
+            yield UnplacedAnomaly(
+                AnomalyKind.LATE,
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
                 f"is {state or 'not touched'}",
                 block.partition,
@@ -151,7 +153,7 @@ def landed(
 
 
 def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
-    """Blocks that messages make which a loader left out of others: judged as any other.
+    """Yield blocks that messages make which a loader left out of others: judged as any other.
 
     Args:
         blocks: the journal's, of one table.
@@ -169,7 +171,7 @@ def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block
 def given_up(
     blocks: Iterable[Block], counted: Mapping[str, int] | None, reasons: Mapping[str, str]
 ) -> Iterator[str]:
-    """Blocks of one table that a person discarded: no anomaly, and not to be forgotten.
+    """Yield blocks of one table that a person discarded: no anomaly, and not to be forgotten.
 
     Args:
         blocks: the journal's.
@@ -186,7 +188,7 @@ def given_up(
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedStretch:
     """A stretch of a table's messages in a source partition, whose fate the journal tells."""
 
     table: str
@@ -196,9 +198,9 @@ class Sealed:
 
 
 def source_counts(
-    sealed: Iterable[Sealed], offsets: Mapping[str, Sequence[int]]
-) -> Iterator[Finding]:
-    """Sealed stretches of one source partition against the messages that a re-read finds.
+    sealed: Iterable[SealedStretch], offsets: Mapping[str, Sequence[int]]
+) -> Iterator[UnplacedAnomaly]:
+    """Yield sealed stretches of one source partition against the messages that a re-read finds.
 
     Args:
         sealed: in order of each table; those that begin before the log's start are left out.
@@ -209,16 +211,16 @@ def source_counts(
         there = offsets.get(one.table, ())
         at = taken.get(one.table, 0)
         while at < len(there) and there[at] < one.first:
-            yield Finding(
-                Kind.GAP,
+            yield UnplacedAnomaly(
+                AnomalyKind.GAP,
                 f"source message {there[at]} of {one.table!r} is in no block and no dead letter",
             )
             at += 1
         begin, at = at, bisect_left(there, one.next, at)
         taken[one.table] = at
         if at - begin != one.messages:
-            kind = Kind.GAP if at - begin > one.messages else Kind.OVERLAP
-            yield Finding(
+            kind = AnomalyKind.GAP if at - begin > one.messages else AnomalyKind.OVERLAP
+            yield UnplacedAnomaly(
                 kind,
                 f"{one.table!r} from offset {one.first} to {one.next}: the journal lists "
                 f"{one.messages} messages, but the source topic has {at - begin}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ChainHead:
     """What the journal has said of one source partition so far.
 
     Attributes:

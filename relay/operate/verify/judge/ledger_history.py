@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from relay.operate.verify.judge.acknowledged import utc
-from relay.operate.verify.judge.anomaly import Kind
-from relay.operate.verify.judge.record import Finding
+from relay.operate.verify.judge.acknowledgements import utc
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.records_pb2 import Block
 
@@ -47,13 +47,13 @@ class History:
 NOTHING = History("")
 
 
-def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterator[Finding]:
-    """Blocks of one table that the ledger had as loaded before they were formed."""
+def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterator[UnplacedAnomaly]:
+    """Yield blocks of one table that the ledger had as loaded before they were formed."""
     for block in blocks:
         loaded = ledger.get(block.id, NOTHING).loaded_ms
         if loaded and loaded < block.sealed_at_ms - SKEW_MS:
-            yield Finding(
-                Kind.FOREIGN,
+            yield UnplacedAnomaly(
+                AnomalyKind.FOREIGN,
                 f"block {block.id}: the ledger says that it was loaded at {utc(loaded)}, before "
                 f"it was sealed at {utc(block.sealed_at_ms)}: the entry belongs to an earlier "
                 "block of the same name, or no loader wrote it",
@@ -62,7 +62,7 @@ def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterat
 
 
 def claims(table: str, ledger: Mapping[str, History]) -> Iterator[str]:
-    """A sentence about a table whose blocks were claimed far more often than once."""
+    """Yield a sentence about a table whose blocks were claimed far more often than once."""
     made = sum(one.claims for one in ledger.values())
     touched = sum(one.claims > 0 for one in ledger.values())
     if made > _MANY * touched:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from relay.operate.verify.judge.acknowledged import utc
+from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
-from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
 
 
@@ -48,10 +48,10 @@ class Missing:
         self.hidden_by = tuple(facts.hides(block_column))
         self.judges_extra = facts.keeps_repeats
         self._blocks = self._rows = 0
-        self._tally = Tally(table)
+        self._tally = UnjudgedTally(table)
 
     def explained(self, block: Block, rows: int, whole: int) -> bool:
-        """Whether so few rows of a loaded block prove nothing; counts it if so."""
+        """Return whether so few rows of a loaded block prove nothing; counts it if so."""
         if self.hidden_by:
             self._blocks, self._rows = self._blocks + 1, self._rows + whole - rows
             return True
@@ -63,7 +63,7 @@ class Missing:
         return True
 
     def said(self, *, counted: bool = True) -> Iterator[str]:
-        """What is not judged, and why.
+        """Yield what is not judged, and why.
 
         Args:
             counted: the table has the block-id column.

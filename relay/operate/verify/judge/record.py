@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.records_pb2 import Commit
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JournalPlace:
     """Where records are expected to be of."""
 
     app: str
@@ -19,87 +19,98 @@ class Place:
     partition: int
 
 
-class Finding(NamedTuple):
+class UnplacedAnomaly(NamedTuple):
     """An anomaly before its place is known.
 
     Attributes:
         partition: of the source topic, where it is known already; -1: it is not.
     """
 
-    kind: Kind
+    kind: AnomalyKind
     text: str
     partition: int = -1
 
 
-def foreign(place: Place, commit: Commit) -> Iterator[Finding]:
-    """A record in the wrong place."""
+def foreign(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly]:
+    """Yield a record in the wrong place."""
     found = (commit.app, commit.source_topic, commit.partition)
     expected = (place.app, place.source_topic, place.partition)
     if found != expected:
-        yield Finding(Kind.FOREIGN, f"the record belongs to {found}, expected {expected}")
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN, f"the record belongs to {found}, expected {expected}"
+        )
 
 
-def alone(commit: Commit) -> Iterator[Finding]:
-    """Contradictions inside one record."""
+def alone(commit: Commit) -> Iterator[UnplacedAnomaly]:
+    """Yield contradictions inside one record."""
     yield from _itself(commit)
     yield from _ids(commit)
 
 
-def _itself(commit: Commit) -> Iterator[Finding]:
+def _itself(commit: Commit) -> Iterator[UnplacedAnomaly]:
     """What a record must say whatever was before it."""
     person = commit.HasField("rewind") or commit.HasField("accept")
     if not commit.previous_floor <= commit.floor and not person:
-        yield Finding(Kind.BACKWARD, f"floor {commit.floor} after {commit.previous_floor}")
+        yield UnplacedAnomaly(
+            AnomalyKind.BACKWARD, f"floor {commit.floor} after {commit.previous_floor}"
+        )
     if commit.floor > commit.position:
-        yield Finding(Kind.TORN, f"floor {commit.floor} lies beyond the position {commit.position}")
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN, f"floor {commit.floor} lies beyond the position {commit.position}"
+        )
     for mark in commit.marks:
         if mark.offset <= commit.floor:
-            yield Finding(
-                Kind.TORN,
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
                 f"mark {mark.offset} of {mark.table} is not above the floor {commit.floor}",
             )
     if commit.flush_point != (commit.floor == commit.position and not commit.marks):
-        yield Finding(
-            Kind.TORN,
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN,
             f"flush_point is {commit.flush_point} with floor {commit.floor}, position "
             f"{commit.position} and {len(commit.marks)} mark(s)",
         )
     if commit.reference > commit.floor or commit.count < 0:
-        yield Finding(
-            Kind.TORN,
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN,
             f"the record's reference {commit.reference}, count {commit.count} and floor "
             f"{commit.floor} do not fit together",
         )
 
 
-def _ids(commit: Commit) -> Iterator[Finding]:
+def _ids(commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Blocks say the same of themselves as their record does; no table is sealed twice."""
     tables = [block.table for block in commit.blocks]
     if len(set(tables)) != len(tables):
-        yield Finding(Kind.OVERLAP, f"a table has two blocks in one transaction: {sorted(tables)}")
+        yield UnplacedAnomaly(
+            AnomalyKind.OVERLAP, f"a table has two blocks in one transaction: {sorted(tables)}"
+        )
     for dead in commit.dead:
         if dead.messages < 1:
-            yield Finding(
-                Kind.TORN, f"the record lists {dead.messages} dead letters of {dead.table!r}"
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN, f"the record lists {dead.messages} dead letters of {dead.table!r}"
             )
     app, partition, epoch = commit.app, commit.partition, commit.epoch
     for block in commit.blocks:
         expected = f"{app}:{block.table}:{partition}:{epoch}:{block.first_source_offset}"
         rows, of_messages, chunks = block.rows, block.messages, block.chunks
         if block.id != expected or block.partition != partition:
-            yield Finding(
-                Kind.TORN, f"block {block.id} of partition {block.partition} is not {expected}"
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
+                f"block {block.id} of partition {block.partition} is not {expected}",
             )
         if rows < 1 or of_messages < 1 or chunks < 1:
-            yield Finding(
-                Kind.TORN,
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
                 f"block {block.id} has {of_messages} messages, {rows} rows and {chunks} chunks",
             )
         elif rows < of_messages:  # an empty batch is a dead letter
-            yield Finding(Kind.TORN, f"block {block.id} has {rows} rows of {of_messages} messages")
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN, f"block {block.id} has {rows} rows of {of_messages} messages"
+            )
         if block.next_offset - block.first_offset < chunks:
-            yield Finding(
-                Kind.TORN,
+            yield UnplacedAnomaly(
+                AnomalyKind.TORN,
                 f"block {block.id} has {chunks} chunks in offsets {block.first_offset} to "
                 f"{block.next_offset}",
             )

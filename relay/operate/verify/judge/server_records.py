@@ -122,31 +122,31 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Group:
+class StatementGroup:
     """Statements that share blocks, and these blocks."""
 
     blocks: set[str]
     statements: list[Statement]
 
     def written(self, table: str) -> list[Written]:
-        """What they wrote into a table, in order of time."""
+        """Return what they wrote into a table, in order of time."""
         found = [one.written[table] for one in self.statements if table in one.written]
         return sorted(found, key=lambda one: one.at_ms)
 
     def tables(self) -> list[str]:
-        """All that they wrote into."""
+        """Return all that they wrote into."""
         return sorted({table for one in self.statements for table in one.written})
 
     def alike(self) -> bool:
-        """Whether every statement is of the same blocks."""
+        """Return whether every statement is of the same blocks."""
         return len({one.blocks for one in self.statements}) <= 1
 
 
-def groups(statements: Iterable[Statement]) -> Iterator[Group]:
+def groups(statements: Iterable[Statement]) -> Iterator[StatementGroup]:
     """Return the statements in groups: two that name the same block are in the same group."""
-    of: dict[str, Group] = {}
+    of: dict[str, StatementGroup] = {}
     for one in statements:
-        joined = Group(set(one.blocks), [one])
+        joined = StatementGroup(set(one.blocks), [one])
         for other in {id(of[name]): of[name] for name in one.blocks if name in of}.values():
             joined.blocks |= other.blocks
             joined.statements = other.statements + joined.statements

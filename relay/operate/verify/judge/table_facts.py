@@ -50,7 +50,7 @@ class Removal:
     blocks: frozenset[str] | None = None
 
     def touches(self, block: str) -> bool:
-        """Whether rows of the block may be among them."""
+        """Return whether rows of the block may be among them."""
         return self.blocks is None or block in self.blocks
 
 

@@ -16,7 +16,7 @@ class _Some:
 
 
 @dataclass(slots=True)
-class Tally:
+class UnjudgedTally:
     """Blocks of one table that could not be judged, by what could not be and why."""
 
     table: str

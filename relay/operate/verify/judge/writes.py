@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay.operate.verify.judge.acknowledged import utc
-from relay.operate.verify.judge.anomaly import Kind
+from relay.operate.verify.judge.acknowledgements import utc
+from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import Finding
-from relay.operate.verify.judge.server_records import Group, Recorded, Written, groups
+from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.operate.verify.judge.server_records import Recorded, StatementGroup, Written, groups
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
-from relay.operate.verify.judge.tally import Tally
+from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableWrites:
     """All that is known of one table.
 
     Attributes:
@@ -41,22 +41,22 @@ class Table:
     counted: Mapping[str, int] | None = None
 
     def whole(self, block: str) -> int:
-        """Rows that the block brings."""
+        """Return rows that the block brings."""
         return self.made.get(block, self.blocks[block].rows)
 
     def history(self, block: str) -> History:
-        """What the ledger says of the block."""
+        """Return what the ledger says of the block."""
         return self.ledger.get(block, NOTHING)
 
 
 class Writes:
     """The judgement of one table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: TableWrites) -> None:
         self._table = table
-        self._tally = Tally(table.name)
+        self._tally = UnjudgedTally(table.name)
 
-    def judge(self) -> Iterator[Finding]:
+    def judge(self) -> Iterator[UnplacedAnomaly]:
         """Yield what the server's record shows to be doubled or lost."""
         seen: set[str] = set()
         for group in groups(self._table.recorded.statements):
@@ -66,13 +66,13 @@ class Writes:
                 if group.blocks <= self._table.live:
                     yield from self._lost(group)
         for block in sorted(self._table.live - seen):
-            yield from self._lost(Group({block}, []))
+            yield from self._lost(StatementGroup({block}, []))
 
     def said(self) -> Iterator[str]:
-        """What is not judged, and why."""
+        """Yield what is not judged, and why."""
         yield from self._tally.said()
 
-    def _doubled(self, group: Group) -> Iterator[Finding]:
+    def _doubled(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
         """More rows in new parts than the blocks have, or than one statement brings."""
         for table in sorted(group.tables(), key=lambda one: (one != self._table.name, one)):
             written = group.written(table)
@@ -88,10 +88,12 @@ class Writes:
                     f"{limit}"
                 )
             if not self._excused(group, table, written, limit):
-                yield Finding(Kind.OVERLAP, f"{_named(group)}: {text}", self._partition(group))
+                yield UnplacedAnomaly(
+                    AnomalyKind.OVERLAP, f"{_named(group)}: {text}", self._partition(group)
+                )
             return  # a view that got rows twice when its table did is no second finding
 
-    def _limit(self, group: Group, most: int) -> int | None:
+    def _limit(self, group: StatementGroup, most: int) -> int | None:
         """Rows that the table may have got; None: any number is right."""
         if not self._table.facts.keeps_repeats:
             return None
@@ -99,7 +101,9 @@ class Writes:
             return most if group.alike() else None
         return sum(map(self._table.whole, group.blocks))
 
-    def _excused(self, group: Group, table: str, written: list[Written], limit: int) -> bool:
+    def _excused(
+        self, group: StatementGroup, table: str, written: list[Written], limit: int
+    ) -> bool:
         """Whether it was right to write again; says so if it was."""
         first, again = min(group.blocks), self._between(group, written, limit)
         if again is not None:
@@ -120,7 +124,7 @@ class Writes:
         )
         return True
 
-    def _between(self, group: Group, written: list[Written], limit: int) -> Removal | None:
+    def _between(self, group: StatementGroup, written: list[Written], limit: int) -> Removal | None:
         """The last removal between two INSERTs, where none of the times in between has too much."""
         removals = [
             one
@@ -135,7 +139,7 @@ class Writes:
             begin = end
         return removals[-1] if removals else None
 
-    def _lost(self, group: Group) -> Iterator[Finding]:
+    def _lost(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
         """Fewer rows in parts than the blocks have, or a view that got none of them."""
         histories = {block: self._table.history(block) for block in group.blocks}
         if any(one.state != "loaded" or one.asked for one in histories.values()):
@@ -149,8 +153,8 @@ class Writes:
             )
             doubt = few and self._doubt(histories)
             if few and not doubt:
-                yield Finding(
-                    Kind.GAP,
+                yield UnplacedAnomaly(
+                    AnomalyKind.GAP,
                     f"{_named(group)} is loaded, but the server recorded {rows} rows of {whole}",
                     self._partition(group),
                 )
@@ -162,13 +166,15 @@ class Writes:
         if self._table.facts.views and whole:
             yield from self._views(group, histories)
 
-    def _views(self, group: Group, histories: Mapping[str, History]) -> Iterator[Finding]:
+    def _views(
+        self, group: StatementGroup, histories: Mapping[str, History]
+    ) -> Iterator[UnplacedAnomaly]:
         runs = [one.views for one in group.statements if one.views is not None]
         for view in sorted({name for one in runs for name in one}):
             of_view = [one[view] for one in runs if view in one]
             if not any(one.done for one in of_view):
-                yield Finding(
-                    Kind.GAP,
+                yield UnplacedAnomaly(
+                    AnomalyKind.GAP,
                     f"{_named(group)} is loaded, but view {view} failed with error "
                     f"{of_view[-1].code} and no later INSERT brought it the rows",
                     self._partition(group),
@@ -183,8 +189,8 @@ class Writes:
             return
         codes = sorted({one.code for one in group.statements if one.code})
         with_error = f" (error {', '.join(map(str, codes))})" if codes else ""
-        yield Finding(
-            Kind.GAP,
+        yield UnplacedAnomaly(
+            AnomalyKind.GAP,
             f"{_named(group)} is loaded, but the server recorded no finished INSERT of "
             f"it{with_error}, so {', '.join(self._table.facts.views)} may lack its rows",
             self._partition(group),
@@ -200,12 +206,12 @@ class Writes:
                 return doubt
         return ""
 
-    def _partition(self, group: Group) -> int:
+    def _partition(self, group: StatementGroup) -> int:
         found = {self._table.blocks[block].partition for block in group.blocks}
         return found.pop() if len(found) == 1 else -1
 
 
-def _named(group: Group) -> str:
+def _named(group: StatementGroup) -> str:
     if len(group.blocks) == 1:
         return f"block {min(group.blocks)}"
     return f"{len(group.blocks)} blocks in one INSERT, the first {min(group.blocks)}"

@@ -26,7 +26,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
-from relay.kafka.group_queries import Committed, Groups
+from relay.kafka.group_queries import GroupOffset, Groups
 from relay.kafka.partition_ends import told
 from relay.kafka.partition_reader import PartitionReader
 from relay.operate.verify.read.question import asked, away
@@ -52,7 +52,7 @@ Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 
 
 def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int, _high: int) -> int:
-    """From the oldest record retained."""
+    """Read from the oldest record retained; return its offset."""
     return low
 
 
@@ -126,7 +126,7 @@ class Reader:
                     raise away(error) from error
 
     def records(self) -> Iterator[tuple[int, int, Commit]]:
-        """All that is visible now and was not read yet: partition, offset and record, in order.
+        """Yield what is visible and was not read yet: partition, offset and record, in order.
 
         Raises:
             Unavailable: nothing came for SECONDS.
@@ -194,13 +194,13 @@ class Reader:
             if place.partition not in errors
         }
 
-    def _offsets_of_group(self) -> list[Committed]:
+    def _offsets_of_group(self) -> list[GroupOffset]:
         group, topic = names.group_id(self._settings.app), self._settings.source.topic
-        found: list[Committed] = asked(lambda: self._groups.committed(group, topic, self._at))
+        found: list[GroupOffset] = asked(lambda: self._groups.committed(group, topic, self._at))
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """(last stable offsets, ends) of journal, dead letters and block topics."""
+        """Return (last stable offsets, ends) of journal, dead letters and block topics."""
         prefix = f"{self._settings.app}."
         topics = asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
         places = [
@@ -224,7 +224,7 @@ class Reader:
         return {partition: offset for (_, partition), offset in stable.items()}
 
     def source_starts(self) -> dict[int, int]:
-        """Oldest offset of each source partition that the journal has."""
+        """Return the oldest offset of each source partition that the journal has."""
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
         isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin

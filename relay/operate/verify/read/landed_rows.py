@@ -72,7 +72,7 @@ class LandedRows:
             raise translated(error, settings.clickhouse, "look at the blocks' rows") from error
 
     def counted(self, table: str) -> dict[str, int] | None:
-        """Rows by block id, of this app's blocks; None where the table has no such column."""
+        """Return rows by id of this app's blocks; None where the table has no such column."""
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         column = self._settings.loader.block_column
@@ -94,7 +94,7 @@ class LandedRows:
         return dict(rows)
 
     def has_ledger(self) -> bool:
-        """Whether a loader has ever run here."""
+        """Return whether a loader has ever run here."""
         exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
         if self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0]:
             return True
@@ -102,18 +102,18 @@ class LandedRows:
         return False
 
     def ledger(self, table: str) -> dict[str, History]:
-        """The way of each block that the loader has touched; nothing before its first run."""
+        """Return the way of each block that the loader touched; nothing before its first run."""
         if not self.has_ledger():
             return {}
         rows = self._ask(_HISTORY, self._ledger(table=table))
         return {block: History(*history) for block, *history in rows}
 
     def discarded(self, table: str) -> dict[str, str]:
-        """The reason of each block that a person gave up."""
+        """Return the reason of each block that a person gave up."""
         return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
 
     def made(self, table: str) -> dict[str, int]:
-        """Rows of each block that went through loader.transform, which may make more or fewer.
+        """Return rows of each block that went through loader.transform: maybe more or fewer.
 
         Of one that is not loaded yet, the most that an INSERT of it may have brought.
         """
@@ -122,7 +122,7 @@ class LandedRows:
         return dict(self._ask(_MADE, self._ledger(table=table)))
 
     def left_out(self, table: str) -> dict[str, int]:
-        """Rows of each block that messages make which were left out of another."""
+        """Return rows of each block that messages make which were left out of another."""
         return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
 
     def _look_into(self, place: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ class LandedRows:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}
 
     def optional(self) -> Optional:
-        """Questions through the same client that may be refused."""
+        """Return questions through the same client that may be refused."""
         return Optional(self._client, self._settings.clickhouse.user)
 
     def _ask(

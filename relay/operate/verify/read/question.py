@@ -13,7 +13,7 @@ from relay.errors import Unavailable
 
 
 def asked(question: Any) -> Any:
-    """The answer.
+    """Return the answer.
 
     Raises:
         Unavailable: there is none.
@@ -25,7 +25,7 @@ def asked(question: Any) -> Any:
 
 
 def away(error: KafkaException) -> Unavailable:
-    """What to raise where the brokers did not answer."""
+    """Return what to raise where the brokers did not answer."""
     cause = error.args[0]
     said = f"the brokers did not answer: {cause.str()} ({cause.name()})"
     return Unavailable(said, "check kafka.bootstrap and that the brokers are up")

@@ -119,7 +119,7 @@ class TableAsking:
         )
 
     def unasked(self) -> str:
-        """Why removals may not be known; empty: they are, as far as the server keeps them."""
+        """Return why removals may not be known; empty: they are, as far as the server knows."""
         asked = self._optional.unanswered
         return "; ".join(asked[what] for what in _RECORDS if what in asked)
 

@@ -43,7 +43,7 @@ class TopicReader:
         self._consumer = PartitionReader(kafka_clients.reader(brokers or settings.kafka))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """(log start, last stable offset); (0, 0) where the topic is not there."""
+        """Return (log start, last stable offset); (0, 0) where the topic is not there."""
         try:
             return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
         except KafkaException as error:
@@ -52,7 +52,7 @@ class TopicReader:
             )
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
-        """Visible messages in [start, end)."""
+        """Yield visible messages in [start, end)."""
         place = TopicPartition(topic, partition, start)
         if start >= end:
             return
@@ -88,12 +88,12 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]]:
 
 
 def header(message: Message, name: str) -> bytes | None:
-    """A header's value, or None."""
+    """Return a header's value, or None."""
     return next((value for key, value in _headers(message) if key == name), None)
 
 
 def table_of(message: Message) -> str:
-    """The table that a source message names in exactly one header; else ""."""
+    """Return the table that a source message names in exactly one header; else ""."""
     named = [value for key, value in _headers(message) if key == names.TABLE_HEADER]
     return _table(named[0]) if len(named) == 1 and named[0] is not None else ""
 

@@ -1,0 +1,250 @@
+"""Judges what a person recorded: rewinds and accepts. Pure.
+
+Receives such a journal record and what the journal said before, gives findings. A person's record
+may do what no relay's may: move a floor back, skip messages, name another source topic. It may do
+only that, and only so that no message comes twice or is left out beyond what it says.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from relay.names import sealed
+from relay.operate.verify.judge.acknowledgements import ACCEPTED
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.records_pb2 import Block, Commit
+
+if TYPE_CHECKING:
+    from relay.operate.verify.judge.head import ChainHead
+
+KINDS = frozenset(ACCEPTED)
+_MOST = 1_000_000
+"""Places of a table that are remembered; the older half is forgotten beyond."""
+
+
+def by_person(commit: Commit) -> bool:
+    """Return whether `relay rewind` or `relay accept` wrote it as their decision."""
+    return commit.HasField("rewind") or commit.HasField("accept")
+
+
+def counts_anew(commit: Commit) -> bool:
+    """Return whether the messages counted so far say nothing of what is counted from here on."""
+    return by_person(commit) and list(commit.accept.kinds) != ["offsets"]
+
+
+def renames(commit: Commit) -> bool:
+    """Return whether an offset may name another message than before."""
+    return bool({"topic", "truncated"} & set(commit.accept.kinds))
+
+
+def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
+    """Yield a rewind is begun and ended, with nothing in between."""
+    if by_person(commit) and head.rewinding:
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN, "a person's record comes before the rewind has ended"
+        )
+    elif not by_person(commit) and commit.rewound != head.rewinding:
+        what = (
+            "ends no rewind" if commit.rewound else "comes before the unfinished rewind has ended"
+        )
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"the record {what}")
+    if commit.rewound and (commit.blocks or commit.dead or commit.floor != head.floor):
+        yield UnplacedAnomaly(AnomalyKind.TORN, "the record that ends a rewind lists messages")
+
+
+def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
+    """Yield a person's record after another record."""
+    if commit.HasField("rewind") and commit.HasField("accept"):
+        yield UnplacedAnomaly(AnomalyKind.TORN, "a rewind and an accept in one record")
+    if commit.blocks or commit.dead:
+        yield UnplacedAnomaly(AnomalyKind.TORN, "a person's record lists messages")
+    if commit.epoch != head.epoch + 1:
+        kind = AnomalyKind.BACKWARD if commit.epoch <= head.epoch else AnomalyKind.TORN
+        yield UnplacedAnomaly(
+            kind, f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
+        )
+    if commit.position != commit.floor:
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"position {commit.position}, floor {commit.floor}")
+    if counts_anew(commit) and (commit.reference, commit.count) != (commit.floor, 0):
+        text = f"reference {commit.reference}, count {commit.count}, floor {commit.floor}"
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"a person's record counts anew: {text}")
+    if commit.HasField("rewind"):
+        yield from _rewind(head, commit, marks)
+    else:
+        yield from _accept(head, commit, marks)
+
+
+def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
+    starts = {start.table: start.offset for start in commit.rewind.starts}
+    if commit.source_topic_id != head.topic_id:
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN, f"topic id {commit.source_topic_id}, before {head.topic_id}"
+        )
+    expected = min([head.floor, *starts.values()])
+    if not starts or commit.floor != expected:
+        kind = AnomalyKind.GAP if commit.floor > expected else AnomalyKind.BACKWARD
+        yield UnplacedAnomaly(kind, f"rewound to {commit.floor}, its tables start at {expected}")
+    for table, start in starts.items():
+        done = max(head.marks.get(table, 0), head.floor)
+        if start > done:
+            yield UnplacedAnomaly(AnomalyKind.GAP, f"{table} rewound to {start}, done up to {done}")
+    for table in sorted({*marks, *starts, *head.marks}):
+        done = max(head.marks.get(table, 0), head.floor)
+        right = starts.get(table, done)
+        found = marks.get(table, 0)
+        if found != (right if right > commit.floor else 0):
+            kind = AnomalyKind.GAP if found > right else AnomalyKind.OVERLAP
+            yield UnplacedAnomaly(kind, f"mark of {table} is {found or 'none'}, expected {right}")
+
+
+def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
+    kinds = set(commit.accept.kinds)
+    if not kinds or kinds - KINDS:
+        yield UnplacedAnomaly(AnomalyKind.TORN, f"accepted: {sorted(kinds) or 'nothing'}")
+    if (commit.source_topic_id != head.topic_id) != ("topic" in kinds):
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN,
+            f"source topic id {commit.source_topic_id}, before {head.topic_id}; accepted: "
+            f"{', '.join(sorted(kinds))}",
+        )
+    moved = (commit.floor > head.floor) - (commit.floor < head.floor)
+    allowed = {1} if "retention" in kinds else {-1} if "truncated" in kinds else {0}
+    if "topic" not in kinds and moved not in allowed:
+        kind = AnomalyKind.GAP if moved > 0 else AnomalyKind.BACKWARD
+        yield UnplacedAnomaly(
+            kind,
+            f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}",
+        )
+    kept = {} if renames(commit) else head.marks
+    if marks != {table: mark for table, mark in kept.items() if mark > commit.floor}:
+        yield UnplacedAnomaly(
+            AnomalyKind.OVERLAP, f"marks {dict(marks)}, before {dict(head.marks)}"
+        )
+
+
+class SealedStarts:
+    """Where a source partition's blocks and dead letters began, as far as they still count."""
+
+    def __init__(self) -> None:
+        self._firsts: dict[str, array[int]] = {}
+        self._latest: dict[str, int] = {}
+
+    def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
+        """Yield the next record; of a rewind, what is wrong with the places that it names."""
+        if commit.HasField("accept") and renames(commit):
+            self._firsts, self._latest = {}, {}
+        elif commit.HasField("rewind"):
+            yield from self._rewound(commit)
+        for block in commit.blocks:
+            self._seal(block.table, block.first_source_offset, block.next_source_offset)
+        for dead in commit.dead:
+            self._seal(dead.table, dead.first_source_offset, dead.next_source_offset)
+
+    def _seal(self, table: str, first: int, following: int) -> None:
+        firsts = self._firsts.setdefault(table, array("q"))
+        if not firsts or first > firsts[-1]:
+            firsts.append(first)
+        if len(firsts) > _MOST:
+            del firsts[: _MOST // 2]
+        self._latest[table] = max(following, self._latest.get(table, 0))
+
+    def _rewound(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
+        starts = {start.table: start.offset for start in commit.rewind.starts}
+        marked = {mark.table for mark in commit.marks}
+        for table, latest in self._latest.items():
+            if latest > commit.floor and table not in starts and table not in marked:
+                yield UnplacedAnomaly(
+                    AnomalyKind.OVERLAP,
+                    f"{table} has blocks up to offset {latest}, but is read again from "
+                    f"{commit.floor}",
+                )
+        for table, start in starts.items():
+            firsts = self._firsts.get(table, array("q"))
+            at = bisect_left(firsts, start)
+            if firsts and firsts[0] <= start and (at == len(firsts) or firsts[at] != start):
+                yield UnplacedAnomaly(
+                    AnomalyKind.OVERLAP, f"{table} rewound to {start}, where no block of it begins"
+                )
+            del firsts[at:]
+            self._latest[table] = min(start, self._latest.get(table, start))
+
+
+class Superseded:
+    """Blocks that a rewind replaced, of one source partition's retained records in order."""
+
+    def __init__(self, commits: list[Commit]) -> None:
+        self.kept: set[str] = set()
+        self.removed: set[str] = set()
+        self.live: list[Commit] = []
+        """The records again, without what was superseded, since offsets name what they name."""
+        for commit in commits:
+            if commit.HasField("accept") and renames(commit):
+                self.live = []
+            if commit.HasField("rewind"):
+                self._supersede(commit)
+            self.live.append(commit)
+        # Until the rewind has ended, some of their rows may be there and some not.
+        self.unfinished = bool(commits) and commits[-1].HasField("rewind")
+
+    def _supersede(self, rewind: Commit) -> None:
+        starts = {start.table: start.offset for start in rewind.rewind.starts}
+        kept = set(rewind.rewind.kept)
+        for at, commit in enumerate(self.live):
+            gone = [b for b in commit.blocks if _from(starts, b)]
+            if not gone and not any(_from(starts, d) for d in commit.dead):
+                continue
+            for block in gone:
+                (self.kept if block.table in kept else self.removed).add(block.id)
+            left = Commit()
+            left.CopyFrom(commit)
+            del left.blocks[:], left.dead[:]
+            left.blocks.extend(b for b in commit.blocks if not _from(starts, b))
+            left.dead.extend(d for d in commit.dead if not _from(starts, d))
+            self.live[at] = left
+
+
+def _from(starts: Mapping[str, int], part: Block | object) -> bool:
+    table: str = part.table  # type: ignore[union-attr]
+    first: int = part.first_source_offset  # type: ignore[union-attr]
+    return table in starts and first >= starts[table]
+
+
+def replaced(
+    blocks: Mapping[str, Block],
+    superseded: Superseded,
+    counted: Mapping[str, int] | None,
+    ledger: Mapping[str, History],
+    made: Mapping[str, int] | None = None,
+) -> Iterator[UnplacedAnomaly]:
+    """Judge superseded blocks of one table and partition by ledger and rows.
+
+    Args:
+        blocks: by id, those of the table.
+        superseded: of the partition.
+        counted: rows in ClickHouse by block id; None where the table has no block-id column.
+        ledger: of the blocks.
+        made: rows by block id, of blocks whose rows went through loader.transform.
+    """
+    if superseded.unfinished:
+        return
+    for name, block in blocks.items():
+        rows = 0 if counted is None else counted.get(name, 0)
+        whole = (made or {}).get(name, block.rows)
+        allowed = whole if sealed(name) in superseded.kept else 0
+        if rows > allowed:
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
+                f"a rewind superseded block {name}, but {rows} of its rows are in the table",
+            )
+        state = ledger.get(name, NOTHING).state
+        if state not in {"loaded", "discarded"}:
+            yield UnplacedAnomaly(
+                AnomalyKind.OVERLAP,
+                f"a rewind superseded block {name}, but it may still be loaded: its state is "
+                f"{state or 'not touched'}",
+            )

@@ -1,0 +1,110 @@
+"""Decides what rows mean that carry the id of a block which the journal, as it was read, has not.
+
+Receives when the audit began, and what the retained journal spans. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from relay.names import BlockId
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.ledger_history import NOTHING, History
+from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.operate.verify.judge.tally import UnjudgedTally
+from relay.records_pb2 import Commit
+
+
+@dataclass(frozen=True, slots=True)
+class JournalReach:
+    """What the journal can know.
+
+    Attributes:
+        began_ms: Unix time before the journal was read.
+        begins: by source partition whose first records are gone: the epoch of the oldest that is
+            retained, and the source offset before which blocks may be older.
+        epochs: by source partition, the least and the greatest of the records retained.
+    """
+
+    began_ms: float = float("inf")
+    begins: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    epochs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def later(self, history: History) -> bool:
+        """Return whether the block was claimed since, so that it may have been sealed since."""
+        return bool(history.claimed_ms) and history.claimed_ms >= self.began_ms - SKEW_MS
+
+    def older(self, name: str) -> bool:
+        """Return whether the block may have been in a record that is gone."""
+        try:
+            block = BlockId.parse(name)
+        except ValueError:
+            return False
+        epoch, offset = self.begins.get(block.partition, (-1, -1))
+        return block.epoch < epoch or (block.epoch == epoch and block.first_offset < offset)
+
+    def elsewhere(self, name: str) -> bool:
+        """Return whether the block can only be of another journal, deleted and made anew."""
+        try:
+            block = BlockId.parse(name)
+        except ValueError:
+            return False
+        least, greatest = self.epochs.get(block.partition, (block.epoch, block.epoch))
+        return not least <= block.epoch <= greatest
+
+
+def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> JournalReach:
+    """Return what the journal can know.
+
+    Args:
+        began_ms: Unix time before it was read.
+        commits: retained, in order, by source partition.
+    """
+    begins, epochs = {}, {}
+    for partition, some in commits.items():
+        if some:
+            one = some[0]
+            epochs[partition] = (one.epoch, max(each.epoch for each in some))
+            if one.n > 1:
+                offset = max([one.previous_floor, *(mark.offset for mark in one.marks)])
+                begins[partition] = (one.epoch, offset)
+    return JournalReach(began_ms, begins, epochs)
+
+
+def unlisted(
+    rows: Mapping[str, int],
+    ledger: Mapping[str, History],
+    known: JournalReach,
+    tally: UnjudgedTally,
+) -> Iterator[UnplacedAnomaly]:
+    """Judge rows by block id, none of which is in the journal as it was read.
+
+    Args:
+        rows: by block id.
+        ledger: read after the rows were counted.
+        known: what the journal can know.
+        tally: gets what is not judged.
+    """
+    for name, count in rows.items():
+        if known.later(ledger.get(name, NOTHING)):
+            continue
+        if known.older(name):
+            tally.add("its journal records were deleted, so its rows are not judged", name, count)
+            continue
+        if known.elsewhere(name):
+            tally.add("it belongs to another journal, so its rows are not judged", name, count)
+            continue
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN,
+            f"{count} rows carry block id {name!r}, which no journal record lists",
+            _partition(name),
+        )
+
+
+def _partition(name: str) -> int:
+    try:
+        return BlockId.parse(name).partition
+    except ValueError:
+        return -1

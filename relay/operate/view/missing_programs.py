@@ -1,0 +1,92 @@
+"""What is wrong though no record is: nobody relays, nobody loads. Pure.
+
+Receives what was read, gives sentences for people. An anomaly is in no record that nobody wrote:
+this is what tells a pipeline at rest from one that nobody runs.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from relay.program.plural import several
+
+if TYPE_CHECKING:
+    from relay.operate.view.facts import ConsumerGroup
+
+NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
+LOADER_MS = 60_000
+"""So long may sealed blocks wait with none settled: a loader that lives takes seconds."""
+_AT_REST = {"stable", "empty", "dead"}
+"""States of a group that is not just about to share its partitions out anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One of them; `kind` is for programs."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledBlocks:
+    """Blocks that are sealed and not settled.
+
+    Attributes:
+        blocks: how many; None: ClickHouse does not say.
+        since_ms: when the oldest of them was sealed, in Unix milliseconds.
+        settled_ms: when any block was settled last; 0: none ever was.
+    """
+
+    blocks: int | None
+    since_ms: int = 0
+    settled_ms: int = 0
+
+
+def troubles(
+    now_ms: int,
+    group: ConsumerGroup,
+    owners: Mapping[int, str],
+    unread: int | None,
+    waiting: UnsettledBlocks,
+) -> Iterator[Trouble]:
+    """Yield what there is of them now.
+
+    Args:
+        now_ms: Unix milliseconds.
+        group: of the relays.
+        owners: member by source partition; empty where none has it.
+        unread: messages that no relay has polled; None: not known.
+        waiting: of the loader.
+    """
+    if not group.members:
+        left = f"; {several(unread, 'offset waits', 'offsets wait')} to be read" if unread else ""
+        yield Trouble(NO_RELAY, f"no relay is in the group{left}")
+    elif group.state in _AT_REST and (alone := [p for p, owner in owners.items() if not owner]):
+        yield Trouble(PARTITIONS, f"no relay has partition {_few(alone)}")
+    if waiting.blocks and now_ms - max(waiting.since_ms, waiting.settled_ms) > LOADER_MS:
+        blocks = several(waiting.blocks, "block waits", "blocks wait")
+        if waiting.settled_ms:
+            since = f"since {_minute(waiting.settled_ms, now_ms)} while {blocks}"
+        else:
+            since = f"yet, and {blocks}, the oldest since {_minute(waiting.since_ms, now_ms)}"
+        yield Trouble(NO_LOADER, f"no loader has settled a block {since}")
+
+
+def _few(partitions: Sequence[int], most: int = 10) -> str:
+    named = ", ".join(map(str, partitions[:most]))
+    return named if len(partitions) <= most else f"{named} and {len(partitions) - most:,} more"
+
+
+def _minute(ms: int, now_ms: int) -> str:
+    """UTC; with the date where it is not today's."""
+    try:
+        at, now = (datetime.fromtimestamp(one / 1000, UTC) for one in (ms, now_ms))
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
+    return at.strftime("%H:%M UTC" if at.date() == now.date() else "%Y-%m-%d %H:%M UTC")

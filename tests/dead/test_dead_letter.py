@@ -1,0 +1,103 @@
+"""What a dead letter says is what its source message was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.blocks.dead_letter import MANY, Origin, RecordPlace, headers_of, headers_without, parse
+
+HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=4)
+NO_TABLE = Origin(None, [])
+
+
+@settings(deadline=None)
+@given(
+    key=st.none() | st.binary(max_size=9),
+    headers=HEADERS,
+    reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    value=st.none() | st.binary(max_size=9),
+)
+def test_parse_gives_back_what_was_written(
+    key: bytes | None, headers: list[tuple[str, bytes | None]], reason: str, value: bytes | None
+) -> None:
+    """Key, headers in order and repeated, even those named as a dead letter's own, and reason."""
+    written = headers_of("rows", RecordPlace(3, 41), "d.t", reason, Origin(key, headers))
+    found = parse(RecordPlace(1, 7), 99, value, written)
+
+    assert found.origin == Origin(key, headers)
+    assert (found.source_topic, found.source, found.table) == ("rows", RecordPlace(3, 41), "d.t")
+    assert (found.place, found.when_ms, found.value, found.reason) == (
+        RecordPlace(1, 7),
+        99,
+        value,
+        reason,
+    )
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_very_many_headers_come_back_and_take_few_of_the_dead_letters_own(more: int) -> None:
+    """librdkafka reads none of a record with more than 100,000: there is room for its own."""
+    some: list[tuple[str, bytes | None]] = [("table", b"d.t"), ("ä", None), ("", b""), ("x", b"12")]
+    origin = Origin(None, some * (MANY // 4) + some[:more])
+    written = headers_of("rows", RecordPlace(3, 41), "d.t", "no", origin)
+    assert len(written) == (7 if more else MANY + 6)
+    assert parse(RecordPlace(1, 7), 99, b"", written).origin == origin
+    if more:
+        name, packed = written[-1]
+        assert isinstance(packed, bytes)
+        for cut in (1, 2, 3, len(packed) - 1):
+            with pytest.raises(ValueError, match=r"end early|source headers"):
+                parse(RecordPlace(1, 7), 99, b"", [*written[:-1], (name, packed[:-cut])])
+
+
+def test_one_of_an_earlier_release_has_no_origin() -> None:
+    """Without the count of headers nothing is known of them: not that there were none."""
+    written = headers_of("rows", RecordPlace(0, 1), "d.t", "no", NO_TABLE)[:5]
+    assert parse(RecordPlace(0, 0), 0, b"", written).origin is None
+    assert parse(RecordPlace(0, 0), 0, b"", [*written, ("source_headers", b"0")]).origin == NO_TABLE
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_a_foreign_record_is_refused(missing: int) -> None:
+    """Each header is needed, and named where it is missing."""
+    written = headers_of("rows", RecordPlace(0, 1), "d.t", "no", NO_TABLE)
+    name = written.pop(missing)[0]
+    with pytest.raises(ValueError, match=f"no header '{name}'"):
+        parse(RecordPlace(0, 0), 0, b"", written)
+
+
+def test_a_lost_header_is_noticed() -> None:
+    """Where one of the source's headers is gone, the message is not sent without it."""
+    written = headers_of(
+        "rows", RecordPlace(0, 1), "d.t", "no", Origin(None, [("a", b""), ("b", b"")])
+    )
+    with pytest.raises(ValueError, match="1 of 2 source headers"):
+        parse(RecordPlace(0, 0), 0, b"", written[:-1])
+
+
+@pytest.mark.parametrize("text", ["", "1", "1:", ":1", "1:2:3", "-1:2", "a:b", "1: 2"])
+def test_only_places_are_places(text: str) -> None:
+    """Whatever is not PARTITION:OFFSET is refused with its text."""
+    with pytest.raises(ValueError, match="not PARTITION:OFFSET"):
+        RecordPlace.parse(text)
+
+
+def test_a_place_reads_as_it_is_written() -> None:
+    """Both ways."""
+    assert RecordPlace.parse(str(RecordPlace(12, 345))) == RecordPlace(12, 345)
+
+
+def test_one_without_its_message_says_where_that_is() -> None:
+    """Whatever the reason's length; and it is not taken for one of a null value."""
+    written = headers_without("rows", RecordPlace(3, 41), "d.t", "long " * 10_000, 20_000_000)
+    found = parse(RecordPlace(1, 7), 99, None, written)
+    assert not found.whole
+    assert found.origin is None
+    assert found.source == RecordPlace(3, 41)
+    assert "(a value of 20,000,000 bytes) is only in the source topic" in found.reason
+    assert len(found.reason) < 1_500
+    assert parse(
+        RecordPlace(1, 7), 99, None, headers_of("rows", RecordPlace(3, 41), "d.t", "", NO_TABLE)
+    ).whole

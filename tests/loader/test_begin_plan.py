@@ -1,0 +1,243 @@
+"""Where a loader begins, by what ledger, journal and checkpoint say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loader.core.plan import ASIDE, PREPARED, Entry
+from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of
+from loader.journal.begin_plan import StartFacts, decide, forgot
+from loader.journal.checkpoint import Checkpoint, CheckpointPositions
+from relay.errors import ContractBroken, Refused
+
+BOUNDS = {0: (0, 100), 1: (0, 50)}
+BOTH = {("J", 0): 40, ("J", 1): 20}
+
+
+def facts(
+    positions: dict[tuple[str, int], int] | None = None,
+    found: CheckpointPositions | None = None,
+    **changes: object,
+) -> StartFacts:
+    made = StartFacts("shop", "`relay`.ledger", "J", Noted(positions or {}), BOUNDS, found, "there")
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_a_first_start_begins_at_the_beginning_and_is_unsure_of_what_is_there() -> None:
+    begun = decide(facts())
+    assert begun.positions == begun.new == {0: 0, 1: 0}
+    assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "unsure", False)
+    assert begun.unsure[0] == Unsure(100)
+
+
+def test_an_empty_journal_leaves_nothing_unsure() -> None:
+    begun = decide(facts(bounds={0: (0, 0)}))
+    assert (begun.positions, begun.ends) == ({0: 0}, {})
+
+
+@pytest.mark.parametrize("behind", [{}, {0: 40, 1: 20}, {0: 39, 1: 20}, {0: 1}])
+def test_a_checkpoint_that_is_not_beyond_the_ledger_changes_nothing(behind: dict[int, int]) -> None:
+    begun = decide(facts(BOTH, CheckpointPositions("J", behind)))
+    assert begun.positions == {0: 40, 1: 20}
+    assert (begun.new, begun.ends, begun.aside, begun.warnings) == ({}, {}, False, ())
+
+
+def test_a_checkpoint_beyond_the_ledger_says_that_clickhouse_went_back() -> None:
+    begun = decide(facts(BOTH, CheckpointPositions("J", {0: 41, 1: 20})))
+    assert begun.positions == {0: 40, 1: 20}
+    assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "back", True)
+    (warning,) = begun.warnings
+    assert "partition 0: 40, checkpoint 41" in warning
+    assert "partition 1" not in warning
+
+
+STOPS: dict[str, tuple[StartFacts, str]] = {
+    "no position, a checkpoint": (
+        facts({}, CheckpointPositions("J", {0: 41})),
+        r"no position.* stands at 41",
+    ),
+    "one partition's position is gone": (
+        facts({("J", 0): 40}, CheckpointPositions("J", {0: 40, 1: 20})),
+        r"partition 1 .* stands at 20",
+    ),
+    "nobody loaded the beginning": (
+        facts(bounds={0: (7, 100)}),
+        r"partition 0 begins at offset 7, and nobody",
+    ),
+    "nor since the checkpoint": (
+        facts({}, CheckpointPositions("J", {0: 5}), bounds={0: (7, 100)}),
+        r"begins at offset 7, and nobody",
+    ),
+    "another journal's positions": (
+        facts({("old", 0): 9}),
+        r"belong to journal old, .*created again",
+    ),
+    "another journal's checkpoint": (
+        facts(BOTH, CheckpointPositions("old")),
+        r"checkpoint belongs to journal old",
+    ),
+    "a checkpoint that nobody can read": (
+        facts(BOTH, CheckpointPositions("")),
+        r"\(not readable\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STOPS)
+def test_what_only_a_person_knows_stops(case: str) -> None:
+    found, said = STOPS[case]
+    with pytest.raises(ContractBroken, match=said) as stopped:
+        decide(found)
+    assert stopped.value.next_step
+
+
+@pytest.mark.parametrize("case", STOPS)
+def test_a_person_says_that_the_ledger_was_lost(case: str) -> None:
+    """Then all goes on, from positions that are there, else from what the journal still holds."""
+    found, _ = STOPS[case]
+    begun = decide(replace(found, lost=True))
+    mine = found.noted.of("J")
+    assert begun.positions == {p: mine.get(p, low) for p, (low, _) in found.bounds.items()}
+    assert begun.unsure == {p: Unsure(end, lost=end) for p, (_, end) in found.bounds.items()}
+    assert begun.aside == (found.checkpoint is not None)
+
+
+def test_what_retention_deleted_meanwhile_is_given_up_only_as_a_person_says() -> None:
+    late = facts({("J", 0): 5}, bounds={0: (7, 100)})
+    assert decide(late).positions == {0: 5}, "the journal's reader stops there"
+    assert decide(replace(late, lost=True)).positions == {0: 7}
+
+
+def test_a_checkpoint_that_began_with_what_was_left_is_no_loss() -> None:
+    """Earlier versions did so, and had no position before the first record."""
+    begun = decide(
+        facts({}, CheckpointPositions("J", {0: 7, 1: 0}), bounds={0: (7, 100), 1: (0, 0)})
+    )
+    assert begun.positions == {0: 7, 1: 0}
+
+
+def test_without_a_checkpoint_nobody_knows_whether_the_ledger_was_set_back() -> None:
+    """Nor with one of a journal that is gone; what is behind the position has to be asked about."""
+    begun = decide(facts(BOTH))
+    assert begun.positions == {0: 40, 1: 20}
+    assert (begun.ends, begun.why, begun.aside) == ({0: 100, 1: 50}, "unsure", False)
+    assert begun.unsure == {0: Unsure(100), 1: Unsure(50)}
+    old = Noted(BOTH, {}, frozenset({"old"}))
+    assert decide(facts(found=CheckpointPositions("old", {0: 9}), noted=old)).ends == {
+        0: 100,
+        1: 50,
+    }
+
+
+def test_what_is_noted_already_is_not_noted_again() -> None:
+    """Nor is there anything unsure where the ledger stands at the journal's end."""
+    before = Noted({("J", 0): 40, ("J", 1): 50}, {("J", 0): Unsure(100)})
+    assert decide(facts(noted=before)).ends == {}
+
+
+@pytest.mark.parametrize(
+    ("claims", "unsure", "back"),
+    [((), True, True), (("c",), False, True), (("?",), False, False), (("c", "!"), False, False)],
+)
+def test_blocks_that_wait_may_have_been_settled_since(
+    claims: tuple[str, ...], *, unsure: bool, back: bool
+) -> None:
+    """A restored ledger calls them parked or aside; their claims count where it may not be one."""
+    entries = [Entry(ASIDE, 2, "a"), *(Entry(PREPARED, 1, one) for one in claims)]
+    assert (forgot(entries, "unsure"), forgot(entries, "back")) == (unsure, back)
+
+
+def test_a_deleted_journal_that_a_person_knows_stops_nothing() -> None:
+    known = Noted({}, {}, frozenset({"old"}))
+    begun = decide(facts({}, CheckpointPositions("old", {0: 9}), noted=known))
+    assert (begun.positions, begun.aside) == ({0: 0, 1: 0}, True)
+
+
+def test_what_was_unsure_stays_so() -> None:
+    """The later end more than the earlier; a person's word for as far as it was said of."""
+    before = Noted(BOTH, {("J", 0): Unsure(70, lost=70), ("old", 1): Unsure(9, lost=9)})
+    begun = decide(facts(found=CheckpointPositions("J", {0: 41}), noted=before))
+    assert begun.unsure == {0: Unsure(100, back=100, lost=70), 1: Unsure(50, back=50)}
+
+
+def test_notes_are_read_as_they_were_written() -> None:
+    """By block, the greatest attempt."""
+    rows = [
+        *rows_of("J", {0: 4}, {0: 9, 1: 7}, "lost"),
+        *rows_of("J", {}, {0: 5, 1: 8}, "back"),
+        *rows_of("a_-", {12: 3}, {12: 6}, "unsure"),
+        gone_row("old"),
+    ]
+    read = noted([(r["block"], r.get("attempt", 0), 77) for r in rows])
+    assert read.positions == {("J", 0): 4, ("a_-", 12): 3}
+    assert read.unsure == {
+        ("J", 0): Unsure(9, back=5, lost=9),
+        ("J", 1): Unsure(8, back=8, lost=7),
+        ("a_-", 12): Unsure(6),
+    }
+    assert read.gone == {"old"}
+    assert read.now == 77
+
+
+def written(directory: Path, planned: dict[int, dict[str, object]], done: list[int]) -> Checkpoint:
+    for within in ("offsets", "commits"):
+        (directory / within).mkdir(parents=True, exist_ok=True)
+    for number, offsets in planned.items():
+        text = "v1\n{}\n" + json.dumps(offsets)
+        (directory / "offsets" / str(number)).write_text(text, "utf-8")
+        (directory / "offsets" / f".{number}.crc").write_text("", "utf-8")
+    for number in done:
+        (directory / "commits" / str(number)).write_text("v1\n{}", "utf-8")
+    return Checkpoint(str(directory))
+
+
+@pytest.mark.parametrize(
+    ("planned", "done", "found"),
+    [
+        ([], [], None),
+        ([0], [], CheckpointPositions("J", {})),
+        ([0], [0], CheckpointPositions("J", {0: 1})),
+        ([0, 1], [0], CheckpointPositions("J", {0: 1})),  # repeats batch 1
+        ([0, 1], [0, 1], CheckpointPositions("J", {0: 11})),
+        ([7, 8, 9], [8], CheckpointPositions("J", {0: 81})),
+        ([9, 10], [9, 10], CheckpointPositions("J", {0: 101})),  # numbers, not texts
+    ],
+)
+def test_a_checkpoint_says_where_spark_would_go_on(
+    tmp_path: Path, planned: list[int], done: list[int], found: CheckpointPositions | None
+) -> None:
+    offsets: dict[int, dict[str, object]] = {n: {"journal": "J", "0": 10 * n + 1} for n in planned}
+    assert written(tmp_path, offsets, done).found() == found
+
+
+@pytest.mark.parametrize("text", ["", "v1\n{}\n[]", "v1\n{}\n-", 'v1\n{}\n{"0": 1}', "v9"])
+def test_a_checkpoint_that_is_not_understood_is_nobodys(tmp_path: Path, text: str) -> None:
+    made = written(tmp_path, {0: {}}, [0])
+    (tmp_path / "offsets" / "0").write_text(text, "utf-8")
+    assert made.found() == CheckpointPositions("")
+
+
+def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is moved last is what says that there is one."""
+    made = written(tmp_path, {0: {"journal": "J", "0": 5}}, [0])
+    (tmp_path / "metadata").write_text("{}", "utf-8")
+
+    def fails(_: object, name: str, __: str) -> None:
+        raise OSError(f"no {name}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("loader.journal.checkpoint.Here.move", fails)
+        with pytest.raises(Refused, match="cannot move the checkpoint"):
+            made.set_aside()
+    assert made.found() == CheckpointPositions("J", {0: 5})
+    aside = Path(made.set_aside())
+    assert made.found() is None
+    assert sorted(one.name for one in aside.iterdir()) == ["commits", "metadata", "offsets"]
+    assert [one.name for one in tmp_path.iterdir()] == [aside.name]
+    assert made.found() is None

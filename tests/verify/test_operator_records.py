@@ -1,0 +1,251 @@
+"""What a person recorded raises nothing; what was forged, or went wrong, does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from relay.operate.rewind import accept_steps
+from relay.operate.rewind.records import RewindAuthor
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge import ledger_history
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.operator_records import Superseded, replaced
+from relay.records_pb2 import Block, Commit
+from tests.rewind.world import World
+from tests.verify import histories
+from tests.verify.histories import History
+from tests.verify.rewinds import judged, rewound, with_rewinds
+
+
+def changed(journal: History, change: Callable[[Commit], None], field: str) -> History:
+    """The first record that is a person's, changed; the others as they are."""
+    copies = [(offset, Commit.FromString(c.SerializeToString())) for offset, c in journal]
+    for _, commit in copies:
+        if commit.HasField(field):
+            change(commit)
+            return copies
+    raise AssertionError(f"no record has {field}")
+
+
+def test_clean_histories_with_rewinds_raise_nothing() -> None:
+    for seed in range(40):
+        assert judged(rewound(seed, None if seed % 3 else "d.a").journal) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_several_rewinds_one_after_the_other_raise_nothing(seed: int) -> None:
+    journal = with_rewinds(seed)
+    assert any(commit.HasField("rewind") for _, commit in journal)
+    assert judged(journal) == []
+
+
+def test_retained_in_part_they_raise_nothing() -> None:
+    journal = rewound(2).journal
+    for start in range(len(journal)):
+        assert judged(journal[start:]) == []
+
+
+def _middle_of_a_block(commit: Commit) -> None:
+    commit.rewind.starts[0].offset += 1
+    commit.floor = commit.position = commit.reference = min(
+        commit.previous_floor, commit.rewind.starts[0].offset
+    )
+    for mark in commit.marks:
+        if mark.table == commit.rewind.starts[0].table:
+            mark.offset += 1
+
+
+def _no_mark(commit: Commit) -> None:
+    del commit.marks[:]
+    commit.flush_point = True
+
+
+def _another_mark(commit: Commit) -> None:
+    commit.marks[-1].offset -= 1
+
+
+def _floor_too_low(commit: Commit) -> None:
+    commit.floor = commit.position = commit.reference = commit.floor - 1
+
+
+def _floor_too_high(commit: Commit) -> None:
+    commit.floor = commit.position = commit.reference = commit.floor + 1
+
+
+def _same_epoch(commit: Commit) -> None:
+    commit.epoch -= 1
+
+
+def _foreign_topic(commit: Commit) -> None:
+    commit.source_topic_id = "another"
+
+
+def _no_rewind(commit: Commit) -> None:
+    commit.ClearField("rewind")
+
+
+def _beyond_what_is_done(commit: Commit) -> None:
+    commit.rewind.starts[0].offset = 10**6
+
+
+def _with_a_block(commit: Commit) -> None:
+    commit.blocks.append(
+        Block(
+            id=f"{commit.app}:d.a:0:{commit.epoch}:{commit.floor}",
+            table="d.a",
+            topic="t",
+            rows=1,
+            messages=1,
+            chunks=1,
+            first_offset=10**9,
+            next_offset=10**9 + 1,
+            first_source_offset=commit.floor,
+            next_source_offset=commit.floor + 1,
+        )
+    )
+
+
+def _counted(commit: Commit) -> None:
+    commit.count = 3
+
+
+@pytest.mark.parametrize(
+    ("forge", "kind"),
+    [
+        (_middle_of_a_block, AnomalyKind.OVERLAP),
+        (_no_mark, AnomalyKind.OVERLAP),
+        (_another_mark, AnomalyKind.OVERLAP),
+        (_floor_too_low, AnomalyKind.BACKWARD),
+        (_floor_too_high, AnomalyKind.GAP),
+        (_same_epoch, AnomalyKind.BACKWARD),
+        (_foreign_topic, AnomalyKind.FOREIGN),
+        (_no_rewind, AnomalyKind.BACKWARD),
+        (_beyond_what_is_done, AnomalyKind.GAP),
+        (_with_a_block, AnomalyKind.TORN),
+        (_counted, AnomalyKind.TORN),
+    ],
+)
+def test_a_forged_rewind_is_named(forge: Callable[[Commit], None], kind: AnomalyKind) -> None:
+    journal = rewound().journal
+    at = next(c.n for _, c in journal if c.HasField("rewind"))
+
+    found = judged(changed(journal, forge, "rewind"))
+
+    assert kind in {one.kind for one in found if one.n == at}
+
+
+def test_blocks_before_the_rewind_has_ended_are_named() -> None:
+    journal = rewound().journal
+    end = next(i for i, (_, c) in enumerate(journal) if c.rewound)
+    without = [(o, Commit.FromString(c.SerializeToString())) for o, c in journal]
+    without[end][1].rewound = False
+
+    assert [one.kind for one in judged(without)][:1] == [AnomalyKind.TORN]
+
+
+def test_the_end_of_no_rewind_is_named() -> None:
+    journal = [(o, Commit.FromString(c.SerializeToString())) for o, c in rewound().journal]
+    journal[5][1].rewound = True
+
+    assert any("ends no rewind" in one.text for one in judged(journal))
+
+
+def test_an_unfinished_rewind_is_said() -> None:
+    journal = rewound().journal
+    begun = next(i for i, (_, c) in enumerate(journal) if c.HasField("rewind"))
+    audit = Audit(histories.APP, histories.SOURCE, 1.0)
+    for offset, commit in journal[: begun + 1]:
+        audit.record(0, offset, commit)
+
+    assert audit.unfinished() == [0]
+    assert "rewound from" in audit.acknowledged[0]
+    assert audit.totals.by_person == {("rewind", 0): 1}
+
+
+def accepted(kind: str) -> World:
+    world = World(3)
+    world.relay(30)
+    if kind == "retention":
+        world.log_start = world.floor + 2
+        world._end = max(world._end, world.log_start)
+        world.messages = [m for m in world.messages if m[0] >= world.log_start]
+    elif kind == "topic":
+        world.topic_id, world.named = "another", None
+        world.messages, world._end = [], 0
+    else:
+        world.named = (1, None)
+    author = RewindAuthor("accept", 1, "so it was")
+    accept_steps.accept(world, {}, None, lambda: author)
+    world.relay(20)
+    return world
+
+
+def _no_accept(commit: Commit) -> None:
+    commit.ClearField("accept")
+
+
+def _another_kind(commit: Commit) -> None:
+    commit.accept.kinds[:] = ["offsets"]
+
+
+def _no_kind(commit: Commit) -> None:
+    commit.accept.kinds[:] = []
+
+
+def _another_floor(commit: Commit) -> None:
+    commit.floor = commit.position = commit.floor + 1
+
+
+@pytest.mark.parametrize("kind", ["retention", "topic", "offsets"])
+def test_an_accepted_state_stays_visible_and_is_no_anomaly(kind: str) -> None:
+    world = accepted(kind)
+    audit = Audit(histories.APP, histories.SOURCE, 1.0)
+    for offset, commit in world.journal:
+        audit.record(0, offset, commit)
+
+    assert audit.anomalies == []
+    (text,) = audit.acknowledged
+    assert text.startswith("partition 0, n=")
+    assert "1970-01-01 00:00:00 UTC: accepted " in text
+    assert kind in text
+    assert text.endswith("why: so it was")
+    assert audit.totals.by_person == {(kind, 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "forge"),
+    [
+        ("retention", _no_accept),
+        ("retention", _another_kind),
+        ("retention", _no_kind),
+        ("topic", _no_accept),
+        ("topic", _another_kind),
+        ("offsets", _no_accept),
+        ("offsets", _no_kind),
+        ("offsets", _another_floor),
+        ("offsets", _same_epoch),
+    ],
+)
+def test_a_forged_accept_is_named(kind: str, forge: Callable[[Commit], None]) -> None:
+    assert judged(changed(accepted(kind).journal, forge, "accept"))
+
+
+def test_superseded_blocks_have_no_rows_and_are_settled() -> None:
+    world = rewound()
+    world.load()
+    superseded = Superseded([commit for _, commit in world.journal])
+    blocks = {b.id: b for b in world.blocks() if b.id in superseded.removed}
+    assert blocks
+    ledger = {name: ledger_history.History(state) for name, state in world.ledger.items()}
+
+    assert list(replaced(blocks, superseded, world.rows, ledger)) == []
+
+    first = next(iter(blocks))
+    still = {**world.rows, first: 1}
+    assert [f.kind for f in replaced(blocks, superseded, still, ledger)] == [AnomalyKind.OVERLAP]
+    forgotten = {name: one for name, one in ledger.items() if name != first}
+    found = list(replaced(blocks, superseded, world.rows, forgotten))
+    assert [f.kind for f in found] == [AnomalyKind.OVERLAP]
+    assert "may still be loaded" in found[0].text

@@ -1,0 +1,59 @@
+"""Offsets of the group, as a broker tells them while a transaction is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError
+
+from relay.errors import Unavailable
+from relay.kafka.group_queries import GroupOffset
+from relay.operate.verify.read import journal
+from relay.operate.verify.read.journal import Reader
+
+
+class Asked:
+    """Gives one answer after the other, the last one for ever."""
+
+    def __init__(self, *answers: Sequence[GroupOffset]) -> None:
+        self._answers = list(answers)
+
+    def committed(self, *_: object) -> Sequence[GroupOffset]:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def place(partition: int, offset: int, error: int = 0) -> GroupOffset:
+    return GroupOffset(partition, offset, "m", error, "said" if error else "")
+
+
+def reader(*answers: Sequence[GroupOffset]) -> Any:
+    made = Reader.__new__(Reader)
+    source = SimpleNamespace(topic="rows")
+    made._settings = SimpleNamespace(app="shop", source=source)  # type: ignore[assignment]
+    made._at = {0: 0, 1: 0}
+    made._groups = Asked(*answers)  # type: ignore[assignment]
+    return made
+
+
+UNSTABLE = place(0, OFFSET_INVALID, KafkaError.UNSTABLE_OFFSET_COMMIT)
+
+
+def test_an_offset_that_is_being_committed_is_waited_for() -> None:
+    other = place(1, 4)
+
+    assert reader([UNSTABLE, other], [place(0, 7), other]).committed() == {0: (7, "m"), 1: (4, "m")}
+
+
+def test_one_that_stays_open_is_left_out_and_is_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None would say that the group has no offset: a false alarm."""
+    monkeypatch.setattr(journal, "UNSTABLE_SECONDS", 0.05)
+
+    assert reader([UNSTABLE, place(1, OFFSET_INVALID)]).committed() == {1: None}
+
+
+def test_any_other_error_is_one() -> None:
+    with pytest.raises(Unavailable):
+        reader([place(0, OFFSET_INVALID, KafkaError.NOT_COORDINATOR), place(1, 4)]).committed()
