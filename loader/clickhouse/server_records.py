@@ -134,7 +134,10 @@ class ServerRecords:
             **_place(table),
         )
         if parts is None:
-            return "whether this user sees all rows is not known (it needs SELECT on system.parts)"
+            return (
+                "whether this user sees all rows is not known (the user needs SELECT on "
+                "system.parts)"
+            )
         shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
         if shown is None:
             return f"its rows cannot be counted (the user needs SELECT on {table})"

@@ -195,7 +195,7 @@ def test_a_right_on_one_tables_topic(
 MEANWHILE = {
     "transactional id": ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs Write"),
     "group": (".relay", "GROUP_AUTHORIZATION_FAILED", "needs Read"),
-    "source": (".source", "TOPIC_AUTHORIZATION_FAILED", "Read (source)"),
+    "source": (".source", "TOPIC_AUTHORIZATION_FAILED", "Read (source topic)"),
     "blocks": (".blocks.", "TOPIC_AUTHORIZATION_FAILED", "needs Write"),
 }
 

@@ -149,7 +149,7 @@ def test_each_missing_right_is_named_with_what_grants_it(server: Authorized, app
     found = examined(user)
     assert of(found, *RIGHTS) == set()
     assert [f.what for f in found if f.code == "unasked"] == [
-        "the brokers' clock: no request tells it"
+        "the brokers' clock: no request of Kafka's protocol returns it"
     ]
 
 

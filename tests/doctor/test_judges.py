@@ -237,7 +237,7 @@ def test_without_a_window_no_token_is_said_to_decide() -> None:
     (said,) = [one for one in findings if one.code == "decided-by"]
     assert "token" not in said.what
     assert said.what.endswith("; then a count that finds none of its rows")
-    assert "then finding all its rows by _block, then what the server's logs" in said.what
+    assert "then a count that finds all its rows by _block, then the server's logs" in said.what
 
 
 def test_what_an_old_server_lacks_is_no_reason_where_its_version_is_unknown() -> None:

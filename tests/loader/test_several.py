@@ -171,8 +171,8 @@ def test_one_that_is_away_or_breaks_is_begun_again(
     assert (one.status, ends) == (0, [])
     said = capsys.readouterr().err
     assert "loader: east: away" in said
-    assert "loader: east: begins again in 0.001 s" in said
-    assert "loader: east: not foreseen: KeyError: 'x'" in said
+    assert "loader: east: starts again in 0.001 s" in said
+    assert "loader: east: a bug in block-relay: KeyError: 'x'" in said
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_a_rewind_killed_at_each_step_ends_as_a_fresh_load(site: Site) -> None:
             stops(site, "a rewind to offset")
     status, said = site.person("rewind", "--run")
     assert status == 0, said
-    assert "is finished" in said
+    assert "is now finished" in said
     assert site.rows() == Counter()
 
     site.relayed()

@@ -70,8 +70,8 @@ def test_expired_rows_that_were_inserted_again(shop: Shop, columns: str) -> None
     assert shop.count(into, "sum(n)") == 50
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.OVERLAP], text
-    assert "50 rows in 5 INSERTs, 10 are in it" in text
-    assert "5 claims for 1 blocks" in text
+    assert "50 rows in 5 INSERTs, but the block has 10" in text
+    assert "claimed 1 blocks 5 times" in text
 
 
 def test_a_view_that_failed_after_its_table_had_the_rows(shop: Shop) -> None:
@@ -162,7 +162,7 @@ def test_a_token_that_was_ignored_or_forgotten(shop: Shop, columns: str) -> None
     shop.insert(block, token=False)
     kinds, text = shop.judge(block, other)
     assert set(kinds) == {AnomalyKind.OVERLAP}, text
-    assert "20 rows in 2 INSERTs, 10 are in it" in text
+    assert "20 rows in 2 INSERTs, but the block has 10" in text
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -374,7 +374,7 @@ def test_a_user_who_may_read_tables_alone(shop: Shop) -> None:
     assert kinds == [], more
     assert "rows were removed on purpose (--removed)" in more
     assert f"{bare}: this user may not read system.query_log (GRANT SELECT ON system" in text
-    assert "the ledger alone calls it loaded: 1 block" in text
+    assert "only the ledger says that it is loaded: 1 block" in text
 
 
 def test_a_table_that_keeps_no_rows(shop: Shop) -> None:
@@ -399,7 +399,7 @@ def test_a_table_that_was_dropped(shop: Shop) -> None:
     shop.sql(f"DROP TABLE {table} SYNC")
     kinds, text = shop.judge(block)
     assert kinds == [], text
-    assert f"{table}: there is no such table now, or this user may not see it" in text
+    assert f"{table}: the table does not exist now, or this user may not see it" in text
 
 
 def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
@@ -432,7 +432,7 @@ def test_a_server_whose_records_are_gone(app: str, tmp_path: Path) -> None:
     with running(tmp_path) as port:
         kinds, text = shop.moved(port).judge(block)
         assert kinds == [], text
-        assert "the ledger alone calls it loaded: 1 block" in text
+        assert "only the ledger says that it is loaded: 1 block" in text
 
 
 def test_questions_that_are_not_answered(shop: Shop) -> None:
