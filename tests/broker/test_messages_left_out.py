@@ -44,7 +44,7 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     relayed(pipeline, path, range(100))
 
     said = load(settings_file.load(path))
-    assert any("without 2 messages that it refuses" in line for line in said), said
+    assert any("without 2 messages that the table refuses" in line for line in said), said
     assert client.query(f"SELECT count(), uniqExact(id) FROM {table}").result_rows == [(98, 98)]
     status, output = ran(path, "parked", "ls", "--json")
     waiting = [json.loads(line) for line in output.splitlines()]
@@ -62,4 +62,4 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     client.command(f"INSERT INTO {table} SELECT * FROM {table} WHERE id = 42")
     status, output = ran(path, "verify", "--once", "--deep")
     assert status == 1, output
-    assert f"{LEFT_OUT}: 3 rows in the table, 2 in it" in output
+    assert f"{LEFT_OUT}: the table has 3 of its rows, but the block has 2" in output

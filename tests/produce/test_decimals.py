@@ -94,7 +94,7 @@ def test_a_short_float_is_no_long_one_with_more_digits() -> None:
         ("price", 0.1 + 0.2, "use decimal.Decimal or text"),
         ("price", 1e-300, "use decimal.Decimal or text"),
         ("price", 1e300, "use decimal.Decimal or text"),
-        ("whole", 0.5, "more than 0 digits behind the point"),
+        ("whole", 0.5, "more than 0 digits after the point"),
         ("price", 1e7, "does not fit Decimal"),
         ("long", 1e36, "does not fit Decimal"),
         ("price", math.nan, "nan is not a decimal number"),

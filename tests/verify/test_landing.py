@@ -51,7 +51,7 @@ def test_more_rows_than_the_block_has_are_found_on_a_table_with_a_ttl(shop: Shop
     shop.sql(f"INSERT INTO {table} SELECT * FROM {table}")
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.OVERLAP], text
-    assert "20 rows in the table, 10 in it" in text
+    assert "the table has 20 of its rows, but the block has 10" in text
 
 
 @pytest.mark.parametrize("columns", [STAMPED, BARE])
@@ -116,7 +116,7 @@ def test_a_view_that_doubles_what_its_table_does_not(shop: Shop) -> None:
     assert (shop.count(table), shop.count(into, "sum(n)")) == (10, 20)
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.OVERLAP], text
-    assert f"{into} got 2 rows of it in 2 INSERTs, 1 in each" in text
+    assert f"{into} got 2 of its rows in 2 INSERTs, although one brings 1" in text
 
 
 def test_rows_that_a_person_deleted_and_the_loader_brought_back(shop: Shop) -> None:
@@ -409,7 +409,7 @@ def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
     shop.insert(stranger)
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.FOREIGN], text
-    assert f"foreign: partition 1: 10 rows carry '{stranger.id}'" in text
+    assert f"foreign: partition 1: 10 rows carry block id '{stranger.id}'" in text
 
 
 def test_a_user_who_may_set_nothing(shop: Shop) -> None:
