@@ -120,7 +120,7 @@ def test_rows_are_counted_across_blocks(tmp_path: Path, suffix: str) -> None:
         ("f.jsonl", '{"a": 1, "e": 1}\n{"a": 1', "row 2: Expecting"),
         ("f.jsonl", '{"a": 1, "e": 1}\n{"a": 1, "e": 1, "c": 5}', "row 2: d.t, column 'c': 5 does"),
         ("f.parquet", "no parquet", "f.parquet: Parquet magic bytes not found"),
-        ("f.txt", "a\n", "does not say the format?"),
+        ("f.txt", "a\n", "does not say the format"),
         ("none", None, "is not a file"),
     ],
 )
