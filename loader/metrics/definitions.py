@@ -36,6 +36,12 @@ _BLOCKS = (
         "table",
     ),
     counter(
+        "loader_blocks_dead_total",
+        "blocks",
+        "Of how many blocks of left out messages were all made dead letters?",
+        "table",
+    ),
+    counter(
         "loader_blocks_known_total",
         "blocks",
         "How many blocks were already settled when they were read (after a restart)?",

@@ -112,9 +112,10 @@ class Block(Section):
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
-        description="how many blocks a relay seals per second over all tables, because many small "
-        "INSERTs slow ClickHouse down. A block of more than 1000 rows counts as 1000 / rows. "
-        "Above this rate the tables with the fewest rows wait longer than max_age_seconds",
+        description="inserts of up to 1000 rows that are made due per second over all tables of a "
+        "relay (a larger one counts for less; all partitions of a table are one, where the loader "
+        "may insert their blocks together); above it the age of the quietest tables stretches, "
+        "because ClickHouse suffers from many small inserts",
     )
     chunk_bytes: Bytes = Field(
         900_000,
@@ -208,7 +209,7 @@ class Loader(Section):
     """The Spark job."""
 
     database: str = Field("relay", description="ClickHouse database that holds the ledger table")
-    master: str = Field("local[*]", description="URL of the Spark master")
+    master: str = Field("local[*]", description="URL of the URL of the Spark master")
     checkpoint: Path = Field(
         description="directory of Spark's checkpoint. Nothing is lost if only this directory is "
         "lost: the ledger decides where to begin",
@@ -229,6 +230,14 @@ class Loader(Section):
         "that have it",
     )
     insert_timeout_seconds: Seconds = Field(300.0, description="how long one INSERT may take")
+    rejected: Literal["park", "dead"] = Field(
+        "park",
+        description="messages that only the INSERT finds to be bad, as a CHECK of the table or an "
+        "expression of it refuses their rows, while the rest of their block is loaded: park waits "
+        "for a person to settle them; dead makes them dead letters, each once, as the relay does "
+        "with what cannot become rows. For dead the loader's user has to read the source topic and "
+        "write the dead letters: `relay doctor --grants` prints the rights",
+    )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         0.0, description="how long to wait for servers that do not answer; 0 waits for ever"
     )

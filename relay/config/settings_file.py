@@ -96,7 +96,7 @@ def _wrong(
     mend = (
         f"correct the settings, then run `relay config check {path}`"
         if of_file
-        else "give another value for the option"
+        else "give another value for the option for the option"
     )
     return "\n".join([head, *lines]), mend
 
@@ -152,7 +152,8 @@ def _read(path: Path) -> Table:
     except FileNotFoundError as missing:
         raise ConfigError(
             f"there is no file {path}",
-            f"`relay config init > {path}` writes an example",
+            "name another as CONFIG, with --config or in RELAY_CONFIG, or write one: "
+            f"`relay config init {path}`",
         ) from missing
     except OSError as refused:
         raise ConfigError(

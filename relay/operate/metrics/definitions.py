@@ -296,7 +296,7 @@ CURRENT = (
     ),
     gauge(
         "relay_seal_tokens",
-        "blocks",
+        "inserts",
         "How many more blocks may be sealed by age now (at 0 block.max_per_second delays blocks)?",
     ),
     gauge("relay_buffers", "buffers", "How many buffers does the relay hold?"),

@@ -242,7 +242,7 @@ def replaced(
                 f"a rewind superseded block {name}, but {rows} of its rows are in the table",
             )
         state = ledger.get(name, NOTHING).state
-        if state not in {"loaded", "discarded"}:
+        if state not in {"loaded", "discarded", "dead"}:
             yield UnplacedAnomaly(
                 AnomalyKind.OVERLAP,
                 f"a rewind superseded block {name}, but it may still be loaded: its state is "
