@@ -189,7 +189,9 @@ KAFKA: dict[str, Case] = {
         "NTP",
         frozenset({"broker-clock"}),
     ),
-    "source-missing": told("rows is not there", "relay topic create", topics=without_topic("rows")),
+    "source-missing": told(
+        "rows does not exist", "relay topic create", topics=without_topic("rows")
+    ),
     "partitions-more": other_topic(
         "app.journal", "13 partitions, the source 12", "another `app`", partitions=13
     ),
@@ -249,7 +251,7 @@ KAFKA: dict[str, Case] = {
     "offset-foreign": told("'moved'", "restore the offset", heads={0: FOREIGN}),
     "right-topic": other_topic(
         BLOCKS,
-        "may not Write, which relay must",
+        "may not Write, and relay must",
         "--operation Write --topic app. --resource-pattern-type prefixed",
         granted=frozenset({"READ", "DESCRIBE"}),
     ),
