@@ -55,9 +55,9 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
         raise ConfigError(
-            f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
-            "Make it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has the "
-            "columns), or name one replica.",
+            f"clickhouse.url names several replicas, but {ledger.name} is not replicated",
+            "Create it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has "
+            "the columns), or name one replica in clickhouse.url.",
         )
     if make:
         ledger.ensure(settings.loader.database)
@@ -87,7 +87,9 @@ def waited(
         except Unavailable as error:
             if limit and time.monotonic() - begun > limit:
                 raise
-            tell(f"waiting, next try in {pause:.1f} s: {error.message}", level=logging.WARNING)
+            step = f" (next: {error.next_step})" if error.next_step else ""
+            text = f"waiting, next try in {pause:.1f} s: {error.message}{step}"
+            tell(text, level=logging.WARNING)
         rest(pause)  # the back-off itself; `call` is the condition
         pause = min(pause * 2, 10.0)
 
@@ -195,5 +197,7 @@ def topic_id(settings: Settings, topic: str) -> str:
     """
     facts = Topics(settings).describe(topic, (READ,))
     if facts is None:
-        raise Unavailable(f"topic {topic} is not there", "Start `relay run` once, it creates it.")
+        raise Unavailable(
+            f"topic {topic} does not exist", "Start `relay run` once, which creates the topic."
+        )
     return facts.topic_id

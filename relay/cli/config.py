@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
+from urllib.parse import urlsplit
 
 import click
 from pydantic import BaseModel, SecretStr
@@ -53,6 +54,7 @@ _COMMENTS = {
     "source.start": "or latest: only what comes from now on",
     "loader.checkpoint": "a directory; losing it alone costs nothing",
 }
+_NATIVE_PORTS = frozenset({9000, 9440})
 _WIDTH = 88
 
 
@@ -143,8 +145,14 @@ def check(config_file: Path) -> None:
         click.echo(f"{config_file}: ok{which}, app {settings.app!r}")
         if settings.source.start is None:
             click.echo(
-                "note: source.start is not set; partitions without a committed floor need"
-                " `relay run --start`"
+                "note: source.start is not set; for partitions without a committed offset, start "
+                "with `relay run --start`"
+            )
+        native = [url for url in settings.clickhouse.urls if urlsplit(url).port in _NATIVE_PORTS]
+        if native:
+            click.echo(
+                f"note: clickhouse.url {native[0]} has the port of ClickHouse's native protocol;"
+                " HTTP is mostly 8123, HTTPS 8443"
             )
 
 

@@ -196,3 +196,26 @@ def test_init_asks_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (found.app, found.kafka.bootstrap, found.source.topic) == ("x", "b:1", "rows")
     assert (found.source.start, found.clickhouse.url) == ("latest", "http://c:2")
     assert "app" in printed("--short")
+
+
+@pytest.mark.parametrize(("port", "noted"), [(9000, True), (9440, True), (8123, False)])
+def test_check_notes_the_port_of_another_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int, noted: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed("relay.toml", "--short", "--clickhouse", f"http://localhost:{port}")
+    done = CliRunner().invoke(cli, ["config", "check"])
+    assert done.exit_code == 0
+    assert ("native protocol" in done.output) is noted
+
+
+def test_several_topics_are_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of topics, which other products have, is answered with what there is."""
+    monkeypatch.chdir(tmp_path)
+    printed("relay.toml", "--short")
+    file = tmp_path / "relay.toml"
+    text = file.read_text().replace("[source]", '[source]\ntopics = ["a", "b"]')
+    file.write_text(text)
+    done = CliRunner().invoke(cli, ["config", "check"])
+    assert "source.topics: an app reads one topic" in str(done.exception)
+    assert "[pipelines]" in str(done.exception)

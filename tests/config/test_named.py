@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,3 +143,33 @@ def test_a_command_that_is_misspelled_is_found(words: list[str], meant: str) -> 
     other = CliRunner().invoke(cli, ["qqq"]).output
     assert "No such command 'qqq'." in other
     assert "Did you mean" not in other
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("relay sta", "plain,status"),
+        ("relay status re", "file,re"),
+        ("relay status relay.toml --wa", "plain,--watch"),
+        ("relay produce relay.toml x", "file,x"),
+        ("relay docs tro", "plain,troubleshooting"),
+        ("loader run --on", "plain,--once"),
+    ],
+)
+def test_shells_complete_commands(line: str, offered: str) -> None:
+    """Also where the configuration is not named yet."""
+    program, *words = line.split()
+    done = subprocess.run(
+        [Path(sys.executable).parent / program],
+        env={
+            **os.environ,
+            f"_{program.upper()}_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [offered], done.stderr

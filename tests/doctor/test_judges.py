@@ -11,8 +11,10 @@ from loader.blocks import insert_statement
 from loader.core.table_rules import nature
 from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
+from relay.errors import Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
+from relay.operate.doctor.ask.group import GroupQuestions
 from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
 from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
 from relay.operate.doctor.judge import rights
@@ -131,7 +133,7 @@ def test_a_journal_that_is_gone_is_told_of() -> None:
     head = replace(kafka().heads[0], journal_start=None)
     (found,) = of_kafka(kafka(heads={0: head}))
     assert found.code == "journal-passed"
-    assert "app.journal[0] is not there" in found.what
+    assert "app.journal[0] does not exist" in found.what
 
 
 def test_retention_is_held_against_the_outage_that_was_named() -> None:
@@ -186,7 +188,7 @@ def test_a_fixed_setting_of_the_right_value_is_fine() -> None:
 def test_a_readonly_user_cannot_insert() -> None:
     facts = clickhouse()
     told = of_clickhouse(replace(facts, settings={**facts.settings, "readonly": Setting("1")}))
-    assert [f.what for f in told] == ["readonly = 1, and user loader may not change it"]
+    assert [f.what for f in told] == ["readonly = 1, but user loader may not change it"]
 
 
 def test_a_window_that_ends_by_time_is_held_against_the_outage() -> None:
@@ -254,7 +256,7 @@ def test_commands_are_what_a_shell_takes() -> None:
             },
             "TTL d deletes them",
         ),
-        ({"views": (view(),)}, "it says nothing of what is behind view shop.v"),
+        ({"views": (view(),)}, "it says nothing about the table behind view shop.v"),
         ({"policies": ("p ON shop.orders",)}, "p ON shop.orders hides them"),
     ],
 )
@@ -269,8 +271,8 @@ def test_without_a_window_no_token_is_said_to_decide() -> None:
     findings = of_clickhouse(clickhouse(table(engine_full=NO_WINDOW)), decided=True)
     (said,) = [one for one in findings if one.code == "decided-by"]
     assert "token" not in said.what
-    assert said.what.endswith("; then finding none of its rows")
-    assert "then finding all its rows by _block, then what the server's logs" in said.what
+    assert said.what.endswith("; then a count that finds none of its rows")
+    assert "then a count that finds all its rows by _block, then the server's logs" in said.what
 
 
 def test_what_an_old_server_lacks_is_no_reason_where_its_version_is_unknown() -> None:
@@ -318,3 +320,27 @@ def test_one_broker_is_not_asked_for_three_copies() -> None:
         one.mend.partition(" ")[0] for one in of_kafka(of_three) if one.code == "topic-replication"
     }
     assert mends == "kafka-reassign-partitions"
+
+
+def test_a_coordinator_that_starts_is_no_broker_that_is_away() -> None:
+    """What others have answered counts; the question about the group is told as unanswered."""
+    asked: list[tuple[str, object, str]] = []
+
+    class Silent:
+        """Answers nothing."""
+
+        def answer(self, what: str, _: object) -> object:
+            raise Unavailable(f"{what}: timed out")
+
+        def cannot(self, what: str, reason: object, mend: str = "") -> None:
+            asked.append((what, reason, mend))
+
+    silent: Any = Silent()
+    questions = GroupQuestions(settings(), silent, silent)
+    assert questions.group_granted() is None
+    assert questions.heads(topics()) == {}
+    assert [what for what, _, _ in asked] == [
+        "rights on group app.relay",
+        "where group app.relay stands",
+    ]
+    assert all("coordinator" in mend for _, _, mend in asked)
