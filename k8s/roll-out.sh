@@ -1,14 +1,14 @@
 #!/bin/sh
 # Rolls an overlay out: the doctor first, then everything, and waits until it runs.
 #
-#   k8s/roll-out.sh k8s/overlays/small
+#   sh k8s/roll-out.sh k8s/overlays/small
 #
 # Goes no further where the doctor finds an error, and shows what it says. May be run again at any
 # time, after a success and after a failure. Back is the same command with the earlier overlay.
 # KUBECTL names another kubectl; ROLL_OUT_SECONDS is how long pods may take (default 600).
 set -eu
 
-overlay=${1:?"name the directory of an overlay: k8s/roll-out.sh k8s/overlays/small"}
+overlay=${1:?"name the directory of an overlay: sh k8s/roll-out.sh k8s/overlays/small"}
 seconds=${ROLL_OUT_SECONDS:-600}
 doctor=batch.kubernetes.io/job-name=doctor
 

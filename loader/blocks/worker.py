@@ -303,8 +303,7 @@ class Worker:
             case plan.AskRecord():
                 rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
-                record = evidence.record(block.id, rows, since_ms, stays=run.forgotten)
-                attempt.answer(record)
+                attempt.answer(evidence.record(block.id, rows, since_ms))
             case plan.AskLetters(since):
                 attempt.answer(self._letters.look(block, since))
             case plan.WriteLetters():

@@ -72,11 +72,12 @@ _STAYS = (
     "WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
     "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
     "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
+    "AND toUnixTimestamp64Micro(event_time_microseconds) <= {ended:Int64} "
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE}))"
 )
-"""Of parts that the INSERTs made, in any table: how many there were; of which partition nothing was
-dropped since, in a table that is where it was; in a table that has another name since. A table that
-is restored from a backup is another one, or was emptied before."""
+"""Of parts that the INSERTs made up to then, in any table: how many there were; of which partition
+nothing was dropped since, in a table that is where it was; in a table that has another name since.
+A table that is restored from a backup is another one, or was emptied before."""
 _CLOCKS_MS = 600_000
 """By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
 _DELETES = (
@@ -134,10 +135,13 @@ class ServerRecords:
             **_place(table),
         )
         if parts is None:
-            return "whether this user sees all rows cannot be asked (SELECT on system.parts)"
+            return (
+                "whether this user sees all rows is not known (the user needs SELECT on "
+                "system.parts)"
+            )
         shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
         if shown is None:
-            return f"its rows cannot be counted (SELECT on {table})"
+            return f"its rows cannot be counted (the user needs SELECT on {table})"
         if int(shown[0][0]) < int(parts[0][0]):
             return "this user does not see all rows of the table (a row policy, DELETEs)"
         if seen := self.shown_only(table):  # others' rows came between the two, as many as hide
@@ -151,23 +155,20 @@ class ServerRecords:
         except ClickHouseError as error:
             if is_permanent(error):
                 return ""  # nor can it count them
-            raise failure(error, "asking which rows are shown") from error
+            raise failure(error, "asking which rows this user sees") from error
 
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
         self._flushed()
         return {str(row[0]) for row in self._ask(_RECORDED, since_ms, blocks=list(blocks)) or ()}
 
-    def record(
-        self, block: str, rows: Mapping[str, int], since_ms: int, *, stays: bool = False
-    ) -> ServerRecord:
+    def record(self, block: str, rows: Mapping[str, int], since_ms: int) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
         Args:
             block: its id.
             rows: that an INSERT of each earlier claim writes, by claim.
             since_ms: Unix time of the oldest claim, by the server's clock.
-            stays: the tables may have been set back since: ask whether the rows stayed.
         """
         self._flushed()
         found = self._ask(_STATEMENTS, since_ms, block=block)
@@ -175,19 +176,20 @@ class ServerRecords:
             return ServerRecord(
                 "unclear", said="the server keeps no query log that this user may read"
             )
-        for kind, written, comment, _, ended in found:
+        # The newest: a repeat under the token stands for what those before it left of it.
+        for kind, written, comment, _, ended in reversed(found):
             claim = names.claim_of_comment(comment)
             needed = rows.get(claim, max(rows.values(), default=1))
             if kind == "QueryFinish" and written >= max(needed, 1):
                 queries = sorted({query for _, _, _, query, _ in found})
-                return self._stays(claim, queries, ended, since_ms) if stays else _written(claim)
+                return self._stays(claim, queries, ended, since_ms)
         if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
             return ServerRecord("never")
         kinds = sorted({kind for kind, *_ in found})
         return ServerRecord(
             "unclear",
-            said="the server's query log has no INSERT of it that ended well"
-            + (f" ({', '.join(kinds)})" if kinds else ", and may lack some"),
+            said="the server's query log has no INSERT of this block that succeeded"
+            + (f" ({', '.join(kinds)})" if kinds else ", and the log may lack some"),
         )
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
@@ -195,11 +197,11 @@ class ServerRecords:
         asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
         if there:
-            return _written(claim)
-        said = "the server recorded that its INSERT ended well"
+            return ServerRecord("written", claim)
+        said = "the server recorded that its INSERT succeeded"
         if made and not elsewhere:
             return ServerRecord(
-                "gone", claim, f"{said}, and its parts were dropped or replaced since"
+                "gone", claim, f"{said}, but its parts were dropped or replaced since then"
             )
         return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
@@ -246,10 +248,6 @@ class ServerRecords:
             raise failure(error, "asking what the server recorded") from error
 
 
-def _written(claim: str) -> ServerRecord:
-    return ServerRecord("written", claim)
-
-
 def earliest(block: Block) -> int:
     """Return the earliest Unix time in ms, by the server's clock, of a statement of the block."""
     return max(block.sealed_at_ms - _CLOCKS_MS, 0)
@@ -274,12 +272,17 @@ def why_fewer(
     """
     reasons = list(known)
     if parts is not None and parts.dropped:
-        reasons.append("the table or partitions of it were dropped, detached or replaced since")
+        reasons.append(
+            "the table or partitions of it were dropped, detached or replaced since then"
+        )
     deletes = evidence.deletes(table, since_ms)
     if deletes:
-        reasons.append("rows were deleted since")
+        reasons.append("rows were deleted since then")
     if deletes is None:
-        reasons.append("whether rows were deleted since cannot be asked (system.mutations)")
+        reasons.append(
+            "whether rows were deleted since then is not known (the user needs SELECT on "
+            "system.mutations)"
+        )
     if not reasons and (hidden := evidence.hidden(table)):
         reasons.append(hidden)
     return ", ".join(reasons)

@@ -24,10 +24,13 @@ Why it is safe, however many loaders run and whenever they pause or die:
 * The server's answer to the attempt's own INSERT is proof: at least the block's rows
   written means done, 0 means that nothing happened. No count overrules it, because rows
   may expire, merge or be hidden from this user the moment they are written.
-* What an earlier claim did is proved in the order of `_decide`: the same statement again
-  under the same token while the table surely remembers it; what the server recorded of
-  the statement; the table's own rows, where their number means something. Where nothing
-  proves it, the block is parked.
+* What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
+  number means something; the same statement again under the same token while the table surely
+  remembers it; what the server recorded of the statement; none of its rows. Where nothing proves
+  it, the block is parked.
+* Tables and ledger may be restored from a backup, together or the ledger's older than the table's.
+  So what a statement wrote has to be where it wrote it, and a statement under a claim that the
+  ledger does not have shows that the ledger was set back.
 * Where loader.transform makes the rows, each claim says how many, and by which version of it. What
   is in the table came under one claim; what two versions may have made is never completed by
   either, and told apart by its count, or parked.
@@ -180,9 +183,9 @@ class ServerRecord:
 
     Attributes:
         state: "written": one finished, and wrote at least as many rows as the block has;
-            "never": the record is complete, and none has written anything; "unclear": else. Of a
-            block that the ledger may have forgotten also: "gone": one finished, and its parts were
-            dropped since, as when a table is restored; "perhaps": nor is that known.
+            "never": the record is complete, and none has written anything; "gone": one finished,
+            and its parts were dropped since, as when a table is restored; "perhaps": one finished,
+            and whether its parts were dropped is not known; "unclear": else.
         claim: of the statement that finished, where the record names it.
         said: the same in words.
     """
@@ -611,11 +614,12 @@ def _decide(run: Run) -> Effect:
         return Insert(None)
     if run.human in {"loaded", "discard"}:
         return _as_told(run, counted)
-    if (limit := _remembered(run)) is not None:
-        return Insert(limit)
+    # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
+    if (limit := _remembered(run)) is not None:
+        return Insert(limit)
     return AskRecord()
 
 
@@ -633,7 +637,7 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
     if not facts.views and facts.inserted is not None and facts.inserted <= facts.margin:
         return Insert(facts.newest + facts.margin - facts.inserted)
     left = "" if counted is None else f"; {_share(run, counted)}"
-    return Park(run.attempt, f"{run.rejected}{left}, and may be of the INSERT that was refused")
+    return Park(run.attempt, f"{run.rejected}{left}, and may come from the INSERT that was refused")
 
 
 def _for_letters(run: Run, counted: int | None) -> Effect:
@@ -671,7 +675,9 @@ def _remembered(run: Run) -> int | None:
 def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """Without the token: what the server recorded, then what a count means, else a person."""
     facts = run.facts
-    if record.state == "written" and (maker := _maker(run, record.claim)):
+    known = _knows(run, record.claim)
+    written = record.state == "written" or (record.state == "perhaps" and known)
+    if written and (maker := _maker(run, record.claim)):
         return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
     if run.human == "dead":
@@ -682,7 +688,8 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     by_hand = run.human == "absent" and bool(counted)
     if (record.state == "never" and not by_hand) or facts.repeatable:
         return Insert(None)
-    if counted == 0 and not facts.fewer and not facts.views:
+    removed = record.state == "gone" and known  # by a person, or a backup without it was restored
+    if counted == 0 and not facts.fewer and not facts.views and not removed:
         return Insert(None)
     unknown = run.forgotten and not run.lost and record.state != "perhaps"
     if unknown and not run.earlier and not counted:
@@ -692,25 +699,33 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     return Park(run.attempt, _undecided(run, counted, record))
 
 
+def _knows(run: Run, claim: str) -> bool:
+    """Whether the ledger has the claim of a statement: else it was set back since.
+
+    "": what earlier versions of the program sent, which did not say.
+    """
+    return not run.forgotten and claim in {"", run.claim, *(one.claim for one in run.earlier)}
+
+
 def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
-    found = ["an earlier attempt ended before its answer came"]
+    found = ["an earlier attempt ended before the server answered"]
     if not run.earlier:
         found = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
         found.append(_share(run, counted))
         if counted and len({entry.transform for entry in run.earlier}) > 1:
-            found.append("versions of the transform made different numbers of them")
+            found.append("versions of the transform made different numbers of rows")
     elif not run.all_stamped:
-        found.append("the table has no block-id column for all of it")
+        found.append("the table did not have the block-id column during every attempt")
     if facts.fewer:
         found.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
         found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
     if any(entry.transform != run.transform for entry in run.earlier):
         found.append("the transform has changed")
-    found.append("its deduplication window may have moved on")
+    found.append("the table may have forgotten the block's deduplication token")
     if record.said:
         found.append(record.said)
     return "; ".join(found) + ": only a person can tell whether the rows are there"
@@ -749,7 +764,7 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         # Which of two versions it was is the person's to know.
         fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
         if not fitting:
-            return Park(run.attempt, f"a person said that it is loaded, but {found}")
+            return Park(run.attempt, f"a person marked it as loaded, but {found}")
         said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
         return Settle(run.attempt, LOADED, said, fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):

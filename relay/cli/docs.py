@@ -52,6 +52,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "relay/docs/metrics.md",
         "relay/docs/troubleshooting.md",
         "relay/docs/verify.md",
+        "relay/docs/detection.md",
         "relay/docs/dead-letters.md",
         "loader/docs/evidence.md",
         "loader/docs/parked.md",

@@ -40,6 +40,8 @@ class Guards:
     bounded: bool = True  # a counter that may have gone back bounds nothing
     sent: bool = True  # claims say whether blocks go together
     over: bool = True  # an own INSERT that was refused may have left parts
+    stays: bool = True  # whether what a statement wrote is still there is asked
+    dropped: bool = True  # that parts are gone, by a table that was made anew, is known
     fences: bool = True  # whoever looks for dead letters takes their producer's id over
     letters: bool = True  # claims say that they are for dead letters
 
@@ -104,12 +106,14 @@ class Loader:
     waiting: bool = False  # for the answer of a flying statement
     human: plan.Human = "nothing"  # what a person said, whose word it carries out
     left: bool = False  # it leaves out the message that the table rejects
+    driven: bool = False  # who began its attempt begins the next one, and not this model
 
 
 @dataclass(frozen=True)
 class Statement:
     owner: int  # loader that waits for the answer; -1: nobody does any more
     passes: bool
+    claim: str = ""
     landed: int = 0  # parts, those of the view behind the table's
     version: int = 0  # that made its rows
     allowance: int = 99  # parts that others may insert while it runs
@@ -129,7 +133,11 @@ class World:
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
     gone: bool = False  # a person has deleted the rows that were there
     deleted: bool = False  # a person has deleted something
-    written: bool = False  # a statement finished, and its condition was true
+    sent: bool = False  # a statement was begun
+    written: str = ""  # claim of the last statement that finished and whose condition was true
+    there: bool = False  # parts of it are where a statement wrote them
+    stays: bool = False  # those that stand for the statement that finished
+    dropped: bool = False  # parts of since the oldest claim are gone, with their tokens
     unclear: bool = False  # a statement wrote something and did not finish
     made: frozenset[int] = frozenset()  # versions that made the parts which are there
     counter: int = 0
@@ -193,6 +201,8 @@ def begin_left_out(
 
 def _restart(world: World, i: int, table: Table) -> World:
     loader = world.loaders[i]
+    if loader.driven:
+        return _with(world, i, replace(loader, run=None, effect=plan.Done("retry"), waiting=False))
     # A finisher comes after all others, so its claims must not be named like theirs.
     claim = f"{i}-{loader.made}"
     human = loader.human
@@ -253,7 +263,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             return _with(world, i, replace(loader, left=loader.left or left)), entries
         case plan.Isolate():
             if not world.rule:  # a person dropped it meanwhile
-                return world, plan.Impossible("the table itself takes each of its messages")
+                return world, plan.Impossible("the table accepts each of its messages one by one")
             return _with(world, i, replace(loader, left=True)), plan.Ok()
         case plan.Claim(attempt):
             made = _made(loader, table, _version(loader, table, i))
@@ -283,7 +293,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Ask():
             return world, _facts(world, loader.run, table, guards)
         case plan.AskRecord():
-            return world, _record(world, table)
+            return world, _record(world, table, guards)
     raise TypeError(loader.effect)
 
 
@@ -296,10 +306,12 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.In
     of_table = enumerate(world.copies[: table.parts])
     there = sum(table.rows(made, part) * copies for part, copies in of_table)
     counted = 0 if table.expires or table.hidden or world.gone else there
-    fewer = table.nature.vanish or table.hidden or world.deleted
-    bounded = table.bounded or not guards.bounded
+    dropped = world.dropped and table.logged and guards.dropped
+    fewer = table.nature.vanish or table.hidden or world.deleted or dropped
+    bounded = (table.bounded or not guards.bounded) and not dropped
+    bounded = bounded and 0 <= run.since <= world.counter
     return plan.InsertFacts(
-        inserted=world.counter - run.since if bounded and run.since >= 0 else None,
+        inserted=world.counter - run.since if bounded else None,
         margin=table.window // 2,
         newest=world.counter,
         counted=counted if table.stamped else None,
@@ -311,8 +323,9 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.In
 
 
 def _last_claim(world: World, claim: str) -> plan.Entry:
-    """Of its owner: the ones before were refused."""
-    return [e for e in world.ledger if e.claim == claim and e.state == plan.PREPARED][-1]
+    """Of its owner: the ones before were refused. None of it, where the ledger was set back."""
+    of_owner = [e for e in world.ledger if e.claim == claim and e.state == plan.PREPARED]
+    return of_owner[-1] if of_owner else plan.Entry(plan.PREPARED, 1, claim)
 
 
 def _version(loader: Loader, table: Table, i: int) -> int:
@@ -320,11 +333,12 @@ def _version(loader: Loader, table: Table, i: int) -> int:
     return int(loader.left) if table.rejects else table.version(i)
 
 
-def _record(world: World, table: Table) -> plan.ServerRecord:
+def _record(world: World, table: Table, guards: Guards) -> plan.ServerRecord:
     if not table.logged:
         return plan.ServerRecord("unclear")
     if world.written:
-        return plan.ServerRecord("written")
+        there = world.stays or not guards.stays
+        return plan.ServerRecord("written" if there else "gone", world.written)
     return plan.ServerRecord("unclear" if world.unclear else "never")
 
 
@@ -356,7 +370,7 @@ def _land(world: World, j: int, table: Table) -> World:
         made = world.made | (set() if same else {statement.version})
         if len(made) > 1:
             raise Violation(f"versions mixed: {set(made)}")
-        world = replace(world, copies=tuple(copies), made=made)
+        world = replace(world, copies=tuple(copies), made=made, there=True)
     moved = replace(statement, landed=statement.landed + 1, wrote=statement.wrote or wrote)
     return replace(world, flying=(*world.flying[:j], moved, *world.flying[j + 1 :]))
 
@@ -388,7 +402,9 @@ def _ended(world: World, j: int, *, whole: bool) -> World:
     statement = world.flying[j]
     world = replace(world, flying=world.flying[:j] + world.flying[j + 1 :])
     if whole:
-        return replace(world, written=world.written or statement.passes)
+        if not statement.passes:
+            return world
+        return replace(world, written=statement.claim, stays=world.there)
     return replace(world, unclear=world.unclear or statement.wrote)
 
 
@@ -425,7 +441,9 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             token = loader.run.claim if together else "block"
             version = _version(loader, table, i)
             refused = passes and world.rule and version != LEFT
-            statement = Statement(i, passes, 0, version, allowance, token, refused=refused)
+            claim = loader.run.claim
+            statement = Statement(i, passes, claim, 0, version, allowance, token, refused=refused)
+            sent = replace(sent, sent=True)
             yield replace(sent, flying=(*world.flying, statement))
             if table.lags and world.faults:  # this replica has not got the claim yet
                 late = replace(statement, passes=False)

@@ -399,11 +399,34 @@ WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never
         (plan.InsertFacts(counted=10, fewer="TTL"), {}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=10, views=("v",)), {}, plan.Park),
         (plan.InsertFacts(counted=10), {"was_stamped": False}, plan.Park),
+        # They are there, whatever the window says: a table that was restored has no tokens.
+        (
+            plan.InsertFacts(inserted=3, margin=50, newest=7, counted=10),
+            {},
+            plan.Settle(2, made_by="other"),
+        ),
         # What the server recorded.
         (plan.InsertFacts(), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=0), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=0, fewer="TTL"), {"record": NEVER}, plan.Insert(None)),
         (plan.InsertFacts(), {"record": NEVER}, plan.Insert(None)),
+        # Its rows were there. A person removed them; or, under a claim that the ledger does not
+        # have, both were set back, and what the table has now is all of it.
+        (plan.InsertFacts(counted=0), {"record": plan.ServerRecord("gone", "other")}, plan.Park),
+        (plan.InsertFacts(), {"record": plan.ServerRecord("gone", "other")}, plan.Park),
+        (
+            plan.InsertFacts(counted=0),
+            {"record": plan.ServerRecord("gone", "of later")},
+            plan.Insert(None),
+        ),
+        (plan.InsertFacts(), {"record": plan.ServerRecord("gone", "of later")}, plan.Park),
+        # Without a part log.
+        (
+            plan.InsertFacts(),
+            {"record": plan.ServerRecord("perhaps", "other")},
+            plan.Settle(2, made_by="other"),
+        ),
+        (plan.InsertFacts(), {"record": plan.ServerRecord("perhaps", "of later")}, plan.Park),
         # The rows, none of them, where that means something.
         (plan.InsertFacts(counted=0), {}, plan.Insert(None)),
         (plan.InsertFacts(counted=0, fewer="TTL"), {}, plan.Park),
