@@ -55,8 +55,8 @@ def back(rows: pa.RecordBatch, plain: pa.RecordBatch) -> pa.RecordBatch:
     missing = [field.name for field in rows.schema if pa.types.is_null(field.type)]
     if missing != plain.schema.names or rows.num_rows != plain.num_rows:
         raise ValueError(
-            f"{rows.num_rows} rows without columns {missing}, and {plain.num_rows} of columns "
-            f"{plain.schema.names}"
+            f"the block has {rows.num_rows} rows without columns {missing}, and {plain.num_rows} "
+            f"rows of columns {plain.schema.names}"
         )
     fields, columns = list(rows.schema), list(rows.columns)
     for field, column in zip(plain.schema, plain.columns, strict=True):
