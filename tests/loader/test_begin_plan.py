@@ -74,11 +74,11 @@ STOPS: dict[str, tuple[StartFacts, str]] = {
     ),
     "nobody loaded the beginning": (
         facts(bounds={0: (7, 100)}),
-        r"partition 0 begins at offset 7, and nobody",
+        r"partition 0 begins at offset 7, and no loader",
     ),
     "nor since the checkpoint": (
         facts({}, CheckpointPositions("J", {0: 5}), bounds={0: (7, 100)}),
-        r"begins at offset 7, and nobody",
+        r"begins at offset 7, and no loader",
     ),
     "another journal's positions": (
         facts({("old", 0): 9}),
