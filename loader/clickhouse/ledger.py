@@ -178,7 +178,7 @@ class Ledger:
         self,
         blocks: Sequence[Block],
         claim: str,
-        said: tuple[str, str] = ("loaded", ""),
+        outcome: tuple[str, str] = ("loaded", ""),
         made_by: str = "",
     ) -> None:
         """Append a row of this state for each block whose claim holds.
@@ -188,7 +188,7 @@ class Ledger:
         Args:
             blocks: all under this claim.
             claim: written before for each of them.
-            said: the state, loaded or discarded, and why.
+            outcome: the state, loaded or discarded, and why.
             made_by: the claim whose rows these are, if it is another.
         """
         made = "claim = {made_by:String} AND state = 'prepared'"
@@ -217,8 +217,8 @@ class Ledger:
             blocks=[block.id for block in blocks],
             claim=claim,
             made_by=made_by or claim,
-            state=said[0],
-            reason=said[1],
+            state=outcome[0],
+            reason=outcome[1],
         )
 
     def noted(self) -> Noted:

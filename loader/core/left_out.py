@@ -138,7 +138,7 @@ def on_claim(entry: Entry, block: Block) -> Entry:
         return entry
     left_out = sum(one.rows for one in block.left_out)
     rest = record(made_of(block))
-    return replace(entry, reason=said(block.left_out), left_out=left_out, record=rest)
+    return replace(entry, reason=describe_left_out(block.left_out), left_out=left_out, record=rest)
 
 
 def known(entries: Iterable[Entry]) -> list[LeftOut]:
@@ -149,7 +149,7 @@ def known(entries: Iterable[Entry]) -> list[LeftOut]:
     return list(read(max(claims, key=lambda one: one.attempt).record).left_out)
 
 
-def said(left_out: Sequence[LeftOut]) -> str:
+def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     """Return who they are and why, in a line for people."""
     reasons = [f"offset {one.offset}: {one.reason}" for one in left_out[:_SHOWN]]
     if len(left_out) > _SHOWN:

@@ -59,7 +59,7 @@ class Missing:
         self._tally.add(f"{reason} is not judged", block.id, whole - rows)
         return True
 
-    def said(self, *, counted: bool = True) -> Iterator[str]:
+    def lines(self, *, counted: bool = True) -> Iterator[str]:
         """Yield what is not judged, and why.
 
         Args:
@@ -77,7 +77,7 @@ class Missing:
             yield (
                 f"{self._table}: whether a row policy hides rows from this user could not be asked"
             )
-        yield from self._tally.said()
+        yield from self._tally.lines()
 
 
 def removed_since(block: Block, history: History, removals: tuple[Removal, ...]) -> Removal | None:
