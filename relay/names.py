@@ -178,6 +178,11 @@ def replay_transactional_id(app: str) -> str:
     return f"{app}.dead-replay"
 
 
+def left_out_transactional_id(app: str) -> str:
+    """Of the app's one writer of dead letters behind the relay: a second one fences the first."""
+    return f"{app}.left-out"
+
+
 def rewind_transactional_id(app: str) -> str:
     """Return the id of the app's one rewind or accept: a second one fences the first."""
     return f"{app}.rewind"

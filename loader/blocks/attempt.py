@@ -75,6 +75,7 @@ class Attempt:
         made: for the INSERT, where the block's rows are not inserted as they are: by the table's
             transform, or without the messages that the table refuses.
         divisible: whether single messages of the block can be left out.
+        letters_end: the end of its dead letters' partition before a claim for them.
     """
 
     block: Block
@@ -88,6 +89,7 @@ class Attempt:
     new: bool = False
     made: pa.RecordBatch | None = None
     divisible: bool = False
+    letters_end: int = -1
     figures: AttemptFigures = field(default_factory=AttemptFigures)
 
     def answer(self, answer: plan.Answer) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from loader.blocks.fetch import Fetcher
     from loader.clickhouse.ledger import Ledger
     from loader.clickhouse.tables import Tables, Target
+    from relay.config.settings import Loader
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""
@@ -62,14 +63,20 @@ class Inserter:
         ledger: whose claims the INSERTs ask for.
         tables: are looked at again where an INSERT is refused.
         fetcher: reads the rows.
-        stamp: name of the block-id column.
+        settings: name of the block-id column; what becomes of messages that a table refuses.
     """
 
     def __init__(
-        self, client: HttpClient, ledger: Ledger, tables: Tables, fetcher: Fetcher, stamp: str
+        self,
+        client: HttpClient,
+        ledger: Ledger,
+        tables: Tables,
+        fetcher: Fetcher,
+        settings: Loader,
     ) -> None:
         self._client, self._ledger, self._tables = client, ledger, tables
-        self._fetcher, self._stamp = fetcher, stamp
+        self._fetcher, self._stamp = fetcher, settings.block_column
+        self._dead = settings.rejected == "dead"
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
         """Answer each of the attempts, all under one claim, in their order.
@@ -101,7 +108,8 @@ class Inserter:
         try:
             if batch is None:
                 batch = self._fetcher.fetch(attempt.block, attempt.ahead)
-                attempt.divisible = is_divisible(attempt.block, self._fetcher.messages)
+                listed = self._fetcher.messages
+                attempt.divisible = is_divisible(attempt.block, listed, dead=self._dead)
         except Damaged as error:
             attempt.answer(plan.Impossible(str(error)))
             return []

@@ -21,11 +21,14 @@ from relay.blocks.message_rows import MessageRows
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.blocks.attempt import Attempt
     from loader.blocks.made_rows import Maker
     from loader.core.bad_messages import Indexes
+    from relay.config.settings import Loader
 
 
 class Isolator:
@@ -33,14 +36,15 @@ class Isolator:
 
     Args:
         client: of ClickHouse.
-        database: the ledger's, where tables to try on are made.
         maker: makes the rows of blocks.
-        stamp: name of the block-id column.
+        settings: the ledger's database, where tables to try on are made; name of the block-id
+            column; whether a block may be left out as a whole, as its messages become dead letters.
     """
 
-    def __init__(self, client: HttpClient, database: str, maker: Maker, stamp: str) -> None:
-        self._client, self._database = client, database
-        self._maker, self._stamp = maker, stamp
+    def __init__(self, client: HttpClient, maker: Maker, settings: Loader) -> None:
+        self._client, self._maker = client, maker
+        self._database, self._stamp = settings.database, settings.block_column
+        self._dead = settings.rejected == "dead"
 
     def isolate(self, attempt: Attempt, reason: str) -> plan.Answer:
         """Name in the attempt's block the messages that the table refuses.
@@ -68,8 +72,9 @@ class Isolator:
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         if not found:
-            return plan.Impossible(f"{reason}; the table itself takes each of its messages")
-        if len(found) == len(left.offsets):
+            views = attempt.target.nature.views if attempt.target is not None else ()
+            return plan.Impossible(f"{reason}; {by_others(views)}")
+        if len(found) == len(left.offsets) and not self._dead:
             return plan.Impossible(f"{reason}; so is each of its messages alone")
         named = [*block.left_out, *left_out.messages(left, found)]
         attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))
@@ -92,6 +97,22 @@ class Isolator:
                 return takes(made) if made.num_rows else None
 
             return refused(trial, listed)
+
+
+def by_others(views: Sequence[str]) -> str:
+    """Return who else refused a block than its table, and what a person does, as a clause.
+
+    Args:
+        views: materialized ones behind the table.
+    """
+    takes = "the table itself takes each of its messages"
+    if not views:
+        return f"{takes} now: if its rule was mended, --retry it"
+    refuse = "a view behind it refuses" if len(views) == 1 else "one of the views behind it refuses"
+    return (
+        f"{takes} and may have them, but {refuse} ({', '.join(views)}): mend the view, or the rule "
+        "of the table that it writes to, then --retry it, and the views get what they lack"
+    )
 
 
 def rows_of(rows: pa.RecordBatch, listed: MessageRows, messages: Indexes) -> pa.RecordBatch:

@@ -38,7 +38,7 @@ class Maker:
 
     def __init__(self, settings: Loader, fetcher: Fetcher) -> None:
         self._transforms, self._fetcher = transforms(settings), fetcher
-        self._stamp = settings.block_column
+        self._stamp, self._dead = settings.block_column, settings.rejected == "dead"
 
     def makes(self, table: str) -> bool:
         """Return whether a transform makes the table's rows."""
@@ -51,7 +51,7 @@ class Maker:
             Refused: the transform cannot be imported here, or is not deterministic.
         """
         block, run, target = attempt.block, attempt.run, attempt.target
-        if run.human in {"loaded", "discard"}:
+        if run.human in {"loaded", "discard", "dead"}:
             return plan.Made(left_out.rows(block), plan.NOTHING_MADE)
         transform = self._transforms.of(block.table)
         if target is None or (transform is None and not block.left_out):
@@ -78,8 +78,8 @@ class Maker:
             ValueError: what it says is damaged.
         """
         rows = self._fetcher.fetch(left_out.source(attempt.block), attempt.ahead)
-        attempt.divisible = left_out.is_divisible(attempt.block, self._fetcher.messages)
         listed = self._fetcher.messages
+        attempt.divisible = left_out.is_divisible(attempt.block, listed, dead=self._dead)
         return rows, message_rows.decode(listed) if listed else None
 
     def of(self, block: Block, rows: pa.RecordBatch, target: Target) -> pa.RecordBatch:

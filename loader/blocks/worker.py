@@ -10,15 +10,16 @@ import math
 import uuid
 from collections import Counter
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import Isolator
 from loader.blocks.made_rows import Maker
 from loader.blocks.selection import near
+from loader.blocks.table_runs import front
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger
@@ -31,6 +32,7 @@ from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import NewEntry
 from relay.clickhouse.errors import About
+from relay.clickhouse.http_pool import in_urls
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
 from relay.failpoints import reached
@@ -43,16 +45,26 @@ if TYPE_CHECKING:
 
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
-_ALONE = plan.Ask | plan.AskRecord | plan.Insert | plan.Isolate | plan.Park
+_ALONE = (
+    plan.Ask
+    | plan.AskRecord
+    | plan.AskLetters
+    | plan.WriteLetters
+    | plan.Insert
+    | plan.Isolate
+    | plan.Park
+)
 """Effects that are carried out for one attempt at a time."""
 
-TOGETHER = 32
-"""Blocks claimed by one statement and marked by one: four round trips for each block would cost
-half as much as its insert."""
+TOGETHER = 128
+"""Blocks claimed by one statement and marked by one: the four statements cost as much as three
+INSERTs, and 128 small blocks of many tables and source partitions are some thirty."""
+TOKEN_TOGETHER = 32
+"""Of these, blocks of tables where a token in the table's window decides, and not a count."""
 AT_RISK_TOGETHER = 4
 """The same, of tables with neither block-id column nor window: so many blocks at most are
 parked when a loader dies in the middle."""
-_ROOMY = 8 * TOGETHER
+_ROOMY = 8 * TOKEN_TOGETHER
 """Parts that a table's window must have room for, so that its blocks are not at risk."""
 
 
@@ -66,7 +78,7 @@ class Worker:
     """
 
     def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
-        self._isolates, self._database = isolates, settings.loader.database
+        self._isolates = isolates
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
         self._client = client.connect(settings.clickhouse, timeout)
@@ -79,13 +91,18 @@ class Worker:
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
-        using = self._client, self._ledger, self._tables, self._fetcher, self._stamp
-        self._inserter = Inserter(*using)
-        self._isolator = Isolator(self._client, self._database, self._maker, self._stamp)
-        self._decidable: set[str] = set()  # tables, as last seen: no block of them is at risk
+        using = self._client, self._ledger, self._tables, self._fetcher
+        self._inserter = Inserter(*using, settings.loader)
+        self._isolator = Isolator(self._client, self._maker, settings.loader)
+        self._letters = DeadLetterWriter(settings)
+        self._rejected = settings.loader.rejected
+        # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
+        self._decidable: set[str] = set()
+        self._counted: set[str] = set()
 
     def close(self) -> None:
-        """End consumer and client."""
+        """Ends consumer, producer and client."""
+        self._letters.close()
         self._fetcher.close()
         self._running.close()
         self._client.close()
@@ -125,12 +142,16 @@ class Worker:
 
     def _next(self, left: Sequence[Block]) -> Sequence[Block]:
         """Of these, from the front, as many as are to be claimed by one statement."""
-
-        def roomy(block: Block) -> bool:
+        few: list[Block] = []
+        by_token = 0
+        for block in left[: TOGETHER + 1]:
+            by_token += block.table not in self._counted
             # What a transform made is held from the claim to the INSERT.
-            return block.table in self._decidable and not self._maker.makes(block.table)
-
-        return list(takewhile(roomy, left[:TOGETHER])) or left[:AT_RISK_TOGETHER]
+            roomy = block.table in self._decidable and not self._maker.makes(block.table)
+            if not roomy or by_token > TOKEN_TOGETHER:
+                break
+            few.append(block)
+        return few[: front(few, TOGETHER)] or left[:AT_RISK_TOGETHER]
 
     def _few(
         self,
@@ -177,12 +198,11 @@ class Worker:
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
         targets = {t: one for t, one in targets.items() if not self._targets.refusal(t)}
-        self._decidable -= {block.table for block in blocks}
-        self._decidable |= {
-            table
-            for table, target in targets.items()
-            if target.counts(self._stamp) or target.nature.window.margin(0) >= _ROOMY
-        }
+        counted = {table for table, target in targets.items() if target.counts(self._stamp)}
+        by_token = {t for t, one in targets.items() if one.nature.window.margin(0) >= _ROOMY}
+        looked = {block.table for block in blocks}
+        self._counted = (self._counted - looked) | counted
+        self._decidable = (self._decidable - looked) | counted | by_token
         return targets
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
@@ -218,10 +238,16 @@ class Worker:
         claimed: list[tuple[Attempt, plan.Made]] = []
         for attempt in attempts:
             # A block is given up where its table is gone, too.
-            if attempt.target is None and attempt.run.human != "discard":
+            if attempt.target is None and attempt.run.human not in {"discard", "dead"}:
                 attempt.answer(self._no_target(attempt.block.table))
                 continue
             made = self._maker.make(attempt)
+            if attempt.run.human == "dead":
+                end = self._letters.ready(attempt.block)
+                if isinstance(end, plan.NoAnswer):
+                    made = end
+                else:
+                    attempt.letters_end = end
             if isinstance(made, plan.Made):
                 claimed.append((attempt, made))
             else:
@@ -229,7 +255,8 @@ class Worker:
         self._part_ways([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
-            rows = [NewEntry(one.block, _claim_of(one, made)) for one, made in claimed]
+            dead = self._rejected == "dead"
+            rows = [NewEntry(one.block, _claim_of(one, made, dead=dead)) for one, made in claimed]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
@@ -256,7 +283,9 @@ class Worker:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]
         assert isinstance(first.effect, plan.Settle)
         said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
-        self._ledger.mark(blocks, first.run.claim, said, made_by)
+        rest = plan.ASIDE if self._rejected == "dead" else plan.PARKED
+        for some in in_urls(blocks, lambda block: len(block.id)):
+            self._ledger.mark(some, first.run.claim, said, made_by, rest)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
@@ -274,8 +303,11 @@ class Worker:
             case plan.AskRecord():
                 rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
-                record = evidence.record(block.id, rows, since_ms, stays=run.forgotten)
-                attempt.answer(record)
+                attempt.answer(evidence.record(block.id, rows, since_ms))
+            case plan.AskLetters(since):
+                attempt.answer(self._letters.look(block, since))
+            case plan.WriteLetters():
+                attempt.answer(self._letters.write(block))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Isolate(reason):
@@ -293,9 +325,19 @@ class Worker:
         return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
 
 
-def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
+def _claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
     effect, run, target = attempt.effect, attempt.run, attempt.target
     assert isinstance(effect, plan.Claim)
+    if run.human == "dead":
+        return plan.Entry(
+            plan.PREPARED,
+            effect.attempt,
+            run.claim,
+            attempt.letters_end,
+            rows=made.rows,
+            transform=made.transform,
+            sent=plan.DEAD_LETTERS,
+        )
     entry = plan.Entry(
         plan.PREPARED,
         effect.attempt,
@@ -306,4 +348,4 @@ def _claim_of(attempt: Attempt, made: plan.Made) -> plan.Entry:
         transform=made.transform,
         sent=plan.ALONE if attempt.alone else plan.TOGETHER,
     )
-    return core_left_out.on_claim(entry, attempt.block)
+    return core_left_out.on_claim(entry, attempt.block, dead=dead)

@@ -7,6 +7,7 @@ exit status. SIGTERM and SIGINT end a run with status 0.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from loader.cli.supersede import supersede
 from loader.console import say
 from relay import log
 from relay.config import settings_file
+from relay.errors import MissingTool
 from relay.program import java
 from relay.program.command import (
     EXIT_STATUSES,
@@ -79,7 +81,7 @@ def loader() -> None:
 )
 @log_format_option
 def run(
-    path: Path,
+    config_file: Path,
     *,
     once: bool,
     master: str | None,
@@ -97,7 +99,8 @@ def run(
     """
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
-    every = settings_file.pipelines(path, pipeline=chosen_pipeline())
+    every = settings_file.pipelines(config_file, pipeline=chosen_pipeline())
+    _require_spark()
     java.require()  # before anything waits for a server
     if len(every) > 1:
         if checkpoint is not None or lost:
@@ -113,6 +116,15 @@ def run(
     where = str(checkpoint or settings.loader.checkpoint)
     _alone(work, settings, master, where, once=once, json_log=log_format == "json")
     say("ended")
+
+
+def _require_spark() -> None:
+    """Raises MissingTool where Spark is not installed: relay and verifier do without."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingTool(
+            "pyspark is not installed, and `loader run` is a Spark job",
+            "pip install 'block-relay[loader]'",
+        )
 
 
 def _alone(

@@ -51,7 +51,7 @@ def ledger() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def clean_command(
-    path: Path, *, run: bool, gone: tuple[str, ...], days: int, as_json: bool
+    config_file: Path, *, run: bool, gone: tuple[str, ...], days: int, as_json: bool
 ) -> None:
     """Remove ledger entries that no loader needs any more.
 
@@ -65,7 +65,7 @@ def clean_command(
     loader ledger clean relay.toml --older-than 30 --run
     loader ledger clean relay.toml --gone wQ9q0J0bQ2a5xM3p0Zr1Yg --run
     """
-    settings = settings_of(path)
+    settings = settings_of(config_file)
     found = ledger_of(settings)
     if not found.exists():
         raise ConfigError(f"there is no ledger {found.name}", "Start `loader run` once.")

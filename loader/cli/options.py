@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
 
 from relay.config import settings_file
 from relay.program.command import chosen_pipeline, pipeline_option
+from relay.program.config_argument import config_file_argument
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from relay.config.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def config_argument(command: F) -> F:
-    """Return the file and --pipeline; the function gets `path`."""
-    argument = click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
-    return argument(pipeline_option(command))
+    """Add CONFIG, --config and --pipeline; the function gets `config_file`."""
+    return config_file_argument(pipeline_option(command))
 
 
-def settings_of(path: Path) -> Settings:
+def settings_of(config_file: Path) -> Settings:
     """Return the settings of the file's one app, or of the pipeline that --pipeline names.
 
     Raises:
         ConfigError: as relay.config.settings_file.load.
     """
-    return settings_file.load(path, pipeline=chosen_pipeline())
+    return settings_file.load(config_file, pipeline=chosen_pipeline())

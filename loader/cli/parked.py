@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loader.cli.options import config_argument, settings_of
-from loader.core.plan import DISCARDED, LOADED
+from loader.core.plan import DEAD, DISCARDED, LOADED
 from loader.journal.startup import ledger_of
 from loader.operate import status
 from relay.errors import Refused
@@ -40,7 +40,7 @@ def parked() -> None:
 @parked.command("ls")
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_parked(path: Path, *, as_json: bool) -> None:
+def list_parked(config_file: Path, *, as_json: bool) -> None:
     """List blocks that are parked or set aside, with rows and reasons.
 
     A claimed block is being settled by somebody right now, or that was interrupted. It is safe to
@@ -50,7 +50,7 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     loader parked ls relay.toml
     loader parked ls relay.toml --json | jq -r .id
     """
-    ledger = ledger_of(settings_of(path))
+    ledger = ledger_of(settings_of(config_file))
     waiting = ledger.waiting() if ledger.exists() else []
     for one in waiting:
         if as_json:
@@ -59,6 +59,7 @@ def list_parked(path: Path, *, as_json: bool) -> None:
         since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         claimed = "  (claimed)" if one.claimed and not one.aside else ""
         aside = f"set aside, {status.tried(one)}: " if one.aside else ""
+        aside += "to become dead letters: " if one.block.to_dead_letters else ""
         said = f"{since} UTC  {aside}{one.reason}{claimed}"
         click.echo(f"{one.block.id}  {one.block.rows:,} rows  {said}")
     if not waiting:
@@ -91,6 +92,14 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     "prints what would be given up. The ledger records it, and `relay verify` keeps reporting it.",
 )
 @click.option(
+    "--dead",
+    "human",
+    flag_value="dead",
+    help="Make dead letters of messages that were left out of a block (BLOCK:left-out), each once. "
+    "Without --run the command only prints which. They are read from the source topic again; what "
+    "is deleted there stays parked.",
+)
+@click.option(
     "--why",
     default="",
     metavar="TEXT",
@@ -100,10 +109,10 @@ def list_parked(path: Path, *, as_json: bool) -> None:
     "--run",
     "for_real",
     is_flag=True,
-    help="With --discard: really discard. The other options act at once.",
+    help="With --discard or --dead: really do it. The other options act at once.",
 )
 def resolve(
-    path: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
+    config_file: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
 ) -> None:
     """Settle BLOCKs that are not loaded: "all" means every parked one, "aside" every one set aside.
 
@@ -119,17 +128,22 @@ def resolve(
     \b
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows' --run
+    loader parked resolve relay.toml shop:shop.orders:0:0:1200:left-out --dead --run
     """
     human = _checked(human, why, for_real=for_real)
     from loader.operate.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
     from loader.operate.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
-    settings = settings_of(path)
+    settings = settings_of(config_file)
     if human == "discard" and not for_real:
         for line in given_up(chosen(settings, ledger_of(settings), blocks).values()):
             click.echo(line)
         return
-    wanted = DISCARDED if human == "discard" else LOADED
+    if human == "dead" and not for_real:
+        for line in to_dead_letters(chosen(settings, ledger_of(settings), blocks, dead=True)):
+            click.echo(line)
+        return
+    wanted = {"discard": DISCARDED, "dead": DEAD}.get(human, LOADED)
     left = 0
     for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):
         click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
@@ -141,12 +155,21 @@ def resolve(
 def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
     """The word, where the others go with it."""
     if human is None:
-        raise click.UsageError("Say what to do: --retry, --insert, --loaded or --discard.")
+        raise click.UsageError("Say what to do: --retry, --insert, --loaded, --discard or --dead.")
     if human == "discard" and not why.strip():
         raise click.UsageError("--discard gives rows up: say why, with --why TEXT.")
-    if for_real and human != "discard":
-        raise click.UsageError("--run goes with --discard; the other words do it at once.")
+    if for_real and human not in {"discard", "dead"}:
+        raise click.UsageError("--run goes with --discard or --dead; the others do it at once.")
     return human
+
+
+def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:
+    """Return which messages a --dead of these blocks would make dead letters."""
+    for block in blocks.values():
+        for one in block.left_out:
+            place = f"{block.source_topic} {block.partition}:{one.offset}"
+            yield f"would become a dead letter: {place}, of {block.table}: {one.reason}"
+    yield "nothing was done: --run does it" if blocks else "no such block waits"
 
 
 def given_up(blocks: Collection[Block]) -> Iterator[str]:

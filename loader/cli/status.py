@@ -18,6 +18,7 @@ from loader.operate import status as operate_status
 from loader.operate.status import LoaderFacts, LoaderStatus, LoaderTableRow, PositionRow
 from relay import names
 from relay.kafka.topics import READ, Topics
+from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
 from relay.program.text_table import Column, laid_out
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 WIDTH = 140  # columns, where there is no terminal to ask
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def status(path: Path, *, as_json: bool) -> None:
+def status(config_file: Path, *, as_json: bool) -> None:
     """Show each table's blocks by state, the oldest waiting block, and progress in the journal.
 
     \b
@@ -44,6 +45,7 @@ def status(path: Path, *, as_json: bool) -> None:
                two minutes
     parked     a person has to decide (`loader parked`)
     discarded  a person gave it up
+    dead       its messages were left out of another block, and are dead letters
 
     The command starts no Spark, changes nothing, and may run beside a loader.
 
@@ -51,7 +53,7 @@ def status(path: Path, *, as_json: bool) -> None:
     loader status relay.toml
     loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
     """
-    found = operate_status.assemble(_facts(settings_of(path)))
+    found = operate_status.assemble(_facts(settings_of(config_file)))
     if as_json:
         click.echo(json.dumps(operate_status.as_json(found), ensure_ascii=False))
         return
@@ -124,6 +126,7 @@ _TABLE = (
     Column("aside"),
     Column("parked"),
     Column("discarded"),
+    Column("dead", optional=1),
     Column("waits longest", right=False),
     Column("for"),
 )
@@ -137,6 +140,7 @@ def _table(row: LoaderTableRow) -> Iterator[str]:
     yield f"{row.aside_blocks:,}"
     yield _blocks(row.parked_blocks, row.parked_rows)
     yield f"{row.discarded_blocks:,}"
+    yield f"{row.dead_blocks:,}"
     yield row.oldest
     yield "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
 

@@ -14,10 +14,11 @@ from google.protobuf.message import DecodeError
 from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from relay.errors import ConfigError
+from relay.program.config_argument import ConfiguredCommand
 from relay.records_pb2 import Block
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand, hidden=True)
 @config_argument
 @click.option(
     "--blocks",
@@ -28,7 +29,7 @@ from relay.records_pb2 import Block
 )
 @click.option("--keep-rows", is_flag=True, help="Do not remove rows from the tables.")
 @click.option("--why", default="", metavar="TEXT", help="Reason; the ledger keeps it.")
-def supersede(path: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
+def supersede(config_file: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
     """Settle superseded blocks and remove their rows; `relay rewind` runs this command itself.
 
     Each line of FILE is a block's journal record in base64. The command discards blocks that are
@@ -40,7 +41,7 @@ def supersede(path: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
     """
     from loader.operate.supersede import supersede as settle  # noqa: PLC0415 - Kafka and Arrow
 
-    settings = settings_of(path)
+    settings = settings_of(config_file)
     listed = [_block(settings.app, line) for line in blocks if line.strip()]
     done = settle(settings, ledger_of(settings, make=True), listed, keep=keep_rows, why=why)
     click.echo(json.dumps({"blocks": done.blocks, "rows": done.rows}))

@@ -19,7 +19,7 @@ from loader.clickhouse.client import failure, quoted_table
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.tables import Tables
-from loader.core.plan import PERHAPS, SURELY, Entry
+from loader.core.plan import Entry
 from loader.core.positions import Unsure
 from relay.errors import Refused
 from relay.records_pb2 import Block
@@ -60,11 +60,7 @@ class Forgotten:
     def asks(self, one: Place, entries: Sequence[Entry]) -> bool:
         """Return whether the ledger may lack what it knew of a block of which it has these."""
         partition, offset, _ = one
-        unsure = self._unsure.get(partition, Unsure(0))
-        if not entries:
-            return offset < unsure.end
-        # Of a restored ledger a claim may be older than the rows, and than the table's tokens.
-        return offset < unsure.back and not {one.claim for one in entries} & {PERHAPS, SURELY}
+        return self._unsure.get(partition, Unsure(0)).asks(offset, entries)
 
     def among(self, some: Iterable[Place]) -> set[str]:
         """Return the ids of those that have to be asked about.

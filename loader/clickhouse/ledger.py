@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
 _RANK = "(attempt, state != 'prepared', claim)"
-_FINAL = "state IN ('loaded', 'discarded')"
+_FINAL = "state IN ('loaded', 'discarded', 'dead')"
 _RESTS = "state IN ('parked', 'aside')"
 _NOW = f"(argMax(claim, {_RANK}), argMax({_RESTS}, {_RANK}), countIf({_FINAL}))"
 _HELD = "({claim:String}, 0, 0)"
@@ -48,7 +48,10 @@ HOLDING = (
 Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
 several took half as long again."""
 _MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
-_REST = f"(concat(block, '{LEFT_OUT}'), 'parked', toInt64(1), refused, out, '', toUInt64(0), rest)"
+_REST = (
+    f"(concat(block, '{LEFT_OUT}'), {{rest:String}}, toInt64(1), refused, out, '', toUInt64(0), "
+    "rest)"
+)
 """Two rows of a mark: the block's, and that of the messages which were left out of it."""
 
 
@@ -180,16 +183,18 @@ class Ledger:
         claim: str,
         outcome: tuple[str, str] = ("loaded", ""),
         made_by: str = "",
+        rest: str = "parked",
     ) -> None:
         """Append a row of this state for each block whose claim holds.
 
-        What is left out of a loaded block is parked by the same statement, as a block of its own.
+        What is left out of a loaded block is a block of its own by the same statement.
 
         Args:
             blocks: all under this claim.
             claim: written before for each of them.
-            outcome: the state, loaded or discarded, and why.
+            outcome: the state, loaded, discarded or dead, and why.
             made_by: the claim whose rows these are, if it is another.
+            rest: the state of what is left out: parked, or aside where it becomes dead letters.
         """
         made = "claim = {made_by:String} AND state = 'prepared'"
         of_maker = ", ".join(
@@ -219,6 +224,7 @@ class Ledger:
             made_by=made_by or claim,
             state=outcome[0],
             reason=outcome[1],
+            rest=rest,
         )
 
     def noted(self) -> Noted:
@@ -272,7 +278,8 @@ class Ledger:
         return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
     def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
-        order = "(state = 'loaded', state = 'discarded', attempt, state != 'prepared', claim)"
+        order = "(state = 'loaded', state IN ('discarded', 'dead'), attempt, state != 'prepared', "
+        order += "claim)"
         return self._ask(
             f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
             "if(st = 'prepared' AND rest, 'aside', st) AS now, "

@@ -17,7 +17,7 @@ COLUMNS: Mapping[str, str] = {
     "app": "LowCardinality(String)",
     "table": "LowCardinality(String)",  # empty in position rows
     "block": "String",  # in position rows the journal's topic id and partition
-    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded; position
+    "state": "LowCardinality(String)",  # prepared, loaded, parked, discarded, dead, aside; position
     "attempt": "Int64",  # in position rows the next journal offset
     "claim": "String",
     "seen": "Int64",
@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, str] = {
     "record": "String",
     "at": "DateTime64(3) DEFAULT now64(3)",
     "transform": "String",  # version of what made the rows; empty: they are the block's
-    "sent": "LowCardinality(String)",  # alone, under the block's token; or maybe together
+    "sent": "LowCardinality(String)",  # alone, under its token; maybe together; as dead letters
     "left_out": "UInt64",  # rows of messages that the table refuses; of a claim, and of loaded
 }
 LATER = frozenset({"transform", "sent", "left_out"})

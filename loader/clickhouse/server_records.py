@@ -72,11 +72,12 @@ _STAYS = (
     "WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
     "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
     "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
+    "AND toUnixTimestamp64Micro(event_time_microseconds) <= {ended:Int64} "
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE}))"
 )
-"""Of parts that the INSERTs made, in any table: how many there were; of which partition nothing was
-dropped since, in a table that is where it was; in a table that has another name since. A table that
-is restored from a backup is another one, or was emptied before."""
+"""Of parts that the INSERTs made up to then, in any table: how many there were; of which partition
+nothing was dropped since, in a table that is where it was; in a table that has another name since.
+A table that is restored from a backup is another one, or was emptied before."""
 _CLOCKS_MS = 600_000
 """By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
 _DELETES = (
@@ -158,16 +159,13 @@ class ServerRecords:
         self._flushed()
         return {str(row[0]) for row in self._ask(_RECORDED, since_ms, blocks=list(blocks)) or ()}
 
-    def record(
-        self, block: str, rows: Mapping[str, int], since_ms: int, *, stays: bool = False
-    ) -> ServerRecord:
+    def record(self, block: str, rows: Mapping[str, int], since_ms: int) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
         Args:
             block: its id.
             rows: that an INSERT of each earlier claim writes, by claim.
             since_ms: Unix time of the oldest claim, by the server's clock.
-            stays: the tables may have been set back since: ask whether the rows stayed.
         """
         self._flushed()
         found = self._ask(_STATEMENTS, since_ms, block=block)
@@ -175,12 +173,13 @@ class ServerRecords:
             return ServerRecord(
                 "unclear", said="the server keeps no query log that this user may read"
             )
-        for kind, written, comment, _, ended in found:
+        # The newest: a repeat under the token stands for what those before it left of it.
+        for kind, written, comment, _, ended in reversed(found):
             claim = names.claim_of_comment(comment)
             needed = rows.get(claim, max(rows.values(), default=1))
             if kind == "QueryFinish" and written >= max(needed, 1):
                 queries = sorted({query for _, _, _, query, _ in found})
-                return self._stays(claim, queries, ended, since_ms) if stays else _written(claim)
+                return self._stays(claim, queries, ended, since_ms)
         if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
             return ServerRecord("never")
         kinds = sorted({kind for kind, *_ in found})
@@ -195,7 +194,7 @@ class ServerRecords:
         asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
         if there:
-            return _written(claim)
+            return ServerRecord("written", claim)
         said = "the server recorded that its INSERT ended well"
         if made and not elsewhere:
             return ServerRecord(
@@ -244,10 +243,6 @@ class ServerRecords:
             if error_code(error) == _DENIED or is_permanent(error):
                 return None
             raise failure(error, "asking what the server recorded") from error
-
-
-def _written(claim: str) -> ServerRecord:
-    return ServerRecord("written", claim)
 
 
 def earliest(block: Block) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 REASON_CHARACTERS = 300
 """Of a message's reason that the ledger keeps."""
+_PASSED_OVER = 2_000
+"""Messages between two that are wanted: to read them costs no more than another request."""
 _SHOWN = 3
 """Reasons in a line for people."""
 
@@ -70,13 +72,13 @@ def is_left_out(block: Block) -> bool:
     return block.id.endswith(LEFT_OUT)
 
 
-def is_divisible(block: Block, listed: bytes) -> bool:
-    """Return whether single messages of it can be left out.
+def is_divisible(block: Block, listed: bytes, *, dead: bool) -> bool:
+    """Whether single messages of it can be left out.
 
-    There have to be several, and `listed`, as the block's first chunk has it, to say whose rows
-    are whose.
+    `listed`, as the block's first chunk has it, has to say whose rows are whose. There have to be
+    several, unless left out ones become dead letters, for which nobody has to do anything.
     """
-    return bool(listed) and block.messages > 1 and not is_left_out(block)
+    return bool(listed) and (dead or block.messages > 1) and not is_left_out(block)
 
 
 def source(block: Block) -> Block:
@@ -132,13 +134,21 @@ def read(text: str) -> Block:
     return Block.FromString(base64.b64decode(text))
 
 
-def on_claim(entry: Entry, block: Block) -> Entry:
-    """Return the claim with what an INSERT of the block leaves out under it."""
+def on_claim(entry: Entry, block: Block, *, dead: bool) -> Entry:
+    """Return the claim with what an INSERT of the block leaves out under it.
+
+    Args:
+        entry: the claim.
+        block: that is claimed.
+        dead: whether these messages are to become dead letters.
+    """
     if is_left_out(block) or not block.left_out:
         return entry
-    left_out = sum(one.rows for one in block.left_out)
-    rest = record(made_of(block))
-    return replace(entry, reason=describe_left_out(block.left_out), left_out=left_out, record=rest)
+    left_out, rest = sum(one.rows for one in block.left_out), made_of(block)
+    rest.to_dead_letters = dead
+    return replace(
+        entry, reason=describe_left_out(block.left_out), left_out=left_out, record=record(rest)
+    )
 
 
 def known(entries: Iterable[Entry]) -> list[LeftOut]:
@@ -147,6 +157,36 @@ def known(entries: Iterable[Entry]) -> list[LeftOut]:
     if not claims:
         return []
     return list(read(max(claims, key=lambda one: one.attempt).record).left_out)
+
+
+def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Return what is to be read for messages with these offsets: first ones, and ends.
+
+    Args:
+        offsets: ascending, at least one.
+    """
+    found = [(offsets[0], offsets[0] + 1)]
+    for offset in offsets[1:]:
+        first, end = found[-1]
+        if offset - end < _PASSED_OVER:
+            found[-1] = first, offset + 1
+        else:
+            found.append((offset, offset + 1))
+    return found
+
+
+def describe_dead(block: Block, topic: str, offsets: Sequence[int]) -> str:
+    """Return where the block's dead letters are, and why they are such, in a line for people.
+
+    Args:
+        block: of left out messages.
+        topic: of dead letters.
+        offsets: of the letters, ascending, in the source partition's partition of the topic.
+    """
+    places = f"{block.partition}:{offsets[0]}"
+    if len(offsets) > 1:
+        places += f" to {block.partition}:{offsets[-1]}"
+    return f"dead letters of {topic}, {places}: {describe_left_out(block.left_out)}"
 
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:

@@ -24,10 +24,13 @@ Why it is safe, however many loaders run and whenever they pause or die:
 * The server's answer to the attempt's own INSERT is proof: at least the block's rows
   written means done, 0 means that nothing happened. No count overrules it, because rows
   may expire, merge or be hidden from this user the moment they are written.
-* What an earlier claim did is proved in the order of `_decide`: the same statement again
-  under the same token while the table surely remembers it; what the server recorded of
-  the statement; the table's own rows, where their number means something. Where nothing
-  proves it, the block is parked.
+* What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
+  number means something; the same statement again under the same token while the table surely
+  remembers it; what the server recorded of the statement; none of its rows. Where nothing proves
+  it, the block is parked.
+* Tables and ledger may be restored from a backup, together or the ledger's older than the table's.
+  So what a statement wrote has to be where it wrote it, and a statement under a claim that the
+  ledger does not have shows that the ledger was set back.
 * Where loader.transform makes the rows, each claim says how many, and by which version of it. What
   is in the table came under one claim; what two versions may have made is never completed by
   either, and told apart by its count, or parked.
@@ -38,6 +41,11 @@ Why it is safe, however many loaders run and whenever they pause or die:
   the last can have inserted.
 * A person's word about a parked block goes the same way: it is written under a claim of its
   own, if that still holds, and not against what the table's own count says.
+* Messages that were left out may become dead letters instead of rows, under a claim that says so.
+  Kafka asks no ledger, so the order is: have the epoch of the dead letters' producer, write the
+  claim, read the ledger, write. Whoever finds such a claim of another fences that producer, looks
+  whether the letters are there, and reads the ledger again: of two attempts one is fenced, or sees
+  the other's claim, or sees its letters.
 """
 
 from __future__ import annotations
@@ -51,6 +59,9 @@ from relay.clickhouse.errors import About
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
 """A person gave the block up; as final as loaded, and never the same."""
+DEAD = "dead"
+"""The block's messages are dead letters, each once; as final as loaded, and never the same."""
+FINAL = (LOADED, DISCARDED, DEAD)
 ASIDE = "aside"
 """The block waits for its table, and holds up no other: loader.core.set_aside_plan tries it again
 from time to time, as a person's "retry" would. What the INSERTs before it did is found out then."""
@@ -59,15 +70,17 @@ PERHAPS, SURELY = "?", "!"
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
-Human = Literal["nothing", "retry", "absent", "loaded", "discard"]
+Human = Literal["nothing", "retry", "absent", "loaded", "discard", "dead"]
 """What a person said of a parked block: nothing; decide again; none of it is in the table; all
-of it is; never load it."""
-Outcome = Literal["loaded", "parked", "discarded", "aside", "retry"]
+of it is; never load it; make its messages dead letters. The last is loader.rejected's word, too."""
+Outcome = Literal["loaded", "parked", "discarded", "dead", "aside", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
-Sent = Literal["", "alone", "together"]
+Sent = Literal["", "alone", "together", "dead letters"]
 """How an INSERT under a claim is sent (Entry.sent)."""
 ALONE: Sent = "alone"
 TOGETHER: Sent = "together"
+DEAD_LETTERS: Sent = "dead letters"
+"""Not at all: under this claim the messages are written to the dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +90,14 @@ class Entry:
     Attributes:
         attempt: grows; of two claims with one attempt the greater `claim` is current.
         claim: random, names the attempt's owner.
-        seen: the table's insert counter before the claim; -1 where it has none.
+        seen: the table's insert counter before the claim; -1 where it has none. Of a claim for
+            dead letters, the end of their partition before it.
         stamped: whether an INSERT under this claim fills the block-id column.
         rows: that an INSERT under this claim inserts.
         transform: version of what made them; empty: they are the block's.
         sent: how an INSERT under this claim is sent: "alone", under the block's id as token,
-            or maybe "together" with other blocks, under another token; "" in ledgers of
-            earlier versions of the program, which did not say.
+            or maybe "together" with other blocks, under another token; "dead letters": it is
+            not; "" in ledgers of earlier versions of the program, which did not say.
         left_out: rows of messages that an INSERT under this claim leaves out.
         record: of such a claim, the block that they make (loader.core.left_out).
     """
@@ -117,7 +131,7 @@ def settled(entries: Sequence[Entry]) -> Entry | None:
     """Return the row that settles the block: a final one, or the latest if parked or aside."""
     if not entries:
         return None
-    for final in (LOADED, DISCARDED):
+    for final in FINAL:
         if found := next((entry for entry in entries if entry.state == final), None):
             return found
     current = max(entries, key=_rank)
@@ -169,15 +183,29 @@ class ServerRecord:
 
     Attributes:
         state: "written": one finished, and wrote at least as many rows as the block has;
-            "never": the record is complete, and none has written anything; "unclear": else. Of a
-            block that the ledger may have forgotten also: "gone": one finished, and its parts were
-            dropped since, as when a table is restored; "perhaps": nor is that known.
+            "never": the record is complete, and none has written anything; "gone": one finished,
+            and its parts were dropped since, as when a table is restored; "perhaps": one finished,
+            and whether its parts were dropped is not known; "unclear": else.
         claim: of the statement that finished, where the record names it.
         said: the same in words.
     """
 
     state: Literal["written", "never", "unclear", "gone", "perhaps"]
     claim: str = ""
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LettersFound:
+    """What the topic of dead letters has of the block.
+
+    Attributes:
+        state: "written": all of them; "never": none, and whoever was about to write them no longer
+            can; "unclear": some of what came since the claim was deleted.
+        said: where they are, or why nobody knows.
+    """
+
+    state: Literal["written", "never", "unclear"]
     said: str = ""
 
 
@@ -227,8 +255,26 @@ class Isolate:
 
 
 @dataclass(frozen=True, slots=True)
+class AskLetters:
+    """Fence whoever writes the block's dead letters, then look for them; answer: LettersFound.
+
+    `since`: the end of their partition before the oldest claim for them; -1: not known.
+    """
+
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLetters:
+    """Write the block's messages to the dead letters, all or none; answer: LettersFound, written.
+
+    By a producer that was there before the claim was read: another's look fences it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
-    """Write a loaded row, or a discarded one, if the claim holds; answer: Ok.
+    """Write a loaded row, a discarded or a dead one, if the claim holds; answer: Ok.
 
     `made_by`: an earlier claim whose rows these are, and not the run's own.
     """
@@ -256,10 +302,22 @@ class Done:
     about: str = ""
 
 
-Effect = ReadEntries | Claim | Ask | AskRecord | Insert | Isolate | Settle | Park | Done
+Effect = (
+    ReadEntries
+    | Claim
+    | Ask
+    | AskRecord
+    | AskLetters
+    | WriteLetters
+    | Insert
+    | Isolate
+    | Settle
+    | Park
+    | Done
+)
 
 
-# Answers beside tuple[Entry, ...] and InsertFacts.
+# Answers beside tuple[Entry, ...], InsertFacts, ServerRecord and LettersFound.
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +375,7 @@ Answer = (
     tuple[Entry, ...]
     | InsertFacts
     | ServerRecord
+    | LettersFound
     | Ok
     | Wrote
     | Made
@@ -324,6 +383,18 @@ Answer = (
     | Rejected
     | Impossible
 )
+At = Literal[
+    "look",
+    "claim",
+    "again",
+    "letters",
+    "ask",
+    "record",
+    "insert",
+    "isolate",
+    "mark",
+    "end",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +414,7 @@ class Run:
         isolates: whether the messages that the table refuses are looked for in this attempt; it
             may take seconds, in which nobody should wait.
         rejected: why the table refused the rows, once it did; the messages are known then.
+        letters: what is known of the block's dead letters, once they were looked for.
     """
 
     claim: str
@@ -354,9 +426,8 @@ class Run:
     lost: bool = False
     isolates: bool = False
     rejected: str = ""
-    at: Literal["look", "claim", "again", "ask", "record", "insert", "isolate", "mark", "end"] = (
-        "look"
-    )
+    letters: Literal["", "never", "unclear"] = ""
+    at: At = "look"
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
@@ -380,27 +451,31 @@ def start(
 
 def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
     """Return the next effect, after the answer to the one before."""
-    if isinstance(answer, NoAnswer):
-        return run, Done("retry", answer.reason, answer.about)
-    if isinstance(answer, Impossible):
-        return replace(run, at="mark"), Park(run.attempt, answer.reason)
     match run.at, answer:
+        case _, NoAnswer() | Impossible():
+            return _in_vain(run, answer)
         case "look" | "again" | "end", tuple() as entries:
             looks = {"look": _look, "again": _look_again, "end": _look_at_the_end}
             return looks[run.at](run, entries)
         case "claim", Ok() | Made() as taken:
             return _claimed(run, taken), ReadEntries()
-        case "ask", InsertFacts() as facts:
-            return _on(replace(run, facts=facts), _decide(replace(run, facts=facts)))
-        case "record", ServerRecord() as record:
-            return _on(run, _decide_by_record(run, record))
+        case "ask" | "record", InsertFacts() | ServerRecord() as proof:
+            return _proved(run, proof)
         case "insert", Wrote(rows):
             return _wrote(run, rows)
         case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
             return _rejected(run, reason)
+        case "letters", LettersFound() as letters:
+            return _found(run, letters)
         case "mark" | "isolate", Ok():
             return _went_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
+
+
+def _in_vain(run: Run, answer: NoAnswer | Impossible) -> tuple[Run, Effect]:
+    if isinstance(answer, NoAnswer):
+        return run, Done("retry", answer.reason, answer.about)
+    return replace(run, at="mark"), Park(run.attempt, answer.reason)
 
 
 def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
@@ -434,10 +509,16 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     run, others = _doubting(run, entries), {run.claim, PERHAPS, SURELY}
     claims = [entry for entry in entries if entry.state == PREPARED]
     before = [entry for entry in claims if entry.claim not in others]
+    for_letters = [entry.seen for entry in before if entry.sent == DEAD_LETTERS]
+    if for_letters and not run.letters:
+        return replace(run, at="letters"), AskLetters(min(for_letters))
+    before = [entry for entry in before if entry.transform != NOTHING_MADE]
     earlier = tuple(_lasting(before))
-    told = run.human in {"nothing", "retry"}
-    if not earlier and not run.forgotten and not run.rejected and told:
-        return replace(run, at="insert"), Insert(None)
+    if not earlier and not run.forgotten and not run.rejected:
+        if run.human in {"nothing", "retry"}:
+            return replace(run, at="insert"), Insert(None)
+        if run.human == "dead":
+            return replace(run, at="letters"), WriteLetters()
     # A claim before the column was there may have left rows without an id: do not count those.
     all_stamped = run.stamped and all(entry.stamped for entry in before)
     # Refused INSERTs count, which may have left parts. And what the ledger has lost may have been
@@ -447,6 +528,20 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     return run, Ask()
+
+
+def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
+    """Letters that are there settle the block, whatever was said of it.
+
+    Else the ledger is read again. Who claimed the block before their producer was fenced is seen
+    then, and who claims it after that fences this one's.
+    """
+    if letters.state == "written":
+        said = "; ".join(filter(None, [letters.said, run.why]))
+        return replace(run, at="mark"), Settle(run.attempt, DEAD, said)
+    if letters.state == "unclear" and run.human not in {"loaded", "discard"}:
+        return replace(run, at="mark"), Park(run.attempt, letters.said)
+    return replace(run, at="again", letters=letters.state), ReadEntries()
 
 
 def _went_on(run: Run) -> tuple[Run, Effect]:
@@ -485,12 +580,24 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
 
 
+def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
+    if isinstance(proof, ServerRecord):
+        return _on(run, _decide_by_record(run, proof))
+    run = replace(run, facts=proof)
+    return _on(run, _decide(run))
+
+
 def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
     """The run where the answer to this effect finds it."""
     if isinstance(effect, AskRecord):
         return replace(run, at="record"), effect
-    at = {Insert: "insert", Settle: "mark", Park: "mark"}.get(type(effect), run.at)
-    return replace(run, at=at, facts=InsertFacts()), effect  # type: ignore[arg-type]
+    ends: dict[type[Effect], At] = {
+        Insert: "insert",
+        Settle: "mark",
+        Park: "mark",
+        WriteLetters: "letters",
+    }
+    return replace(run, at=ends.get(type(effect), run.at), facts=InsertFacts()), effect
 
 
 def _decide(run: Run) -> Effect:
@@ -501,15 +608,18 @@ def _decide(run: Run) -> Effect:
     counted = facts.counted if run.all_stamped else None
     if run.rejected and not run.earlier and not run.forgotten:
         return _after_refusal(run, counted)
+    if run.human == "dead":
+        return _for_letters(run, counted)
     if run.human == "absent" and not counted and not run.rejected:
         return Insert(None)
     if run.human in {"loaded", "discard"}:
         return _as_told(run, counted)
-    if (limit := _remembered(run)) is not None:
-        return Insert(limit)
+    # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
+    if (limit := _remembered(run)) is not None:
+        return Insert(limit)
     return AskRecord()
 
 
@@ -530,13 +640,25 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
     return Park(run.attempt, f"{run.rejected}{left}, and may be of the INSERT that was refused")
 
 
+def _for_letters(run: Run, counted: int | None) -> Effect:
+    """A message becomes a dead letter only where none of its rows is in the table."""
+    facts = run.facts
+    if run.since >= 0 and facts.inserted == 0:
+        return WriteLetters()
+    if counted == 0 and not facts.fewer and not facts.views:
+        return WriteLetters()
+    if counted and not facts.views and (whole := _whole(run, counted)):
+        return Settle(run.attempt, made_by=whole.claim)
+    return AskRecord()
+
+
 def _remembered(run: Run) -> int | None:
     """The greatest insert counter at which the table surely remembers the claims' tokens.
 
     Then the same statement under the same token adds what is missing, in partitions and in
     views, and nothing else. None where it may do more.
     """
-    facts, makers = run.facts, _makers(run)
+    facts, makers = run.facts, run.earlier
     if not makers or run.since < 0 or facts.inserted is None:
         return None
     if facts.inserted == 0:
@@ -553,32 +675,47 @@ def _remembered(run: Run) -> int | None:
 def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """Without the token: what the server recorded, then what a count means, else a person."""
     facts = run.facts
-    if record.state == "written" and (maker := _maker(run, record.claim)):
+    known = _knows(run, record.claim)
+    written = record.state == "written" or (record.state == "perhaps" and known)
+    if written and (maker := _maker(run, record.claim)):
         return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
+    if run.human == "dead":
+        if record.state == "never" and not counted:
+            return WriteLetters()
+        return Park(run.attempt, _undecided(run, counted, record))
     # Rows that a person inserted by hand are in no record, and the person found none.
     by_hand = run.human == "absent" and bool(counted)
     if (record.state == "never" and not by_hand) or facts.repeatable:
         return Insert(None)
-    if counted == 0 and not facts.fewer and not facts.views:
+    removed = record.state == "gone" and known  # by a person, or a backup without it was restored
+    if counted == 0 and not facts.fewer and not facts.views and not removed:
         return Insert(None)
     unknown = run.forgotten and not run.lost and record.state != "perhaps"
-    if unknown and not _makers(run) and not counted:
+    if unknown and not run.earlier and not counted:
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.
         return Insert(None)
     return Park(run.attempt, _undecided(run, counted, record))
 
 
+def _knows(run: Run, claim: str) -> bool:
+    """Whether the ledger has the claim of a statement: else it was set back since.
+
+    "": what earlier versions of the program sent, which did not say.
+    """
+    return not run.forgotten and claim in {"", run.claim, *(one.claim for one in run.earlier)}
+
+
 def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     found = ["an earlier attempt ended before its answer came"]
-    if not _makers(run):
+    if not run.earlier:
         found = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
         found.append(_share(run, counted))
-        if counted and len({entry.transform for entry in _makers(run)}) > 1:
+        if counted and len({entry.transform for entry in run.earlier}) > 1:
             found.append("versions of the transform made different numbers of them")
     elif not run.all_stamped:
         found.append("the table has no block-id column for all of it")
@@ -586,7 +723,7 @@ def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
         found.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
         found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
-    if any(entry.transform != run.transform for entry in _makers(run)):
+    if any(entry.transform != run.transform for entry in run.earlier):
         found.append("the transform has changed")
     found.append("its deduplication window may have moved on")
     if record.said:
@@ -594,15 +731,10 @@ def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     return "; ".join(found) + ": only a person can tell whether the rows are there"
 
 
-def _makers(run: Run) -> list[Entry]:
-    """Earlier claims that may have inserted rows."""
-    return [entry for entry in run.earlier if entry.transform != NOTHING_MADE]
-
-
-def _claims(run: Run) -> list[Entry]:
+def _claims(run: Run) -> Sequence[Entry]:
     """Those whose rows may be in the table; the run's own where there is no other."""
     own = Entry(PREPARED, run.attempt, "", rows=run.rows, transform=run.transform)
-    return _makers(run) or [own]
+    return run.earlier or [own]
 
 
 def _maker(run: Run, claim: str) -> Entry | None:

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from loader.core.plan import PERHAPS, SURELY, Entry
+
 Why = Literal["unsure", "back", "lost"]
 """Why the ledger may lack entries of blocks before an offset: there is no checkpoint that would say
 how far it had come, as at a first start; ClickHouse was set back; a person says it was lost."""
@@ -61,6 +63,15 @@ class Unsure:
             max(self.back, end if why == "back" else 0),
             max(self.lost, end if why == "lost" else 0),
         )
+
+    def asks(self, offset: int, entries: Sequence[Entry]) -> bool:
+        """Return whether the ledger may lack what it knew of a block there, of which it has these.
+
+        Of a restored ledger a claim may be older than the rows, and than the table's tokens.
+        """
+        if not entries:
+            return offset < self.end
+        return offset < self.back and not {one.claim for one in entries} & {PERHAPS, SURELY}
 
 
 @dataclass(frozen=True, slots=True)

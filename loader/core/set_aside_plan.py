@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loader.core.plan import ASIDE, LOADED, Entry, settled
+from loader.core.plan import ASIDE, DEAD, LOADED, Entry, settled
 from relay.clickhouse.errors import About
 
 if TYPE_CHECKING:
@@ -66,9 +66,17 @@ class Aside:
     about: str = ""
 
 
+def queue(block: Block) -> str:
+    """Return whose turn a block waits for: its table's, or that of its table's dead letters.
+
+    What keeps these from being written keeps no block from being loaded, nor the other way round.
+    """
+    return f"{block.table} dead letters" if block.to_dead_letters else block.table
+
+
 @dataclass(slots=True)
 class _TableAsides:
-    """A table's blocks that stand aside, the one tried longest ago first.
+    """The blocks of one queue that stand aside, the one tried longest ago first.
 
     Attributes:
         due: when the next is tried.
@@ -103,7 +111,7 @@ class Asides:
 
     def put(self, one: Aside, now: float) -> None:
         """Note a block that was set aside just now."""
-        table = self._tables.setdefault(one.block.table, _TableAsides(now + FIRST_SECONDS))
+        table = self._tables.setdefault(queue(one.block), _TableAsides(now + FIRST_SECONDS))
         table.waiting.pop(one.block.id, None)
         table.waiting[one.block.id] = one
         if one.about in _SHUTS:
@@ -112,11 +120,12 @@ class Asides:
     def found(self, blocks: Iterable[Aside], now: float) -> None:
         """Note all that the ledger knows to stand aside; of the others, that they do not."""
         by_id = {one.block.id: one for one in blocks}
-        for table in self._tables.values():
-            table.waiting = {name: one for name, one in table.waiting.items() if name in by_id}
+        of = {name: queue(one.block) for name, one in by_id.items()}
+        for key, table in self._tables.items():
+            table.waiting = {name: o for name, o in table.waiting.items() if of.get(name) == key}
         for one in by_id.values():
             if one.block.id not in self:
-                table = self._tables.setdefault(one.block.table, _TableAsides(now))
+                table = self._tables.setdefault(queue(one.block), _TableAsides(now))
                 table.waiting[one.block.id] = one
         self._forget()
 
@@ -138,7 +147,7 @@ class Asides:
             table.due = now
 
     def due(self, now: float) -> list[Block]:
-        """Return the blocks to be tried next, all of one table; none where it is too early."""
+        """Return the blocks to be tried next, all of one queue; none where it is too early."""
         able = [table for table in self._tables.values() if table.waiting and table.due <= now]
         if not able:
             return []
@@ -146,20 +155,20 @@ class Asides:
         few = max(1, min(FEW, table.flows))
         return [one.block for one in list(table.waiting.values())[:few]]
 
-    def tried(self, table: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
+    def tried(self, of: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
         """Note what became of blocks that were due.
 
         Args:
-            table: theirs.
+            of: their queue.
             gone: the state of each that stands aside no more.
             left: set aside again.
             now: the time.
         """
-        found = self._tables[table]
+        found = self._tables[of]
         for block in gone:
             found.waiting.pop(block, None)
         found.flows = max(0, found.flows - len(gone) - len(left))
-        if LOADED in gone.values():
+        if LOADED in gone.values() or DEAD in gone.values():
             found.failures, found.due, found.shut = 0, now, ""
             # Those that wait since before; the ones that failed just now have had their turn.
             found.flows = max(found.flows, len(found.waiting) - len(left))

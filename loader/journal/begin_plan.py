@@ -99,10 +99,10 @@ def decide(facts: StartFacts) -> StartPlan:
     unsure = dict(facts.noted.unsure_of(facts.journal))
     ends = {}
     for p, (low, high) in facts.bounds.items():
-        blind = p not in mine or facts.checkpoint is None or aside
         before = unsure.get(p, Unsure(0))
-        if why != "unsure" or (blind and high > max(mine.get(p, low), before.end)):
-            ends[p], unsure[p] = high, before.and_before(high, why)
+        end = high if why != "unsure" or p not in mine or aside else _come(facts, p, high)
+        if why != "unsure" or end > max(mine.get(p, low), before.end):
+            ends[p], unsure[p] = end, before.and_before(end, why)
     return StartPlan(
         {**mine, **new},
         unsure,
@@ -160,6 +160,11 @@ def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
         "made anew, move the checkpoint away: blocks of the old journal that were not loaded are "
         "lost.",
     )
+
+
+def _come(facts: StartFacts, partition: int, high: int) -> int:
+    """How far a loader may have come: to the end of a batch that it had begun; else anywhere."""
+    return high if facts.checkpoint is None else facts.checkpoint.planned.get(partition, 0)
 
 
 def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:

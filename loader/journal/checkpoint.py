@@ -31,10 +31,12 @@ class CheckpointPositions:
     Attributes:
         journal: topic id; empty where its newest file cannot be read.
         offsets: by partition, where the query would go on, or repeat its last batch from.
+        planned: by partition, where its last batch ends, which it may have been in the midst of.
     """
 
     journal: str
     offsets: Mapping[int, int] = field(default_factory=dict)
+    planned: Mapping[int, int] = field(default_factory=dict)
 
 
 class Files(Protocol):
@@ -129,9 +131,11 @@ class Checkpoint:
         # planned, from where the batch before it ended.
         done = _batches(self._files.names(_COMMITS))
         ended = [one for one in planned if one < planned[-1] or planned[-1] in done]
+        last = _parsed(self._files.text(_OFFSETS, str(planned[-1])))
         if not ended:
-            return _parsed(self._files.text(_OFFSETS, str(planned[-1])), offsets=False)
-        return _parsed(self._files.text(_OFFSETS, str(ended[-1])))
+            return CheckpointPositions(last.journal, planned=last.offsets)
+        before = _parsed(self._files.text(_OFFSETS, str(ended[-1])))
+        return CheckpointPositions(before.journal, before.offsets, last.offsets)
 
     def set_aside(self) -> str:
         """Move all that is in it into a directory in it, and return that one's name.
@@ -159,11 +163,11 @@ def _batches(names: list[str]) -> list[int]:
     return sorted(int(one) for one in names if one.isdigit())
 
 
-def _parsed(text: str, *, offsets: bool = True) -> CheckpointPositions:
+def _parsed(text: str) -> CheckpointPositions:
     """A file of Spark's offset log: version, metadata and the source's offsets, one a line."""
     try:
         said = json.loads(text.splitlines()[-1])
         found = {int(p): int(offset) for p, offset in said.items() if p != "journal"}
-        return CheckpointPositions(str(said["journal"]), found if offsets else {})
+        return CheckpointPositions(str(said["journal"]), found)
     except (IndexError, KeyError, ValueError, AttributeError):
         return CheckpointPositions("")

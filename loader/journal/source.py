@@ -160,8 +160,10 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _given(partition: int, offset: int, record: bytes) -> list[Row]:
     """The rows of a journal record."""
-    blocks = Commit.FromString(record).blocks
-    given: list[Row] = [(partition, offset, block.SerializeToString()) for block in blocks]
+    commit = Commit.FromString(record)
+    for block in commit.blocks:  # the loader may have to read a message of it again
+        block.source_topic, block.source_topic_id = commit.source_topic, commit.source_topic_id
+    given: list[Row] = [(partition, offset, b.SerializeToString()) for b in commit.blocks]
     return given or [(partition, offset, None)]
 
 

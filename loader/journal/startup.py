@@ -87,7 +87,9 @@ def waited(
         except Unavailable as error:
             if limit and time.monotonic() - begun > limit:
                 raise
-            tell(f"waiting, next try in {pause:.1f} s: {error.message}", level=logging.WARNING)
+            step = f" (next: {error.next_step})" if error.next_step else ""
+            text = f"waiting, next try in {pause:.1f} s: {error.message}{step}"
+            tell(text, level=logging.WARNING)
         rest(pause)  # the back-off itself; `call` is the condition
         pause = min(pause * 2, 10.0)
 

@@ -26,6 +26,12 @@ _BLOCKS = (
     ),
     counter("loader_blocks_discarded_total", "blocks", "How many were found given up?", "table"),
     counter(
+        "loader_blocks_dead_total",
+        "blocks",
+        "Of how many blocks of left out messages were all made dead letters?",
+        "table",
+    ),
+    counter(
         "loader_blocks_known_total",
         "blocks",
         "How many were settled already when they were read (after a restart)?",

@@ -66,6 +66,7 @@ class LoaderGauges(Collector):
             batch_open=recorder.batch_since is not None,
             away=recorder.away,
             started=recorder.started,
+            executors=None if recorder.executors is None else recorder.executors(),
             unseen="not looked at yet" if look is None else look.failed,
             waiting={} if look is None else self._unmoved(look),
         )

@@ -38,6 +38,7 @@ class LoaderHealth:
         batch_open: whether a micro-batch is under way.
         away: which server is away while the loader waits for it; else empty.
         started: whether Spark's query runs.
+        executors: how many are there; None: tasks run in the driver.
         unseen: why ledger or journal could not be looked at last time; else empty.
         waiting: by journal partition, for how long the block that waits longest is seen to wait;
             0 where none does.
@@ -48,6 +49,7 @@ class LoaderHealth:
     batch_open: bool = False
     away: str = ""
     started: bool = False
+    executors: int | None = None
     unseen: str = ""
     waiting: Mapping[int, float] = field(default_factory=dict)
 
@@ -79,9 +81,16 @@ def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
     """Do it do its work now? Every check, failed or not."""
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
+        _executors(facts.executors),
         Check("servers", not facts.away, facts.away or "answer"),
         Check("ledger", not facts.unseen, facts.unseen or "could be read"),
     )
+
+
+def _executors(there: int | None) -> Check:
+    if there is None:
+        return Check("executors", ok=True, why="tasks run in the driver")
+    return Check("executors", there > 0, f"{there} are there" if there else "there is none yet")
 
 
 def _partitions(facts: LoaderHealth, limit: float) -> Check:

@@ -5,7 +5,7 @@ It is what a loader has without `--http`. Calls come once per micro-batch, round
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 class LoaderObserver:
     """Every method: what just happened; none raises."""
+
+    def engine(self, executors: Callable[[], int] | None) -> None:
+        """Spark has begun; `executors` counts those that are there, None: it needs none."""
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
         """Begin a micro-batch: `known` blocks are settled already, these are not."""

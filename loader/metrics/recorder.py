@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
-from loader.core.plan import ASIDE, DISCARDED, LOADED, PARKED
+from loader.core.plan import ASIDE, DEAD, DISCARDED, LOADED, PARKED
 from loader.metrics.definitions import RECORDED
 from loader.metrics.observer import LoaderObserver
 from relay.program.metric import Bounded, made
@@ -44,6 +44,7 @@ class LoaderRecorder(LoaderObserver):
         open_blocks: of it, not settled yet.
         away: which server is waited for; empty: none.
         started: whether the query runs.
+        executors: counts Spark's; None: tasks run in the driver.
     """
 
     def __init__(
@@ -59,7 +60,12 @@ class LoaderRecorder(LoaderObserver):
         self.open_blocks = 0
         self.away = ""
         self.started = False
+        self.executors: Callable[[], int] | None = None
         self._rows = 0
+
+    def engine(self, executors: Callable[[], int] | None) -> None:
+        """Of Spark."""
+        self.executors = executors
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
         """Count a micro-batch that begins."""
@@ -106,6 +112,8 @@ class LoaderRecorder(LoaderObserver):
             m["loader_blocks_parked_total"].labels(table).inc()
         elif one.outcome == DISCARDED:
             m["loader_blocks_discarded_total"].labels(table).inc()
+        elif one.outcome == DEAD:
+            m["loader_blocks_dead_total"].labels(table).inc()
         elif one.outcome == REFUSED:
             m["loader_refusals_total"].inc()
         elif one.outcome != ASIDE:

@@ -2,7 +2,7 @@
 
 Receives what ledger and journal say, gives conditions in SQL about the ledger's rows. Removed are
 
-* entries of blocks that are loaded or discarded, that lie before the ledger's position, whose
+* entries of blocks that are loaded, discarded or dead, that lie before the ledger's position, whose
   journal records retention has deleted, and that nothing has been said of for a while: no loader
   meets such a block again, but one that was paused since (loader.spark.known_blocks says why it
   does nothing);
@@ -24,7 +24,7 @@ from relay.names import FIRST_EPOCHS, BlockId, first_epoch
 _REWINDS = 1 << 20
 """Far more than a journal sees."""
 _PARTITION, _EPOCH, _FIRST = (f"toInt64OrZero(splitByChar(':', block)[{n}])" for n in (3, 4, 5))
-_FINAL = "state IN ('loaded', 'discarded')"
+_FINAL = "state IN ('loaded', 'discarded', 'dead')"
 _IS_BLOCK = "table != '' AND state != 'position'"
 
 

@@ -11,13 +11,14 @@ import time
 from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
+from loader.core import left_out
 from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.set_aside import set_aside
 from relay.clickhouse.errors import About
 from relay.errors import ConfigError
-from relay.names import BlockId
+from relay.names import LEFT_OUT, BlockId
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def resolve(
     Raises:
         ConfigError: a block is loaded or given up already, or is no block; none was touched.
     """
-    blocks = chosen(settings, ledger, wanted)
+    blocks = chosen(settings, ledger, wanted, dead=human == "dead")
     named = [blocks[name] for name in wanted if name in blocks]
     known = ledger.entries(named)
     forgotten = [block for block in named if not known.get(block.id)]
@@ -70,13 +71,16 @@ def resolve(
         worker.close()
 
 
-def chosen(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[str, Block]:
+def chosen(
+    settings: Settings, ledger: Ledger, wanted: Sequence[str], *, dead: bool = False
+) -> dict[str, Block]:
     """Return the blocks that are meant, by id; looks only.
 
     Args:
         settings: of the app.
         ledger: of the app.
         wanted: as `resolve`.
+        dead: whether their messages are to become dead letters: of left out ones alone.
 
     Raises:
         ConfigError: as `resolve`.
@@ -88,7 +92,15 @@ def chosen(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[st
             blocks |= {name: one.block for name, one in waiting.items() if one.aside == aside}
     if others := [name for name in wanted if name not in blocks and name not in {"all", "aside"}]:
         blocks |= _sealed(settings, ledger, others)
-    return blocks
+    whole = [name for name, block in blocks.items() if not left_out.is_left_out(block)]
+    if dead and (named := [name for name in whole if name in wanted]):
+        raise ConfigError(
+            f"no messages that were left out of a block: {', '.join(named)}",
+            f"--dead is for blocks whose id ends with {LEFT_OUT}; `loader parked ls` shows them.",
+        )
+    for block in blocks.values():  # so does a loader that tries it again, if that is needed
+        block.to_dead_letters = dead
+    return {name: block for name, block in blocks.items() if not (dead and name in whole)}
 
 
 def _is_busy(one: Outcome, human: Human) -> bool:

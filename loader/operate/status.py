@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loader.core.entries import ParkedEntry
-from loader.core.plan import DISCARDED, LOADED, PREPARED, Entry, settled
+from loader.core.plan import DEAD, DISCARDED, LOADED, PREPARED, Entry, settled
 from relay.records_pb2 import Block
 
 
@@ -59,6 +59,7 @@ class LoaderTableRow:
         sealed_blocks, sealed_rows: that no loader has touched.
         claimed_blocks: that a loader is at, or ended in the middle of.
         aside_blocks: that wait for their table, or for a limit; also while one is tried again.
+        dead_blocks: of messages that were left out of others, and are dead letters.
         oldest, oldest_seconds: the sealed or claimed block that waits longest, since it was
             sealed; "" and None where none waits.
     """
@@ -74,6 +75,7 @@ class LoaderTableRow:
     parked_blocks: int
     parked_rows: int
     discarded_blocks: int
+    dead_blocks: int
     oldest: str
     oldest_seconds: float | None
 
@@ -128,6 +130,7 @@ def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
             parked_blocks=len(parked),
             parked_rows=sum(block.rows for block in parked),
             discarded_blocks=counts.get((table, DISCARDED), (0, 0))[0],
+            dead_blocks=counts.get((table, DEAD), (0, 0))[0],
             oldest=waiting[0].id if waiting else "",
             oldest_seconds=None if age is None else max(age, 0.0),
         )
@@ -181,6 +184,7 @@ def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
         "since_ms": one.since_ms,
         "claimed": one.claimed,
         "aside": one.aside,
+        "to_dead_letters": one.block.to_dead_letters,
         "tries": one.tries,
         "last_ms": one.last_ms,
     }

@@ -19,6 +19,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse.client import failure, literal, quoted, quoted_table
 from loader.clickhouse.tables import Tables
 from loader.core import left_out
+from loader.core.plan import FINAL
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
 
@@ -77,11 +78,11 @@ def supersede(
 
 
 def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -> None:
-    """Until the ledger calls each of them loaded or discarded."""
+    """Until the ledger calls each of them loaded, discarded or dead letters."""
     left, deadline = list(blocks), time.monotonic() + seconds
     while left:
         outcomes = {one.block: one for one in worker.load(left, (), "discard", why)}
-        left = [b for b in left if outcomes[b.id].outcome not in {"loaded", "discarded"}]
+        left = [b for b in left if outcomes[b.id].outcome not in FINAL]
         if not left:
             return
         if time.monotonic() > deadline:

@@ -19,7 +19,15 @@ from loader.metrics.listener import QueryListener
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.micro_batch import Settling, Stopped
 from loader.spark.query_start import AT_ONCE, StartAtOnce
-from loader.spark.session import AT_THE_END, STREAMING, mute, muted_threads, set_log_level, unmute
+from loader.spark.session import (
+    AT_THE_END,
+    STREAMING,
+    mute,
+    muted_threads,
+    registered,
+    set_log_level,
+    unmute,
+)
 from loader.spark.set_aside import SetAside
 from relay.errors import RelayError
 
@@ -95,6 +103,7 @@ class Job:
         journal = source.source(start)
         spark.dataSource.register(journal)
         if self._observer is not NOTHING:
+            self._observer.engine(registered(spark))
             spark.streams.addListener(QueryListener(self._observer, self._settings.app))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}

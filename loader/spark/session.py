@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from loader.console import say
+from loader.spark import leftovers
 from relay import failpoints, log
 from relay.errors import MissingTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from relay.config.settings import Settings
 
@@ -74,10 +78,43 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
             "Its own words are above. Spark wants bash, Java 17 or newer (JAVA_HOME, or in PATH) "
             "and a directory for temporary files.",
         ) from error
+    _clear(SparkConf(_jvm=gateway.jvm))
     SparkContext(conf=conf, gateway=gateway)
     spark = SparkSession.builder.getOrCreate()
     set_log_level(spark, *_AT_WORK)
     return spark
+
+
+def _clear(given: SparkConf) -> None:
+    """Remove what an earlier driver in this pod left behind; only said where that fails."""
+    pod = given.get("spark.kubernetes.driver.pod.name")
+    if pod is None:
+        return
+    namespace = given.get("spark.kubernetes.namespace") or "default"
+    try:
+        removed = leftovers.remove(leftovers.in_pod(), namespace, pod)
+    except OSError as error:
+        reason = f"what an earlier driver left behind is not removed: {error}"
+        hint = "Its executors end by themselves; one that is pending takes a CPU later."
+        say(f"{reason}. {hint}", level=logging.WARNING)
+        return
+    if removed:
+        say(f"removed what an earlier driver left behind: {', '.join(removed)}")
+
+
+def registered(spark: SparkSession) -> Callable[[], int] | None:
+    """What counts the executors that have registered; None where tasks run in the driver."""
+    if str(spark.sparkContext.master).startswith("local["):
+        return None
+    tracker = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - the only way
+
+    def count() -> int:
+        try:
+            return len(tracker.getExecutorInfos()) - 1  # the driver is one of them
+        except (Py4JError, ConnectionError):
+            return 0  # the JVM has ended
+
+    return count
 
 
 def with_retries(master: str) -> str:

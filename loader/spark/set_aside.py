@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
 from loader.core.entries import NewEntry
-from loader.core.plan import ASIDE, settled
-from loader.core.set_aside_plan import Aside, Asides, entry
+from loader.core.plan import ASIDE, DEAD, PARKED, settled
+from loader.core.set_aside_plan import Aside, Asides, entry, queue
 from loader.metrics.observer import NOTHING, LoaderObserver
 from relay.clickhouse.errors import About
 from relay.errors import RelayError, Unavailable
@@ -81,6 +81,7 @@ class SetAside:
         self._lock = threading.Lock()
         self._trying = threading.Lock()
         self._said = ""
+        self._parted = False
         self.parked = 0
         self._stopping = threading.Event()
         self._worker: Worker | None = None
@@ -137,7 +138,7 @@ class SetAside:
             self._list(time.monotonic())
             with self._lock:
                 self._asides.hurry(time.monotonic())
-            while self._few():
+            while self._few() or self._left_out():
                 pass
         except Unavailable as error:
             self._say(
@@ -159,7 +160,7 @@ class SetAside:
                 now = time.monotonic()
                 if self._listed is None or now - self._listed > _LIST_SECONDS:
                     self._list(now)
-                while not self._stopping.is_set() and self._few():
+                while not self._stopping.is_set() and (self._few() or self._left_out()):
                     pass
             except RelayError as error:  # of all tables: the micro-batches end or wait for it
                 if error.message != self._said:
@@ -181,6 +182,14 @@ class SetAside:
         with self._lock:
             self._asides.found((Aside(one.block, one.reason) for one in waiting), now)
 
+    def _left_out(self) -> bool:
+        """Look for what blocks that were loaded just now left out, to become dead letters."""
+        if not self._parted:
+            return False
+        self._parted = False
+        self._list(time.monotonic())  # they are due at once, unless letters cannot be written now
+        return True
+
     def _few(self) -> bool:
         """Try the blocks that are due; return whether there were any."""
         with self._trying:
@@ -194,7 +203,8 @@ class SetAside:
     def _try(self, blocks: Sequence[Block]) -> None:
         if self._worker is None:
             self._worker = Worker(self._settings, isolates=True)
-        outcomes = self._worker.load(blocks, (), "retry")
+        dead = blocks[0].to_dead_letters
+        outcomes = self._worker.load(blocks, (), "dead" if dead else "retry")
         table, by_id = blocks[0].table, {block.id: block for block in blocks}
         if any(one.about == About.CONNECTION for one in outcomes):
             self._drop()
@@ -206,12 +216,16 @@ class SetAside:
         left = [one for one in left if one.block.id not in gone]
         self._observer.tried_again(outcomes, by_id)
         with self._lock:
-            self._asides.tried(table, gone, left, time.monotonic())
+            self._asides.tried(queue(blocks[0]), gone, left, time.monotonic())
         without = {one.block: one.left_out for one in outcomes}
+        self._parted |= self._settings.loader.rejected == "dead" and any(without.values())
+        why = {one.block: one.reason for one in outcomes}
         for block, state in gone.items():
             left_out = without.get(block, 0)
             but = f", without {left_out} messages that it refuses" if left_out else ""
             text = f"{state} {block}, which stood aside{but}"
+            if state in {DEAD, PARKED} and why.get(block):
+                text += f": {why[block]}"
             self._say(text, block=block, table=table, left_out=left_out)
 
     def _drop(self) -> None:

@@ -60,8 +60,10 @@ def attempt(
         until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
     from loader.blocks.selection import near  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.table_runs import pieces  # noqa: PLC0415 - as above
 
-    values = [block.SerializeToString() for block in near(blocks)]
+    ordered = near(blocks)
+    values = [block.SerializeToString() for block in ordered]
     slots = spark.sparkContext.defaultParallelism
     tasks = shares(len(values), slots, sum(block.row_bytes for block in blocks))
     if beside > 1:
@@ -69,9 +71,10 @@ def attempt(
     # Numbers, and the blocks with the function: an RDD of Python objects would be written to a
     # file first. A data frame would be planned and compiled again for every micro-batch, which
     # takes Spark about as long as everything else of it.
-    numbers = spark.sparkContext.parallelize(range(len(values)), tasks)
+    numbers = pieces(ordered, tasks)
+    spread = spark.sparkContext.parallelize(numbers, len(numbers))
     known = frozenset(new), until
-    return numbers.mapPartitions(partial(load, settings, values, known)).collect()
+    return spread.mapPartitions(partial(load, settings, values, known)).collect()
 
 
 def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
@@ -95,14 +98,15 @@ def load(
     settings: Settings,
     blocks: Sequence[bytes],
     known: tuple[Collection[str], int],
-    numbers: Iterator[int],
+    numbers: Iterator[range],
 ) -> Iterator[Outcome]:
-    """Yield attempts those of `blocks` that the numbers name."""
+    """Yield attempts at those of `blocks` that the ranges name."""
     from relay import log  # noqa: PLC0415 - as below
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
     log.in_child()  # lines of the Kafka client, too, have their time and level
-    yield from _attempt(settings, [Block.FromString(blocks[number]) for number in numbers], *known)
+    named = [Block.FromString(blocks[number]) for some in numbers for number in some]
+    yield from _attempt(settings, named, *known)
 
 
 def _attempt(

@@ -7,9 +7,11 @@ Headers, in this order: source_topic, source_partition, source_offset, table (em
 could be read), reason; then source_key where the message had a key, source_headers (how many
 it had), and each of them under its name behind `source.`; more than MANY of them all in
 source_headers_packed, because librdkafka reads no header at all of a record with more than
-100,000, and a dead letter has some of its own. Dead letters of releases before
-those three end at the reason: of them key and further headers are not known. One that is larger
-than the topic takes has no value; source_value_bytes says how large that is in the source topic.
+100,000, and a dead letter has some of its own. One that a loader wrote, as the table refused its
+rows, has `block` as well: that of left out messages, of which it is one (loader.core.left_out).
+Dead letters of releases before those three end at the reason: of them key and further headers are
+not known. One that is larger than the topic takes has no value; source_value_bytes says how large
+that is in the source topic.
 """
 
 # pure
@@ -30,6 +32,7 @@ _KEY = "source_key"
 _COUNT = "source_headers"
 _PACKED = "source_headers_packed"
 _LEFT_OUT = "source_value_bytes"
+BLOCK = "block"
 _PREFIX = "source."
 REASON = 1_000
 """So much of a reason is left where the letter was too large."""
@@ -79,6 +82,7 @@ class DeadLetter:
         table: that its header named; empty where none could be read.
         origin: key and headers of the source message; None where they were not kept.
         whole: False where the message was too large for the topic: `value` is not its value.
+        block: of left out messages, where a loader wrote it; empty where a relay did.
     """
 
     place: RecordPlace
@@ -90,6 +94,7 @@ class DeadLetter:
     reason: str
     origin: Origin | None
     whole: bool = True
+    block: str = ""
 
     @property
     def size(self) -> int:
@@ -98,10 +103,10 @@ class DeadLetter:
 
 
 def headers_of(
-    source_topic: str, source: RecordPlace, table: str, reason: str, origin: Origin
+    source_topic: str, source: RecordPlace, table: str, reason: str, origin: Origin, block: str = ""
 ) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a dead letter."""
-    headers = _always(source_topic, source, table, reason)
+    headers = [*_always(source_topic, source, table, reason), *_of_block(block)]
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
@@ -113,14 +118,15 @@ def headers_of(
 
 
 def headers_without(
-    source_topic: str, source: RecordPlace, table: str, reason: str, size: int
+    source_topic: str, source: RecordPlace, table: str, reason: str, size: int, block: str = ""
 ) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a letter too large for its topic; the rest stays behind."""
     said = (
         f"{reason[:REASON]}; its dead letter is larger than the topic of dead letters takes: the "
         f"message, a value of {size:,} bytes, is in the source topic alone, while that keeps it"
     )
-    return [*_always(source_topic, source, table, said), (_LEFT_OUT, str(size).encode())]
+    headers = [*_always(source_topic, source, table, said), *_of_block(block)]
+    return [*headers, (_LEFT_OUT, str(size).encode())]
 
 
 def _always(
@@ -133,6 +139,10 @@ def _always(
         (names.TABLE_HEADER, table.encode()),
         ("reason", reason.encode()),
     ]
+
+
+def _of_block(block: str) -> list[tuple[str, str | bytes | None]]:
+    return [(BLOCK, block.encode())] if block else []
 
 
 def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
@@ -160,6 +170,7 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
         text("reason"),
         _origin(found, headers),
         whole=_LEFT_OUT not in found,
+        block=(found.get(BLOCK) or b"").decode("utf-8"),
     )
 
 

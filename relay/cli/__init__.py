@@ -19,6 +19,7 @@ COMMANDS = {
         "relay.cli.dev.command:dev", "Run a Kafka broker and a ClickHouse server for development."
     ),
     "config": Lazy("relay.cli.config:config", "Write, check and show the configuration file."),
+    "topic": Lazy("relay.cli.topic:topic", "Create the source topic, which relays only read."),
     "doctor": Lazy(
         "relay.cli.doctor:doctor",
         "Check Kafka and ClickHouse for settings that could lose, double or delay rows.",
@@ -30,7 +31,7 @@ COMMANDS = {
     "produce": Lazy("relay.cli.produce:produce", "Write rows of files into the source topic."),
     "run": Lazy("relay.cli.run:run", "Run the relay, which forms blocks from the source topic."),
     "dead": Lazy(
-        "relay.cli.dead:dead", "List, show and replay messages that could not become rows."
+        "relay.cli.dead.command:dead", "List, show and replay messages that could not become rows."
     ),
     "retire": Lazy(
         "relay.cli.retire:retire",
@@ -52,6 +53,9 @@ COMMANDS = {
     ),
     "verify": Lazy(
         "relay.cli.verify.command:verify", "Prove from the records that no row was lost or doubled."
+    ),
+    "export": Lazy(
+        "relay.cli.export:export", "Print alert rules and dashboard, write Kubernetes manifests."
     ),
     "docs": Lazy("relay.cli.docs:docs", "List the documents, or print one of them."),
 }

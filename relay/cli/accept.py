@@ -18,9 +18,10 @@ from relay.operate.rewind import accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
+from relay.program.config_argument import ConfiguredCommand
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--partition", type=click.IntRange(min=0), help="Acknowledge only for this source partition."

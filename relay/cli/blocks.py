@@ -70,6 +70,7 @@ def list_blocks(
     aside      the table or a limit refuses it for now; the loader retries it
     parked     a person has to decide (`loader parked`)
     discarded  a person gave it up
+    dead       its messages were left out of another block, and are dead letters
 
     \b
     relay blocks ls relay.toml --since 10m

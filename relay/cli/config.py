@@ -7,20 +7,28 @@ model in relay.config.settings, so that it can't fall behind. Shows no secret.
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
+from urllib.parse import urlsplit
 
 import click
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from relay.cli.dev.directory import directory_option
+from relay.cli.options import config_argument
 from relay.config import settings_file as reader
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.config.settings import Settings
 from relay.config.validation import dotted
-from relay.program.command import WholeGroup, chosen_pipeline, pipeline_option
+from relay.dev import stack
+from relay.errors import ConfigError
+from relay.program.command import WholeGroup, chosen_pipeline
+from relay.program.config_argument import config_file_argument
 
 HIDDEN = "(hidden)"
 _PIPELINES = (
@@ -30,6 +38,23 @@ _PIPELINES = (
     '# east.kafka.bootstrap = "east:9092"',
     '# west.kafka.bootstrap = "west:9092"',
 )
+USUAL: Mapping[str, object] = {
+    "app": "shop",
+    "kafka.bootstrap": "localhost:9092",
+    "source.topic": "rows",
+    "source.start": "earliest",
+    "clickhouse.url": "http://localhost:8123",
+    "loader.checkpoint": "checkpoint",
+}
+"""What `relay config init` writes where nobody says otherwise."""
+_COMMENTS = {
+    "app": "prefix of topics, group and transactional ids",
+    "kafka.replication": "3 in production",
+    "source.topic": "`relay topic create` makes it",
+    "source.start": "or latest: only what comes from now on",
+    "loader.checkpoint": "a directory; losing it alone costs nothing",
+}
+_NATIVE_PORTS = frozenset({9000, 9440})
 _WIDTH = 88
 
 
@@ -38,43 +63,108 @@ def config() -> None:
     """Write, check and show the configuration file."""
 
 
-_FILE = click.argument("file", type=click.Path(path_type=Path))
-
-
 @config.command("init")
-def init() -> None:
-    """Print an example with every setting, its meaning and its default.
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--short", is_flag=True, help="Only the settings that have no default.")
+@click.option("--app", help="Its name: prefix of topics, group and transactional ids.")
+@click.option("--bootstrap", help="Kafka's brokers, host:port.")
+@click.option("--topic", help="The source topic.")
+@click.option("--clickhouse", "url", help="ClickHouse over HTTP, as http://host:8123.")
+@click.option(
+    "--start",
+    type=click.Choice(["earliest", "latest"]),
+    help="Where a partition that was never read begins: with what is in the topic already, or "
+    "with what comes from now on.  [default: earliest]",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@directory_option
+def init(  # noqa: PLR0913 - one for each setting
+    file: Path | None,
+    app: str | None,
+    bootstrap: str | None,
+    topic: str | None,
+    url: str | None,
+    start: str | None,
+    directory: Path,
+    *,
+    short: bool,
+    force: bool,
+) -> None:
+    """Write a configuration to FILE, or print it: every setting, its meaning and its default.
+
+    Addresses are those of `relay dev up`, where a stack of it is in --directory. In a terminal
+    the values that a file needs are asked for, unless options give them.
 
     \b
+    relay config init relay.toml --short --app shop
     relay config init > relay.toml
     """
-    click.echo(example())
+    given = {
+        "app": app,
+        "kafka.bootstrap": bootstrap,
+        "source.topic": topic,
+        "source.start": start,
+        "clickhouse.url": url,
+    }
+    values: dict[str, object] = {**USUAL, **_dev_stack(directory)}
+    values |= {key: value for key, value in given.items() if value is not None}
+    if file is not None:
+        if file.exists() and not force:
+            raise ConfigError(f"{file} is there already", "name another, or overwrite with --force")
+        if in_terminal():
+            for key in (key for key in given if given[key] is None):
+                values[key] = click.prompt(key, default=values[key], err=True)
+    text = shortest(values) if short else example(values)
+    if file is None:
+        click.echo(text)
+        return
+    file.write_text(f"{text}\n", encoding="utf-8")
+    click.echo(f"written: {file}; next: relay config check {file}", err=True)
+
+
+def in_terminal() -> bool:
+    """Whether somebody could answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _dev_stack(directory: Path) -> dict[str, object]:
+    """The settings that reach the stack of `relay dev` in a directory; none where there is none."""
+    found = stack.status(directory)
+    if found is None:
+        return {}
+    settings = tomllib.loads(found.config_hint)
+    return {f"{name}.{key}": value for name in settings for key, value in settings[name].items()}
 
 
 @config.command("check")
-@_FILE
-def check(file: Path) -> None:
-    """Check FILE; list everything that is wrong in it, and exit 2 if anything is."""
-    for name, settings in reader.pipelines(file):
+@config_file_argument
+def check(config_file: Path) -> None:
+    """Check the configuration; list everything that is wrong in it, and exit 2 if anything is."""
+    for name, settings in reader.pipelines(config_file):
         which = f", pipeline {name}" if name else ""
-        click.echo(f"{file}: ok{which}, app {settings.app!r}")
+        click.echo(f"{config_file}: ok{which}, app {settings.app!r}")
         if settings.source.start is None:
             click.echo(
                 "note: source.start is not set; partitions without a committed floor need"
                 " `relay run --start`"
             )
+        native = [url for url in settings.clickhouse.urls if urlsplit(url).port in _NATIVE_PORTS]
+        if native:
+            click.echo(
+                f"note: clickhouse.url {native[0]} has the port of ClickHouse's native protocol;"
+                " HTTP is mostly 8123, HTTPS 8443"
+            )
 
 
 @config.command("show")
-@_FILE
-@pipeline_option
+@config_argument
 @click.option("--json", "as_json", is_flag=True, help="As JSON: only keys and values.")
-def show(file: Path, *, as_json: bool) -> None:
-    """Print all settings of FILE with defaults and meanings; secrets hidden.
+def show(config_file: Path, *, as_json: bool) -> None:
+    """Print all settings with defaults and meanings; secrets hidden.
 
     Of each pipeline, or of one, where the file has several.
     """
-    every = reader.pipelines(file, pipeline=chosen_pipeline())
+    every = reader.pipelines(config_file, pipeline=chosen_pipeline())
     if as_json:
         values = {name: _plain(settings, ()) for name, settings in every}
         shown = {"pipelines": values} if every[0].name else values[""]
@@ -85,26 +175,55 @@ def show(file: Path, *, as_json: bool) -> None:
         click.echo("\n".join([*head, *_shown(settings, ())]))
 
 
-def example() -> str:
-    """Return a configuration file as text; settings that have a default are commented out."""
+def shortest(values: Mapping[str, object]) -> str:
+    """Return a configuration file as text that holds these values alone, by dotted key."""
+    lines = ["# Every other setting has a default: `relay config show` prints all of them."]
+    section = ""
+    for key in sorted(values, key=_place):
+        name, _, last = key.rpartition(".")
+        if name != section:
+            lines += ["", f"[{name}]"]
+            section = name
+        comment = f"  # {_COMMENTS[key]}" if key in _COMMENTS else ""
+        lines.append(f"{last} = {_toml(values[key])}{comment}")
+    return "\n".join(lines)
+
+
+def _place(key: str) -> tuple[int, ...]:
+    """Where a setting stands in the model; those of the top of the file before all sections."""
+    model: Any = Settings
+    place: list[int] = []
+    for part in key.split("."):
+        place.append(list(model.model_fields).index(part))
+        model = model.model_fields[part].annotation
+    return (len(place), *place)
+
+
+def example(values: Mapping[str, object] | None = None) -> str:
+    """Return a configuration file as text: what has no default filled in, the rest commented out.
+
+    Args:
+        values: by dotted key, instead of the examples and defaults.
+    """
     head = [
         "# Settings of one app, for `relay run` and `loader run`. Commented lines are the",
         "# defaults. Relative paths count from this file. Secrets never stand in it: a file is",
         '# named, or a variable of the environment as "${NAME}"; these win over both:',
         *(f"#   {name}" for name in (*FROM_ENVIRONMENT, *USERS_FROM_ENVIRONMENT)),
     ]
-    return "\n".join([*head, "", *_example(Settings, ()), "", *_PIPELINES])
+    return "\n".join([*head, "", *_example(Settings, (), values or {}), "", *_PIPELINES])
 
 
-def _example(model: type[BaseModel], path: KeyPath) -> Iterator[str]:
+def _example(model: type[BaseModel], path: KeyPath, values: Mapping[str, object]) -> Iterator[str]:
     """Values before tables, as TOML demands."""
     for name, field in model.model_fields.items():
         if _section(field) is not None or get_origin(field.annotation) is dict:
             continue
         yield from _meaning(field)
         instance = field.examples[0] if field.examples else None
-        if field.is_required():
-            yield f"{name} = {_toml(instance)}"
+        key = dotted((*path, name))
+        if field.is_required() or key in values:
+            yield f"{name} = {_toml(values.get(key, instance))}"
         elif instance is not None:
             yield f"# {name} = {_toml(instance)}  # an example, not the default"
         else:
@@ -113,7 +232,7 @@ def _example(model: type[BaseModel], path: KeyPath) -> Iterator[str]:
         section, title = _section(field), dotted((*path, name))
         if section is not None:
             yield from ("", f"# {_first_line(section)}", f"[{title}]")
-            yield from _example(section, (*path, name))
+            yield from _example(section, (*path, name), values)
         elif get_origin(field.annotation) is dict:
             instance = field.examples[0] if field.examples else {}
             yield from ("", *_meaning(field), f"# [{title}]")

@@ -1,7 +1,7 @@
 """`relay docs`: lists the documents and prints one.
 
-Documents are Markdown files beside the code that they describe. Those in relay/docs and
-loader/docs ship with the package; those of k8s/ and tests/ are in the repository alone.
+Documents are Markdown files beside the code that they describe; all of them are installed with the
+package.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-import relay
 from relay.errors import ConfigError
+from relay.program import shared_files
 from relay.program.console import console_of
 
-ROOT = Path(relay.__file__).resolve().parents[1]
-"""The repository, or the directory that the package is installed in."""
+ROOT = shared_files.ROOT
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start": (
@@ -53,6 +52,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "relay/docs/metrics.md",
         "relay/docs/troubleshooting.md",
         "relay/docs/verify.md",
+        "relay/docs/detection.md",
         "relay/docs/dead-letters.md",
         "loader/docs/evidence.md",
         "loader/docs/parked.md",
@@ -78,7 +78,11 @@ _NAMES = {
 }
 """Names of documents whose files are called otherwise."""
 
+_CHANGES = "CHANGELOG.md"
+"""No document of what is: it names what was, too."""
+
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"(#{1,6}) (.+)")
 _PICTURE = re.compile(r"!\[([^\]]+)\]\([^)\s]+\)")
 _WIDTH = 100
 """Columns, where no terminal says how many there are."""
@@ -114,18 +118,19 @@ def name_of(path: str) -> str:
 
 
 def documents() -> list[Document]:
-    """Return every document, in the order of GROUPS."""
+    """Return every document, in the order of GROUPS, and the change log behind them."""
+    paths = [(group, path) for group in GROUPS for path in GROUPS[group]]
+    last, _ = paths[-1]
     return [
         Document(name_of(path), path, group, _text(path))
-        for group, paths in GROUPS.items()
-        for path in paths
+        for group, path in [*paths, (last, _CHANGES)]
     ]
 
 
 def _text(path: str) -> str | None:
     """Return a document's Markdown; None where it is not installed."""
-    file = ROOT / path
-    if file.is_file():
+    file = shared_files.path_of(path, ROOT)
+    if file is not None:
         return file.read_text(encoding="utf-8")
     if path == "README.md":  # an installed package carries it as its description
         return str(importlib.metadata.metadata("block-relay").json["description"])
@@ -140,7 +145,7 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[st
 @click.argument("name", required=False, shell_complete=_complete)
 @click.option("--json", "as_json", is_flag=True, help="The list, or the document, as JSON.")
 def docs(name: str | None, *, as_json: bool) -> None:
-    """List the documents, or print the one called NAME.
+    """List the documents, or print the one called NAME, or one section of it (NAME#SECTION).
 
     In a terminal a document is laid out; elsewhere it is printed as the Markdown that it is.
 
@@ -148,10 +153,13 @@ def docs(name: str | None, *, as_json: bool) -> None:
     relay docs
     relay docs tutorial
     relay docs metrics | grep lag
+    relay docs troubleshooting#rows-do-not-arrive
     """
     found = documents()
     if name is not None:
-        _print(_named(found, name), as_json=as_json)
+        title, _, anchor = name.partition("#")
+        document = _named(found, title)
+        _print(_section(document, anchor) if anchor else document, as_json=as_json)
     elif as_json:
         listed = [
             {"name": one.name, "group": one.group, "path": one.path, "summary": one.summary}
@@ -181,6 +189,39 @@ def _named(found: list[Document], name: str) -> Document:
             f"read {document.path} in the source repository",
         )
     return document
+
+
+def _section(document: Document, anchor: str) -> Document:
+    """Return the document cut to one section, with those below it.
+
+    Raises:
+        ConfigError: it has no such section.
+    """
+    headings = list(headings_of(document.text or ""))
+    for at, (line, level, title) in enumerate(headings):
+        if anchor_of(title) == anchor.lower():
+            ends = (other for other, above, _ in headings[at + 1 :] if above <= level)
+            lines = (document.text or "").splitlines(keepends=True)
+            return replace(document, text="".join(lines[line : next(ends, None)]))
+    known = ", ".join(anchor_of(title) for _, level, title in headings if level > 1)
+    raise ConfigError(
+        f"the document {document.name!r} has no section {anchor!r}", f"name one of {known}"
+    )
+
+
+def headings_of(text: str) -> Iterator[tuple[int, int, str]]:
+    """Return the line (from 0), level and title of each heading of a Markdown text."""
+    fenced = False
+    for number, line in enumerate(text.splitlines()):
+        fenced ^= line.startswith("```")
+        if not fenced and (heading := _HEADING.match(line)):
+            yield number, len(heading[1]), heading[2]
+
+
+def anchor_of(title: str) -> str:
+    """Return what links call a heading, as browsers of repositories make it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+    return re.sub(r"[^\w -]", "", plain.lower()).replace(" ", "-")
 
 
 def _listed(found: list[Document]) -> Iterator[str]:

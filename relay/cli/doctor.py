@@ -18,12 +18,14 @@ from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
 from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
+from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import Version, parsed
+from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from relay.config.settings import Settings
     from relay.operate.doctor.findings import Finding
@@ -31,11 +33,12 @@ if TYPE_CHECKING:
     from relay.operate.doctor.judge.sample import OfTable
 
 _HOUR = 3600.0
+_ALIKE = 10  # lines of findings that differ in the table or topic alone
 _WIDTH = 140  # columns, where there is no terminal to ask
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--outage-hours",
@@ -89,8 +92,8 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     "--role",
     "only",
     multiple=True,
-    help="With --grants: print only this role (relay, loader, verifier, operator, ...); "
-    "repeatable.",
+    help="Judge the rights of this user as relay, loader or verifier; without it, as relay and "
+    "loader. With --grants: print only this role's (also operator, ...). Repeatable.",
 )
 @click.option(
     "--errors-only",
@@ -124,6 +127,7 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     Example: relay doctor relay.toml
              relay doctor relay.toml --table shop.orders --outage-hours 24 --json
              relay doctor relay.toml --sample 1000
+             relay doctor relay.toml --role loader
              relay doctor relay.toml --grants --table shop.orders --role loader
     Exit status: 0 nothing or notes only · 8 warnings, no errors · 1 errors · 2 the
     configuration is wrong · 4 a server did not answer · 5 a server rejected user or password.
@@ -137,13 +141,12 @@ def doctor(  # noqa: PLR0913 - one argument for each option
             every_role = granting.roles(settings, wanted, _version(clickhouse_version))
             _print_grants(settings, every_role, only, name, as_json=as_json)
         return 0
-    if only or clickhouse_version is not None:
-        raise click.UsageError("--role and --clickhouse-version go with --grants")
+    if clickhouse_version is not None:
+        raise click.UsageError("--clickhouse-version goes with --grants")
+    look = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _judged(only))
     every_finding: list[Finding] = []
     for name, settings in every:
-        findings = examine.examine(
-            settings, ExaminationScope(outage_hours * _HOUR, tables, probe, tries)
-        )
+        findings = examine.examine(settings, look)
         seen: list[OfTable] = []
         if sample is not None:
             seen, of_sample = examine.sample(settings, sample)
@@ -166,6 +169,16 @@ def _version(text: str | None) -> Version | None:
     if found is None:
         raise click.UsageError(f"--clickhouse-version {text!r}: give it as 26.3")
     return found
+
+
+def _judged(only: tuple[str, ...]) -> tuple[str, ...]:
+    """The roles whose rights are judged."""
+    if unknown := [name for name in only if name not in rights.ROLES]:
+        raise click.UsageError(
+            f"the doctor judges no role {unknown[0]!r}, but {', '.join(rights.ROLES)}; "
+            "--grants prints the rights of every role"
+        )
+    return only or rights.DATA_PATH
 
 
 def _head(pipeline: str, *, as_json: bool) -> None:
@@ -219,11 +232,31 @@ def _print(findings: Sequence[Finding]) -> None:
     if findings:
         table = Table("severity", "finding", "what, why, how to mend it", show_lines=True)
         table.columns[0].no_wrap = table.columns[1].no_wrap = True
-        for finding in findings:
-            lines = [finding.what, f"why: {finding.why}"]
-            lines += [f"mend: {finding.mend}"] if finding.mend else []
-            style = _STYLES[finding.severity]
-            table.add_row(f"[{style}]{finding.severity}[/]", finding.code, escape("\n".join(lines)))
+        for alike in _alike(findings):
+            style, lines = _STYLES[alike[0].severity], "\n".join(_lines(alike))
+            table.add_row(f"[{style}]{alike[0].severity}[/]", alike[0].code, escape(lines))
         console.print(table)
     counts = _counts(findings).items()
     console.print(", ".join(several(count, name.removesuffix("s")) for name, count in counts))
+
+
+def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings of one kind together, in the order of the first of each."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.code, []).append(finding)
+    return list(kinds.values())
+
+
+def _lines(alike: Sequence[Finding]) -> Iterator[str]:
+    """What was found, each; why it matters, once; what mends it, the same for several once."""
+    yield from _first([finding.what for finding in alike])
+    yield f"why: {alike[0].why}"
+    mends = dict.fromkeys(finding.mend for finding in alike if finding.mend)
+    yield from _first([f"mend: {mend}" for mend in mends])
+
+
+def _first(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:_ALIKE]
+    if len(lines) > _ALIKE:
+        yield f"and {len(lines) - _ALIKE:,} more: --json has all"

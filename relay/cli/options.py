@@ -6,38 +6,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from relay.config import settings_file
 from relay.config.pipelines import Pipeline
 from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.program.command import chosen_pipeline, pipeline_option
+from relay.program.config_argument import config_file_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def config_option(command: F) -> F:
-    """Add --config and --pipeline; the function gets `config_file`."""
-    option = click.option(
-        "--config",
-        "config_file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        default=Path("relay.toml"),
-        show_default=True,
-        help="Configuration file of the app.",
-    )
-    return option(pipeline_option(command))
-
-
 def config_argument(command: F) -> F:
-    """Add CONFIG and --pipeline; the function gets `config_file`."""
-    argument = click.argument(
-        "config_file",
-        metavar="CONFIG",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    )
-    return argument(pipeline_option(command))
+    """Add CONFIG, --config and --pipeline; the function gets `config_file`."""
+    return config_file_argument(pipeline_option(command))
 
 
 def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:

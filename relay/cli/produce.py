@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -10,20 +15,24 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from relay.cli.options import config_argument, settings_of
+from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import SUFFIXES, RowFile
 from relay.produce.send_files import Cut, total_bytes
 from relay.produce.send_files import produce as send_files
+from relay.produce.standard_input import spooled
+from relay.program.config_argument import ConfiguredCommand
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--table", required=True, help="database.table, as ClickHouse has it.")
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(sorted(set(SUFFIXES.values()))),
-    help="Default: by suffix.",
+    type=click.Choice(sorted({*SUFFIXES.values(), "json"})),
+    help="Default: by suffix; of standard input by its first bytes. json and jsonl: an array of "
+    "objects, or one in each line.",
 )
 @click.option(
     "--rows-per-message", default="200", show_default=True, help="N, or a range as 1..200."
@@ -38,6 +47,20 @@ from relay.produce.send_files import produce as send_files
     help="CSV: unquoted text that means null, as NA; may be repeated. Default: nothing at all.",
 )
 @click.option("--allow-missing", is_flag=True, help="Columns not in a file take their DEFAULT.")
+@click.option(
+    "--ignore-unknown-columns",
+    "ignore_unknown",
+    is_flag=True,
+    help="Columns of a file that the table does not have are left out.",
+)
+@click.option(
+    "--date-format",
+    default="",
+    metavar="FORMAT",
+    help="How texts in Date and DateTime columns are written, as strptime has it: %d/%m/%Y.",
+)
+@click.option("--dry-run", is_flag=True, help="Check the files, and send nothing.")
+@click.option("--json", "as_json", is_flag=True, help="What was sent, as one JSON object.")
 def produce(  # noqa: PLR0913 - one per option
     config_file: Path,
     files: tuple[Path, ...],
@@ -45,44 +68,77 @@ def produce(  # noqa: PLR0913 - one per option
     format_: str | None,
     rows_per_message: str,
     seed: int | None,
-    nulls: tuple[str, ...],
     *,
+    nulls: tuple[str, ...],
+    date_format: str,
     allow_missing: bool,
+    ignore_unknown: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Write the rows of Parquet, CSV or JSON Lines files into the source topic of an app.
+    """Write the rows of Parquet, CSV or JSON files into the source topic of an app.
 
     Columns are found by name. All files are checked before anything is sent; row numbers in
     errors count from 1, a CSV header not included. Dates and times are ISO 8601 (without a
-    zone: UTC) or the row message's own numbers.
+    zone: UTC), dates also 2012/1/31 or Jan 31 2012, anything else by --date-format; or the row
+    message's own numbers. A FILE of `-` is standard input, which is kept in a temporary file
+    until it is sent.
 
     \b
+    relay produce --table shop.orders orders.csv
+    relay produce --table shop.orders --null NA --date-format %d/%m/%Y orders.csv more.csv
+    curl -s https://example.org/orders.json | relay produce --table shop.orders -
     Exit status: 0 every row is acknowledged · 2 a file or an option is wrong, nothing was
     sent · 4 a server does not answer · 5 a server refused.
     """
     settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
-    sources = [
-        RowFile.of(path, format_, nulls=nulls, allow_missing=allow_missing) for path in files
-    ]
-    console = Console(stderr=True)
+    options = FileOptions(nulls, allow_missing, ignore_unknown, date_format)
+    chosen = "jsonl" if format_ == "json" else format_
+    with _sources(files, chosen, options) as sources, _progress(total_bytes(sources)) as progress:
+        random = np.random.default_rng(seed)
+        produced = send_files(settings, table, sources, cut, random, progress, dry_run=dry_run)
+    if as_json:
+        told = {"table": table, "topic": settings.source.topic, **asdict(produced)}
+        click.echo(json.dumps({**told, "sent": not dry_run}))
+    elif dry_run:
+        click.echo(f"{produced.rows} rows of {table} are right; nothing was sent")
+    else:
+        click.echo(
+            f"{produced.rows} rows of {table} in {produced.messages} messages "
+            f"to {settings.source.topic}"
+        )
+
+
+@contextlib.contextmanager
+def _sources(
+    files: Sequence[Path], format_: str | None, options: FileOptions
+) -> Iterator[list[RowFile]]:
+    """The files, and standard input where one is `-`."""
+    if [str(path) for path in files].count("-") > 1:
+        raise click.UsageError("standard input can be read once: name - once")
+    with contextlib.ExitStack() as opened:
+        yield [
+            opened.enter_context(spooled(sys.stdin.buffer, format_, options))
+            if str(path) == "-"
+            else RowFile.of(path, format_, options)
+            for path in files
+        ]
+
+
+@contextlib.contextmanager
+def _progress(size: int) -> Iterator[Callable[[str, int], None]]:
+    """Bars on stderr for the bytes that are checked and sent."""
     columns = (
         TextColumn("{task.description:>6}"),
         BarColumn(),
         DownloadColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as bars:
-        size = total_bytes(sources)
+    with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = {step: bars.add_task(step, total=size) for step in ("check", "send")}
-        produced = send_files(
-            settings,
-            table,
-            sources,
-            cut,
-            np.random.default_rng(seed),
-            lambda step, done: bars.update(tasks[step], completed=done),
-        )
-    click.echo(
-        f"{produced.rows} rows of {table} in {produced.messages} messages "
-        f"to {settings.source.topic}"
-    )
+
+        def show(step: str, done: int) -> None:
+            bars.update(tasks[step], completed=done)
+
+        yield show

@@ -13,9 +13,10 @@ from relay.errors import Refused
 from relay.operate.view.group import GroupReader
 from relay.process import retire as ending
 from relay.process.retire_plan import Retirement, plan
+from relay.program.config_argument import ConfiguredCommand
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--member",

@@ -23,6 +23,7 @@ from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.rewind.servers import Servers
 from relay.operate.view.group import GroupReader
 from relay.program.command import chosen_pipeline
+from relay.program.config_argument import ConfiguredCommand
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -38,7 +39,7 @@ def _offset(text: str) -> int | str:
     return int(text)
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option("--partition", type=click.IntRange(min=0), help="Rewind only this source partition.")
 @click.option("--table", type=TABLE, help="Rewind only this table; others stay as they are.")

@@ -13,6 +13,7 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.process import loop as relay_run
 from relay.process import several
 from relay.program.command import chosen_pipeline, log_format_option
+from relay.program.config_argument import ConfiguredCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from relay.config.pipelines import Pipeline
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option("--member", help="Name of this process in the group; overrides relay.member.")
 @click.option(

@@ -18,13 +18,14 @@ from relay.cli.output import status as output_status
 from relay.errors import Unavailable
 from relay.operate.view import ask
 from relay.operate.view import status as view_status
+from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
 from relay.program.stopping import stopped_by_signal
 
 WIDTH = 160  # columns, where there is no terminal to ask
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--watch",

@@ -31,8 +31,27 @@ _NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
 """A reader joins no group: the member's limit would only contradict its default session."""
 
 
+class FromFile(str):
+    """A secret as its file held it: a client that lives long looks there again.
+
+    Attributes:
+        path: of the file.
+    """
+
+    __slots__ = ("path",)
+    path: Path
+
+    @classmethod
+    def read(cls, path: Path) -> FromFile:
+        """Read it; raises as `secret`."""
+        made = cls(secret(path))
+        made.path = path
+        return made
+
+
 def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSettings:
-    given = {**kafka.client, **{key: secret(path) for key, path in kafka.client_files.items()}}
+    held = {key: FromFile.read(path) for key, path in kafka.client_files.items()}
+    given = {**kafka.client, **held}
     return {k: v for k, v in given.items() if not_for is None or not not_for.fullmatch(k)}
 
 

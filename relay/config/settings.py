@@ -100,9 +100,10 @@ class Block(Section):
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
-        description="blocks of up to 1000 rows sealed per second over all tables of a relay (a "
-        "larger one counts for less); above it the age of the quietest tables stretches, because "
-        "ClickHouse suffers from many small inserts",
+        description="inserts of up to 1000 rows that are made due per second over all tables of a "
+        "relay (a larger one counts for less; all partitions of a table are one, where the loader "
+        "may insert their blocks together); above it the age of the quietest tables stretches, "
+        "because ClickHouse suffers from many small inserts",
     )
     chunk_bytes: Bytes = Field(
         900_000, description="compressed size a chunk stays below; under max.message.bytes"
@@ -201,6 +202,14 @@ class Loader(Section):
         "_block", description="String column that gets the block id, in tables that have it"
     )
     insert_timeout_seconds: Seconds = Field(300.0, description="of one INSERT")
+    rejected: Literal["park", "dead"] = Field(
+        "park",
+        description="messages that only the INSERT finds to be bad, as a CHECK of the table or an "
+        "expression of it refuses their rows, while the rest of their block is loaded: park waits "
+        "for a person to settle them; dead makes them dead letters, each once, as the relay does "
+        "with what cannot become rows. For dead the loader's user has to read the source topic and "
+        "write the dead letters: `relay doctor --grants` prints the rights",
+    )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         0.0, description="how long to wait for servers that are away; 0 waits for ever"
     )

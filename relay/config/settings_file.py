@@ -144,7 +144,9 @@ def _read(path: Path) -> Table:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as missing:
         raise ConfigError(
-            f"there is no file {path}", f"`relay config init > {path}` writes an example"
+            f"there is no file {path}",
+            "name another as CONFIG, with --config or in RELAY_CONFIG, or write one: "
+            f"`relay config init {path}`",
         ) from missing
     except OSError as refused:
         raise ConfigError(

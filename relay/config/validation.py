@@ -87,6 +87,8 @@ def _reason(path: KeyPath, detail: ErrorDetails) -> str:
     if detail["type"] == "missing":
         return "missing, and it has no default"
     if detail["type"] == "extra_forbidden":
+        if path[-2:] == ("source", "topics"):
+            return "an app reads one topic, source.topic; name a pipeline for each in [pipelines]"
         meant = _did_you_mean(path)
         return f"unknown key; did you mean {meant}?" if meant else "unknown key"
     if path[:-2] in CLUSTERS and path[-2] == "client":

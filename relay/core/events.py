@@ -84,7 +84,13 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Answer to Begin."""
+    """Answer to Begin.
+
+    Attributes:
+        alone: of the tables that it will seal, those whose blocks the loader inserts one by one.
+    """
+
+    alone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

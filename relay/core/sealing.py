@@ -7,12 +7,16 @@ boundary that was committed, which nobody computes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from relay.core.state import Buffer, Partition, RelayState, Seal, SealingLimits, SealReason
 from relay.names import BlockId
 
 Key = tuple[int, str]
+Insert = tuple[int | None, str]
+"""What the loader inserts by one statement: a table's blocks of one transaction, or one of them."""
 COMPANY_MS = 500
 """So long before its age, but at the earliest at half of it, a buffer goes along with others."""
 
@@ -66,13 +70,20 @@ def refill(state: RelayState, now_ms: int) -> float:
     return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
 
 
-def spent(buffers: Iterable[Buffer]) -> float:
-    """Return tokens that these take as blocks: one for a small block, less for one of more rows.
+def spent(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float:
+    """Return tokens that these take as INSERTs: one for a small INSERT, less for one of more rows.
 
     What block.max_per_second bounds is the harm of small INSERTs. Blocks of many tables that
     filled under load are none, and they need not wait behind each other once the load is gone.
+
+    Args:
+        sealed: in one transaction, by partition and table.
+        alone: tables whose blocks the loader inserts one by one.
     """
-    return sum(min(1.0, SMALL_ROWS / max(1, buffer.rows)) for buffer in buffers)
+    rows: Counter[Insert] = Counter()
+    for key, buffer in sealed:
+        rows[_insert(key, alone)] += buffer.rows
+    return sum(map(_price, rows.values()))
 
 
 def flush_due(state: RelayState, partition: Partition) -> bool:
@@ -162,28 +173,70 @@ def _beyond_memory(
 def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, SealReason]]:
     """Buffers past their age, as many as max_per_second leaves room for, and their company.
 
+    All source partitions of a table go together, since the loader makes one INSERT of them.
     Weighed by bytes times age: busy tables go first, and a quiet one is stretched
     but never for ever. Those that would be due soon go along where there is room: tables with
     the same age are then sealed together from one time to the next, in one transaction, which
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
+    For the same reason they wait, where there is no room for all, until there is for a set.
     """
-    aged: list[tuple[bool, int, Key]] = []
+    room = state.tokens - _spent(state, due)
+    if room <= 0:
+        return
+    inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
+    past = [_price(one.rows) for one in inserts if one.past]
+    if not past or room < min(sum(past), _set(state.limits)):
+        return
+    for one in reversed(inserts):
+        room -= _price(one.rows)
+        if room < 0:
+            return
+        yield from ((key, SealReason.AGE) for key in one.keys)
+
+
+@dataclass(slots=True)
+class _Old:
+    """What goes into one INSERT, of buffers that are or soon will be past their age."""
+
+    past: bool = False
+    weight: int = 0
+    rows: int = 0
+    keys: list[Key] = field(default_factory=list)
+
+
+def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
+    found: dict[Insert, _Old] = {}
     stretch = BEHIND_FACTOR if behind(state) else 1
     for index, partition in state.partitions.items():
         for table, buffer in partition.buffers.items():
-            age_ms = state.now_ms - buffer.opened_at_ms
+            key, age_ms = (index, table), state.now_ms - buffer.opened_at_ms
             most_ms = stretch * _max_age_ms(state.limits, table)
-            if (index, table) not in due and age_ms >= most_ms - min(most_ms // 2, COMPANY_MS):
-                weight = buffer.bytes * max(age_ms, 1)
-                aged.append((age_ms >= most_ms, weight, (index, table)))
-    if not any(past for past, _, _ in aged):
-        return
-    room = state.tokens - spent(_buffer(state, key) for key in due)
-    for _, _, key in sorted(aged, reverse=True):
-        room -= spent([_buffer(state, key)])
-        if room < 0:
-            return
-        yield key, SealReason.AGE
+            if age_ms >= most_ms - min(most_ms // 2, COMPANY_MS) and key not in due:
+                one = found.setdefault(_insert(key, state.alone), _Old())
+                one.past |= age_ms >= most_ms
+                one.weight += buffer.bytes * max(age_ms, 1)
+                one.rows += buffer.rows
+                one.keys.append(key)
+    return found.values()
+
+
+def _set(limits: SealingLimits) -> float:
+    """INSERTs that become due within block.max_age_seconds, or a second: sealed at a time."""
+    return limits.max_per_second * min(limits.max_age_ms / 1000, 1.0)
+
+
+def _price(rows: int) -> float:
+    """Of one INSERT."""
+    return min(1.0, SMALL_ROWS / max(1, rows))
+
+
+def _spent(state: RelayState, keys: Iterable[Key]) -> float:
+    return spent(((key, _buffer(state, key)) for key in keys), state.alone)
+
+
+def _insert(key: Key, alone: Collection[str]) -> Insert:
+    index, table = key
+    return (index if table in alone else None), table
 
 
 def _max_age_ms(limits: SealingLimits, table: str) -> int:

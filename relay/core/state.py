@@ -203,7 +203,8 @@ class RelayState:
         failures: producers replaced since the last committed transaction.
         full_since_ms: of the first of the last polls that were all full; None: the last was not.
         turns: of the source partitions, while only some are polled; None: all are.
-        tokens: blocks that may be sealed by age now (see relay.core.sealing).
+        tokens: INSERTs' worth of blocks that may be sealed by age now (see relay.core.sealing).
+        alone: tables, as far as they were sealed, whose blocks the loader inserts one by one.
         schema_changed: tables whose buffers have to be sealed next.
     """
 
@@ -219,6 +220,7 @@ class RelayState:
     full_since_ms: int | None = None
     turns: Turns | None = None
     tokens: float = 0.0
+    alone: frozenset[str] = frozenset()
     failures: int = 0
     stopping: bool = False
     schema_changed: frozenset[str] = frozenset()

@@ -250,8 +250,10 @@ def _begin(state: RelayState, due: tuple[Transaction, ...]) -> Step:
 # ---- the transaction, answer by answer ------------------------------------------------------
 
 
-def _begun(state: RelayState, _: ev.Begun) -> Step:
-    return replace(state, phase=Phase.PRODUCING), (ef.Produce(_open(state).seals),)
+def _begun(state: RelayState, event: ev.Begun) -> Step:
+    seals = _open(state).seals
+    alone = state.alone.difference(seal.table for seal in seals) | event.alone
+    return replace(state, phase=Phase.PRODUCING, alone=alone), (ef.Produce(seals),)
 
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
@@ -299,7 +301,8 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
     transaction = _open(state)
     partitions = dict(state.partitions)
     partitions.update({i: settled(p) for i, p in transaction.after.items()})
-    tokens = state.tokens - spent(seal.buffer for seal in transaction.seals)
+    sealed = [((seal.partition, seal.table), seal.buffer) for seal in transaction.seals]
+    tokens = state.tokens - spent(sealed, state.alone)
     state = replace(
         state,
         phase=Phase.READY,

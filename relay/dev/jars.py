@@ -157,7 +157,7 @@ def _ivy_module(coordinates: Sequence[str]) -> str:
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingTool("pyspark is not installed", "pip install pyspark")
+        raise MissingTool("pyspark is not installed", "pip install 'block-relay[demo]'")
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not jars:
         raise MissingTool(f"no ivy-*.jar beside {spec.origin}", "pip install pyspark from PyPI")

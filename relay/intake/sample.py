@@ -120,7 +120,7 @@ def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
     if found.error is not None:
         raise Refused(
             f"source topic {topic!r}: {found.error.str()}",
-            "create it, or mend source.topic; the relay never creates its source",
+            "create it with `relay topic create`, or mend source.topic; relays only read it",
         )
     return {
         index: Range(*reader.get_watermark_offsets(TopicPartition(topic, index), SECONDS))

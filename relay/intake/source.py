@@ -96,6 +96,7 @@ class SourceMember:
         self.rebalanced = False
         self._fatal: KafkaError | None = None
         self._ids: set[str] = set()
+        self._owned: frozenset[int] = frozenset()
         client = {**(watched or {}), **kafka_clients.consumer(settings)}
         self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
         self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
@@ -203,9 +204,17 @@ class SourceMember:
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """The whole of what the group gave.
+
+        The client may rejoin while an assignment is taken over, as when the topic grows. Then the
+        next one follows without a revocation: who had the partitions meanwhile, nobody says.
+        """
         self.rebalanced = True
         try:
-            starts = self._on_assigned(frozenset(place.partition for place in places))
+            if self._owned:
+                self._on_revoked(self._owned)
+            self._owned = frozenset(place.partition for place in places)
+            starts = self._on_assigned(self._owned)
         except RelayError as error:  # must not cross the client's C frames
             self._raised = error
             starts = {}
@@ -215,8 +224,10 @@ class SourceMember:
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True
+        gone = frozenset(place.partition for place in places)
+        self._owned -= gone
         try:
-            self._on_revoked(frozenset(place.partition for place in places))
+            self._on_revoked(gone)
         except RelayError as error:
             self._raised = error
 

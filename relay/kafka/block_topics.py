@@ -58,6 +58,13 @@ class BlockTopics:
     def ensure(self, tables: Collection[str]) -> None:
         """Find, create or grow the block topics of these tables."""
         refused: dict[str, ConfigError | Refused] = {}
+        wanted = {
+            names.blocks_topic(self._app, table): names.blocks_topics(self._app, table)
+            for table in tables
+            if table not in self._refused
+        }
+        if len(wanted) > 1:
+            self._topics.make_block_topics(wanted)
         for table in sorted(tables):
             try:
                 self._found[table] = self._ensured(table)

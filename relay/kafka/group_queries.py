@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from relay import log
 from relay.config import kafka_clients
 from relay.kafka.connection_errors import Heard, Unconnected
+from relay.kafka.reconnect import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -177,10 +178,11 @@ class _Client:
     def __init__(self, brokers: Brokers, seconds: float) -> None:
         self._heard, self._seconds = Heard(), seconds
         config: dict[str, Any] = {**kafka_clients.admin(brokers), "error_cb": self._heard.listen}
-        self._client = AdminClient(config)
+        self._client, self._renewal = AdminClient(config), Renewal(config)
 
     def ask(self, question: Callable[..., Any], about: tuple[object, ...]) -> Any:
         """The answer, or a _Refusal."""
+        self._renewal.look(self._client)
         self._client.poll(0)
         self._heard.error = None  # of before; told again if it is still so
         begun = time.monotonic()

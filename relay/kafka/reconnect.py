@@ -1,9 +1,12 @@
-"""A client's way back to its brokers where librdkafka forgot them all.
+"""A client's way back to its brokers: where librdkafka forgot them all, and with a new password.
 
 A metadata answer that names no broker makes it forget every one for good, its bootstrap servers
 too (librdkafka#5301, seen with 2.16): brokers give such answers while all of them are fenced, as
 right after an outage. Receives what error_cb says and failed calls, gives the client the servers
 of its configuration again. Those it knows already stay as they are.
+
+A password that is changed matters to connections that come: those that stand stay. A client that
+lives long looks at the password's file again, so that it has the new one before it needs it.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from relay.config.kafka_clients import FromFile
+from relay.errors import ConfigError
 from relay.kafka import librdkafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
 
     from relay.config.kafka_clients import ClientSettings
 
@@ -28,6 +34,43 @@ PAUSE_SECONDS = 5.0
 come is forgotten again, and nobody says so."""
 LOOK_SECONDS = 1.0
 """For the brokers to answer; the client is not polled meanwhile."""
+
+
+class Renewal:
+    """A client's password, where it came from a file; holds no client, as `Bootstrap`.
+
+    Args:
+        config: of the client.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        password = config.get("sasl.password")
+        self._held = password if isinstance(password, FromFile) else None
+        self._user = str(config.get("sasl.username", ""))
+        self._clock = clock
+        self._next = clock() + LOOK_SECONDS
+
+    def look(self, client: Consumer | Producer | AdminClient) -> None:
+        """Give the client what the file holds now, where that is another password.
+
+        Costs a read of the file once a second, so that every poll can begin with it.
+        """
+        if self._held is None or self._clock() < self._next:
+            return
+        self._next = self._clock() + LOOK_SECONDS
+        try:
+            now = FromFile.read(self._held.path)
+        except ConfigError:
+            return  # whoever writes it is not done: the old one holds until the next look
+        if now and now != self._held:
+            client.set_sasl_credentials(self._user, now)
+            self._held = now
+
+    def current(self) -> ClientSettings:
+        """The setting, for another client of the same configuration."""
+        return {} if self._held is None else {"sasl.password": self._held}
 
 
 class Bootstrap:
@@ -46,6 +89,7 @@ class Bootstrap:
         self._clock = clock
         self._lost = False
         self._next = clock()
+        self._renewal = Renewal(config, clock)
         self.config: dict[str, Any] = {**config, "error_cb": self._listen}
 
     def _listen(self, error: KafkaError) -> None:
@@ -59,8 +103,9 @@ class Bootstrap:
     def look(self, client: Consumer) -> None:
         """See whether brokers that were said to be away are back; else `offer`.
 
-        Costs nothing otherwise, so that every poll can begin with it.
+        And a changed password is taken. Costs little, so that every poll can begin with it.
         """
+        self._renewal.look(client)
         if self._lost and self._clock() >= self._next:
             try:
                 self._lost = not client.list_topics(timeout=LOOK_SECONDS).brokers

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from concurrent.futures import wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
@@ -27,7 +28,8 @@ from relay.kafka.admin import Admin
 from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
+    from concurrent.futures import Future
 
     from relay.config.settings import Settings
 
@@ -93,7 +95,7 @@ class Topics:
             raise Refused(
                 f"source topic {topic!r} is not there (bootstrap = "
                 f"{self._settings.source_kafka.bootstrap})",
-                "create it, or mend source.topic; the relay never creates its source",
+                "create it with `relay topic create`, or mend source.topic; relays only read it",
             )
         self._partitions = facts.partitions
         return facts
@@ -162,6 +164,29 @@ class Topics:
         """Create the topic of the replays' marks where it is missing."""
         topic = names.replayed_topic(self._settings.app)
         self._ensure(topic, 1, (READ, WRITE), {"cleanup.policy": "compact"})
+
+    def make_block_topics(self, wanted: Mapping[str, Collection[str]]) -> None:
+        """Create many in one request, as one for each takes as long as its brokers need.
+
+        What comes of it is not looked at: ensure_block_topic does, and tells of each by itself.
+
+        Args:
+            wanted: topics, each with all names that it may be there by; those are left alone.
+        """
+        self._look_for_controller()
+        asked = {name for names_of_it in wanted.values() for name in names_of_it}
+        described = self._admin.client.describe_topics(
+            TopicCollection(sorted(asked)), request_timeout=REQUEST_SECONDS
+        )
+        absent = {name for name, future in described.items() if _code(future) in _ABSENT}
+        new = [
+            self._new(topic, self._partitions)
+            for topic in wanted
+            if absent.issuperset(wanted[topic])
+        ]
+        if new:
+            created = self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
+            wait(created.values())
 
     def ensure_block_topic(self, topic: str) -> None:
         """Create or grow a block topic; relay.kafka.block_topics says by which name."""
@@ -278,18 +303,23 @@ class Topics:
         )
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
-        new = NewTopic(
-            topic,
-            num_partitions=partitions,
-            replication_factor=self._settings.kafka.replication,
-            config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **config},
-        )
+        new = self._new(topic, partitions, config)
         self._admin.answer(
             f"create topic {topic}",
             self._admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[topic],
             f"grant Create on topics that begin with {self._settings.app}. to the user of "
             f"kafka.client, or create the topic yourself with {partitions} partitions",
             fine={KafkaError.TOPIC_ALREADY_EXISTS},
+        )
+
+    def _new(
+        self, topic: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> NewTopic:
+        return NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=self._settings.kafka.replication,
+            config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **(config or {})},
         )
 
     def _await(self, topic: str, rights: Rights) -> None:
@@ -302,6 +332,12 @@ class Topics:
                     "check that the brokers reach each other",
                 )
             time.sleep(_LOOK_SECONDS)
+
+
+def _code(future: Future[Any]) -> int | None:
+    """The code of the brokers' error; None where there is none."""
+    error = future.exception()
+    return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
 def _deleted(topic: str) -> Refused:

@@ -29,6 +29,7 @@ from relay.kafka.errors import (
     without_frames,
 )
 from relay.kafka.hang_guard import armed, within
+from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import record_bytes
 from relay.kafka.transaction_evidence import TransactionEvidence
 
@@ -62,6 +63,7 @@ class TransactionalProducer:
     def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
         self._evidence = TransactionEvidence(config)
         self._config = self._evidence.config
+        self._renewal = Renewal(config)
         self._deadline_seconds = deadline_seconds
         self._group_id = group
         self._producer: Producer | None = None
@@ -77,7 +79,8 @@ class TransactionalProducer:
         self.close()
         self._fatal = None
         self._evidence.forget()
-        self._producer = Producer({**self._config, "error_cb": self._on_error})
+        given = {**self._config, **self._renewal.current()}
+        self._producer = Producer({**given, "error_cb": self._on_error})
         producer = self._producer
         name = f"init_transactions of {self._config['transactional.id']}"
         self._call(name, lambda: producer.init_transactions(SLICE_SECONDS))
@@ -208,6 +211,7 @@ class TransactionalProducer:
     def serve(self, wait_seconds: float = 0.0) -> None:
         """Hear what librdkafka has to say; unheard, its lines would pile up in memory."""
         try:
+            self._renewal.look(self._open())
             self._open().poll(wait_seconds)
         except KafkaException as error:  # a fatal one: the next call answers with it
             self._fatal = without_frames(error).args[0]

@@ -156,7 +156,7 @@ class Performer:
                 self._under_way = frozenset() if partition is None else frozenset({partition})
                 self._suitable.begun()
                 self._producer.begin(group)
-                return ev.Begun()
+                return ev.Begun(self._tables.alone(tables))
             case ef.Produce(seals):
                 return self._produce(seals)
             case ef.WriteJournal(records):

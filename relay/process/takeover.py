@@ -70,6 +70,7 @@ class Ownership:
             ContractBroken: as relay.process.truth.
         """
         self._follow(partitions)
+        reached("before_truth")
         found = self._truth.read(partitions, self._source.consumer, ends)
         self._source.epochs.remember(found)
         return found

@@ -23,6 +23,7 @@ from relay.errors import ContractBroken, Unavailable
 from relay.kafka.errors import REFUSED, answered
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -46,9 +47,10 @@ class TruthReader:
         self._topics = topics
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
-        admin = of_source = AdminClient(kafka_clients.admin(settings.kafka))
-        if settings.crosses:
-            of_source = AdminClient(kafka_clients.admin(settings.source_kafka))
+        brokers = [settings.kafka, *([settings.source_kafka] if settings.crosses else [])]
+        clients = [kafka_clients.admin(one) for one in brokers]
+        self._admins = [(AdminClient(client), Renewal(client)) for client in clients]
+        admin, of_source = self._admins[0][0], self._admins[-1][0]
         self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
         self._of_source = TopicEnds(of_source, settings.source.topic, deadline_seconds)
         self._readers: dict[str, PartitionReader] = {}
@@ -70,6 +72,8 @@ class TruthReader:
             ContractBroken: a committed offset carries foreign metadata.
         """
         self._widths = None
+        for admin, renewal in self._admins:
+            renewal.look(admin)
         try:
             return self._read(partitions, group, ends)
         except KafkaException as error:

@@ -6,10 +6,10 @@ a column the table does not have, one it needs and does not get, and a value tha
 are errors that name file, row, column and value.
 
 What is accepted, beside the type itself: numbers as text; text as ISO 8601 for Date, DateTime
-and DateTime64 (without a zone: UTC); integers there as what is on the wire (days since the
-epoch, Unix seconds, ticks); floats without a fraction for integers, and for a Decimal floats whose
-shortest decimal text it holds. Fractions that a DateTime
-cannot hold, and numbers for a String column, are refused.
+and DateTime64 (without a zone: UTC), and dates as 2012/1/31 and Jan 31 2012; integers there as what
+is on the wire (days since the epoch, Unix seconds, ticks); floats without a fraction for integers,
+and for a Decimal floats whose shortest decimal text it holds. Fractions that a DateTime cannot
+hold, and numbers for a String column, are refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,15 @@ class BatchOrigin(NamedTuple):
 
 
 class BadValue(ConfigError):
-    """A value does not fit its column."""
+    """A value does not fit its column.
+
+    Attributes:
+        value: which; None where it is not known.
+        type: of the column, as ClickHouse writes it.
+    """
+
+    value: object = None
+    type: str = ""
 
 
 def is_required(column: Column) -> bool:
@@ -57,7 +65,12 @@ def is_required(column: Column) -> bool:
 
 
 def check_names(
-    schema: TableSchema, names: Collection[str], file: str, *, allow_missing: bool
+    schema: TableSchema,
+    names: Collection[str],
+    file: str,
+    *,
+    allow_missing: bool,
+    ignore_unknown: bool = False,
 ) -> None:
     """Refuse unknown, missing and doubled columns of a file, all in one error.
 
@@ -72,7 +85,7 @@ def check_names(
     problems = []
     if doubled:
         problems.append(f"column {', '.join(map(repr, doubled))} is there twice")
-    if unknown:
+    if unknown and not ignore_unknown:
         problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
     if missing and not allow_missing:
         problems.append(f"the file lacks column {', '.join(map(repr, missing))}")
@@ -80,8 +93,8 @@ def check_names(
         raise ConfigError(
             f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
             f"{', '.join(c.name for c in columns)})",
-            "rename or drop the file's columns; --allow-missing lets absent ones take "
-            "their DEFAULT",
+            "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the "
+            "table does not have, --allow-missing lets absent ones take their DEFAULT",
         )
 
 
@@ -131,7 +144,7 @@ def _checked(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) ->
         row = _first_failing(lambda part: convert(part, type_), array)
         value = array[row].as_py() if len(array) else None
         reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
-        raise _bad_value(row, name, origin, reason) from error
+        raise _bad_value(row, name, origin, reason, value, type_) from error
     _, bad = type_.narrow(converted)
     if bad is not None:
         row = pc.index(bad, value=True).as_py()
@@ -139,7 +152,7 @@ def _checked(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) ->
         reason = (
             type_.complaint(array[row].as_py()) if plain else type_.why(converted.slice(row, 1))
         )
-        raise _bad_value(row, name, origin, reason)
+        raise _bad_value(row, name, origin, reason, array[row].as_py(), type_)
     return converted
 
 
@@ -152,11 +165,15 @@ def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _bad_value(row: int, name: str, origin: BatchOrigin, reason: str) -> BadValue:
-    return BadValue(
+def _bad_value(
+    row: int, name: str, origin: BatchOrigin, reason: str, value: object, type_: ColumnType
+) -> BadValue:
+    error = BadValue(
         f"{origin.file}, row {origin.first_row + row}, column {name!r}: {reason}",
         "mend the value, or change the column's type in ClickHouse",
     )
+    error.value, error.type = value, type_.clickhouse
+    return error
 
 
 def _first_failing(attempt: Callable[[Array], object], array: Array) -> int:

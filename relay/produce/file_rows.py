@@ -1,4 +1,4 @@
-"""Rows of one table from a file: Parquet, CSV or JSON Lines.
+"""Rows of one table from a file: Parquet, CSV or JSON.
 
 Receives a path and the table's encoder, gives the rows serialized, some ten thousand at a
 time, with how far into the file they reach. Columns go through as columns; only a JSON block
@@ -12,7 +12,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,9 @@ import pyarrow.json
 import pyarrow.parquet
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BatchOrigin, check_names, repeated, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
+from relay.produce.file_options import FileOptions, advise, time_of, with_dates
+from relay.produce.json_arrays import ArrayLines, is_array
 from relay.produce.leaf_conversion import base_type
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ SUFFIXES = {
     ".csv": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "jsonl",
 }
+"""Formats by suffix; jsonl is JSON Lines or an array of objects, whichever the file begins with."""
 
 
 class Piece(NamedTuple):
@@ -56,14 +60,15 @@ class RowFile:
     path: Path
     format: str
     """parquet, csv or jsonl"""
-    nulls: tuple[str, ...] = ("",)
-    """Of a CSV file: unquoted texts that mean null."""
-    allow_missing: bool = False
-    """Columns that are not in the file take their DEFAULT."""
+    options: FileOptions = field(default_factory=FileOptions)
+    name: str = ""
+    """For errors; empty: the path."""
 
     @classmethod
-    def of(cls, path: Path, format_: str | None = None, **options: Any) -> RowFile:
-        """Choose by the path's suffix (`.gz` and the like before it are seen through) if not named.
+    def of(
+        cls, path: Path, format_: str | None = None, options: FileOptions | None = None
+    ) -> RowFile:
+        """By the path's suffix (`.gz` and the like before it are seen through) if not named.
 
         Raises:
             ConfigError: no file, or a suffix that says nothing.
@@ -76,7 +81,12 @@ class RowFile:
             raise ConfigError(
                 f"{path}: what format is it? (known: {', '.join(SUFFIXES)})", "say it with --format"
             )
-        return cls(path, found, **options)
+        return cls(path, found, options or FileOptions())
+
+    @property
+    def label(self) -> str:
+        """Return what errors call it."""
+        return self.name or str(self.path)
 
     def rows(self, encoder: RowEncoder) -> Iterator[Piece]:
         """Yield all rows, in order.
@@ -89,11 +99,20 @@ class RowFile:
             yield from _READERS[self.format](self, encoder)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise ConfigError(f"{self.path}: {reason}", f"is it {self.format}? mend it") from error
+            raise ConfigError(f"{self.label}: {reason}", f"is it {self.format}? mend it") from error
+        except BadValue as error:
+            advise(error, self.options, csv=self.format == "csv")
+            raise
 
     def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Raise ConfigError for columns unknown, missing or there twice."""
-        check_names(encoder.codec.schema, names, str(self.path), allow_missing=self.allow_missing)
+        """Raises ConfigError for columns unknown, missing or there twice."""
+        check_names(
+            encoder.codec.schema,
+            names,
+            self.label,
+            allow_missing=self.options.allow_missing,
+            ignore_unknown=self.options.ignore_unknown,
+        )
 
 
 def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
@@ -127,7 +146,7 @@ def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
-            null_values=list(source.nulls),
+            null_values=list(source.options.nulls),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
@@ -137,7 +156,10 @@ def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
 def _jsonl(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     pinned = _json_schema(encoder)
     row = 0
-    with _stream(source.path) as (raw, text):
+    with _stream(source.path) as (_, ahead):
+        array = is_array(ahead.read(BLOCK_BYTES))
+    with _stream(source.path) as (raw, plain):
+        text = ArrayLines(plain, source.label) if array else plain
         rest = b""
         while True:
             data = text.read(BLOCK_BYTES)
@@ -158,10 +180,12 @@ def _json_block(
 ) -> tuple[pa.BinaryArray, int]:
     """The block's rows, and how many lines it has."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    # A value that does not fit is found again below, with what the line holds.
     with contextlib.suppress(pa.ArrowInvalid, ConfigError):
         batch = _json_columns(block, pinned)
         if batch.num_rows == lines:  # else there are blank lines, and row numbers would be wrong
-            encoder.check_names(batch.schema.names)
+            if not source.options.ignore_unknown:
+                encoder.check_names(batch.schema.names)
             return _encode(source, encoder, batch, first), lines
     # Values of several kinds in a column, or an error: row by row finds out which.
     return _json_rows(source, encoder, block, first), lines
@@ -185,13 +209,29 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
         if not line.strip():
             continue
         try:
-            rows.append(encoder.encode(_json_object(line)))
+            rows.append(encoder.encode(_chosen(source, encoder, _json_object(line))))
         except ValueError as error:
-            raise ConfigError(f"{source.path}, row {number}: {error}", "mend the line") from error
+            raise ConfigError(f"{source.label}, row {number}: {error}", "mend the line") from error
         except ConfigError as error:
-            text = f"{source.path}, row {number}: {error.message}"
-            raise type(error)(text, error.next_step) from error
+            error.message = f"{source.label}, row {number}: {error.message}"
+            raise
     return pa.array(rows, pa.binary())
+
+
+def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
+    """The row without what is to be left out, and with times for texts of a named format."""
+    if not (source.options.ignore_unknown or source.options.date_format):
+        return row
+    types = dict(zip(encoder.codec.column_names, encoder.codec.types, strict=True))
+    chosen: dict[str, object] = {}
+    for name, value in row.items():
+        type_ = types.get(name)
+        if type_ is None and source.options.ignore_unknown:
+            continue
+        is_date = type_ is not None and base_type(type_.clickhouse).startswith("Date")
+        text_of_date = is_date and isinstance(value, str) and source.options.date_format
+        chosen[name] = time_of(str(value), text_of_date) if text_of_date else value
+    return chosen
 
 
 def _json_object(line: bytes) -> dict[str, object]:
@@ -250,7 +290,10 @@ def _json_schema(encoder: RowEncoder) -> Any:
 def _encode(
     source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
 ) -> pa.BinaryArray:
-    wire = row_columns(encoder.codec, batch, BatchOrigin(str(source.path), rows_before + 1))
+    origin = BatchOrigin(source.label, rows_before + 1)
+    wire = row_columns(
+        encoder.codec, with_dates(batch, encoder.codec, source.options, origin), origin
+    )
     return encoder.codec.encode_rows(wire)
 
 

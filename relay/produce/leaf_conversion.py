@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.produce.date_texts import iso_dates
+
 if TYPE_CHECKING:
     from relay.schema.types.kind import Scalar
 
@@ -146,6 +148,17 @@ def _time(array: Array, base: str) -> Array:
     if not _is_text(array.type):
         return _ticks(array, base)
     texts: Any = array.cast(pa.string())
+    try:
+        return _time_texts(texts, base)
+    except pa.ArrowInvalid:
+        dates = iso_dates(texts)
+        if dates.equals(texts):
+            raise
+        return _time_texts(dates, base)
+
+
+def _time_texts(texts: Any, base: str) -> Array:
+    """ISO 8601, or what is on the wire as digits."""
     digits: Any = pc.match_substring_regex(texts, _DIGITS)
     zoned: Any = pc.match_substring_regex(texts, _ZONED)
     plain: Any = pc.invert(pc.or_(digits, zoned))

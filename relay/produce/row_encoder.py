@@ -97,15 +97,21 @@ class RowEncoder:
                 try:
                     fields[field] = convert_value(value)
                 except _UnfitValue as misfit:
-                    raise BadValue(
-                        f"{self.codec.schema.table}, column {name!r}: {misfit}",
-                        "mend the value, or change the column's type in ClickHouse",
-                    ) from misfit
+                    raise self._bad_value(name, value, misfit) from misfit
         try:
             data: bytes = self.codec.message_class(**fields).SerializeToString()
         except ValueError as error:  # text that is no Unicode
             raise BadValue(f"{self.codec.schema.table}: {error}", "mend the value") from error
         return data
+
+    def _bad_value(self, name: str, value: object, misfit: _UnfitValue) -> BadValue:
+        error = BadValue(
+            f"{self.codec.schema.table}, column {name!r}: {misfit}",
+            "mend the value, or change the column's type in ClickHouse",
+        )
+        error.value = value
+        error.type = self.codec.types[self.codec.column_names.index(name)].clickhouse
+        return error
 
 
 def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:

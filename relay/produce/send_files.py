@@ -64,6 +64,8 @@ def produce(
     cut: Cut,
     random: np.random.Generator,
     progress: Callable[[str, int], None],
+    *,
+    dry_run: bool = False,
 ) -> SentFiles:
     """Check all files, then send all rows of all files, in order.
 
@@ -74,6 +76,10 @@ def produce(
         cut: rows per message.
         random: chooses them.
         progress: called with "check" or "send" and the bytes of the files done so far.
+        dry_run: only check them.
+
+    Returns:
+        What was sent; with `dry_run` the rows that would be.
 
     Raises:
         ConfigError: a file is wrong; nothing was sent.
@@ -81,9 +87,13 @@ def produce(
     """
     with RowProducer.from_settings(settings) as producer:
         encoder = RowEncoder(producer.codec(table))
+        checked = 0
         for source, before in _with_bytes_before(sources):
             for piece in source.rows(encoder):
+                checked += len(piece.rows)
                 progress("check", before + piece.done)
+        if dry_run:
+            return SentFiles(checked, 0)
         rows = messages = 0
         try:
             for source, before in _with_bytes_before(sources):

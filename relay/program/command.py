@@ -6,6 +6,7 @@ when asked to. Knows nothing of any command.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -19,6 +20,7 @@ import click
 
 from relay import log
 from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError
+from relay.program.config_argument import ConfiguredCommand
 
 TRACEBACK = "RELAY_TRACEBACK"
 """Environment variable: at 1 every error shows its stack trace."""
@@ -169,7 +171,28 @@ class Lazy(NamedTuple):
     """One line in the group's help, so that the help imports no command."""
 
 
-class WholeGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that names the commands that are spelled like one that it does not have."""
+
+    command_class = ConfiguredCommand
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does.
+
+        Raises:
+            click.UsageError: there is no such command.
+        """
+        known, name = self.list_commands(ctx), args[0]
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(name, known, n=3)
+            meant = f" Did you mean {' or '.join(close)}?" if close else ""
+            raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class WholeGroup(SuggestingGroup):
     """A group whose help cuts no summary."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -184,7 +207,7 @@ class WholeGroup(click.Group):
             formatter.write_dl(rows)
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group whose subcommands are imported one by one: `--help` and completion stay quick.
 
     Args:

@@ -3,7 +3,8 @@
 **Alive** means that a restart would not help: so it stays alive while a server is away and it
 tries again, through rebalances and through the restart of a broker. It is not alive where it
 stands still by itself: its loop, its transaction, or one partition among many. **Ready** means that
-it does its work now: it has its partitions, and its servers answer.
+it does its work now: it has its partitions, and brokers answer. Not ClickHouse, of which a relay
+reads columns now and then: blocks flow on without, and no pod may be kept from moving for it.
 
 All times are monotonic seconds of the clock that `now` was read from.
 """
@@ -55,7 +56,6 @@ class RelayHealth:
         pending: partitions whose committed truth is still being read.
         pending_since: since when there are any; None: there are none.
         connected: whether any broker is connected; None: not known yet.
-        clickhouse: why the tables' columns could not be read last time; else empty.
     """
 
     now: float
@@ -67,7 +67,6 @@ class RelayHealth:
     pending: int = 0
     pending_since: float | None = None
     connected: bool | None = None
-    clickhouse: str = ""
     partitions: Sequence[PartitionHealth] = ()
 
 
@@ -123,7 +122,6 @@ def readiness(facts: RelayHealth) -> tuple[Check, ...]:
             else "the group has given no assignment yet",
         ),
         Check("servers", kafka, facts.away or ("answer" if kafka else "no broker is connected")),
-        Check("clickhouse", not facts.clickhouse, facts.clickhouse or "answers"),
     )
 
 

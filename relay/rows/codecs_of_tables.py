@@ -57,6 +57,7 @@ class TableCodecs:
         self._registry = registry
         self._topics = topics
         self._block_column = block_column
+        self._alone: set[str] = set()
         self._known: dict[str, RowCodec | str] = {}
         self._changed: dict[str, RowCodec | str | None] = {}
 
@@ -104,6 +105,13 @@ class TableCodecs:
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
         """Learn as relay.kafka.block_topics.BlockTopics.learn does."""
         return self._topics.learn(failed, tables)
+
+    def alone(self, tables: Collection[str]) -> frozenset[str]:
+        """Return those of them whose blocks the loader inserts one by one, as last seen.
+
+        Rows that do not carry their block's id, or that do not stay as they are, cannot be counted.
+        """
+        return frozenset(self._alone.intersection(tables))
 
     def topic(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
@@ -180,6 +188,7 @@ class TableCodecs:
             self._registry.catch_up()
             before = {table: self._registry.current(table) for table in tables}
             found = self._unless_ledgers(self._catalogue.read(tables))
+            self._see_alone(found)
             agreed = [self._agrees(before[t], t, columns) for t, columns in found.items()]
             if all(agreed):
                 return {t: s for t in found if (s := self._registry.current(t)) is not None}
@@ -190,6 +199,14 @@ class TableCodecs:
         ledgers = {t for t, one in found.items() if is_ledger({c.name for c in one.columns})}
         self._ledgers = (self._ledgers - found.keys()) | ledgers
         return {table: one for table, one in found.items() if table not in ledgers}
+
+    def _see_alone(self, found: Mapping[str, TableColumns]) -> None:
+        alone = {
+            table
+            for table, one in found.items()
+            if not one.plain or self._block_column not in {c.name for c in one.columns}
+        }
+        self._alone = (self._alone - found.keys()) | alone
 
     def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
         """Whether the registry has these columns, or has them now because we proposed them."""

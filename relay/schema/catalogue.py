@@ -30,7 +30,10 @@ ANSWER_SECONDS = 30
 
 # A view holds no rows and a dictionary takes none; both list columns like tables.
 _COLUMNS = """
-SELECT c.database, c.table, toString(t.uuid), c.name, c.type, c.default_kind
+SELECT c.database, c.table, toString(t.uuid),
+    t.engine = 'MergeTree' AND t.partition_key = '' AND empty(t.dependencies_table)
+        AND position(t.engine_full, ' TTL ') = 0,
+    c.name, c.type, c.default_kind
 FROM system.columns AS c
 INNER JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
 WHERE {where}
@@ -51,6 +54,10 @@ class TableColumns(NamedTuple):
     """Tells a table from one of the same name made later."""
     columns: tuple[ColumnDef, ...]
     """In the table's order."""
+    plain: bool = True
+    """Whether an INSERT into it is one step, and its rows stay as they were inserted; else, as with
+    views behind it or on several servers, the loader inserts its blocks one by one
+    (loader.core.table_rules.Nature, which decides; a budget that goes by this does not)."""
 
 
 class Catalogue:
@@ -88,14 +95,17 @@ class Catalogue:
         rows = self._query(
             _COLUMNS.replace("{where}", _SOME if tables is not None else "1"), parameters
         )
-        uuids: dict[str, str] = {}
+        about: dict[str, tuple[str, bool]] = {}
         columns: dict[str, list[ColumnDef]] = {}
-        for database, table, uuid, *column in rows:
+        for database, table, uuid, stays, *column in rows:
             name = f"{database}.{table}"
             if names.is_table_name(name):
-                uuids[name] = uuid
+                about[name] = uuid, bool(stays)
                 columns.setdefault(name, []).append(ColumnDef(*column))
-        return {name: TableColumns(uuids[name], tuple(columns[name])) for name in columns}
+        return {
+            name: TableColumns(uuid, tuple(columns[name]), stays)
+            for name, (uuid, stays) in about.items()
+        }
 
     def close(self) -> None:
         """Close the connection; the next `read` makes another."""

@@ -23,6 +23,7 @@ from relay.config import kafka_clients
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.kafka.errors import PASSING
 from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import Renewal
 from relay.records_pb2 import TableSchema
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ class Registry:
         record.CopyFrom(schema)
         record.written_at_ms = int(time.time() * 1000)
         if self._producer is None:
-            self._producer = Producer(kafka_clients.plain_producer(self._kafka))
+            client = kafka_clients.plain_producer(self._kafka)
+            self._producer, self._renewal = Producer(client), Renewal(client)
+        self._renewal.look(self._producer)
         self._failed = None
         try:
             self._producer.produce(

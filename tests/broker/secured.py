@@ -84,10 +84,12 @@ def certificates(directory: Path) -> Certificates:
 
 
 @contextlib.contextmanager
-def secured(directory: Path, users: dict[str, str]) -> Iterator[tuple[Authorized, Certificates]]:
-    """The broker, as long as the body runs; `users` are names and passwords."""
+def secured(
+    directory: Path, users: dict[str, str], properties: str = ""
+) -> Iterator[tuple[Authorized, Certificates]]:
+    """The broker, as long as the body runs; `users` are names and passwords, `properties` more."""
     made = certificates(directory)
-    with authorized(directory, PROPERTIES.format(keystore=made.server)) as server:
+    with authorized(directory, PROPERTIES.format(keystore=made.server) + properties) as server:
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         wanted = [
             UserScramCredentialUpsertion(user, info, password.encode())

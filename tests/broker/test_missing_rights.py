@@ -6,10 +6,12 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka import Producer, TopicCollection
+from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 
+from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
+from loader.core import plan
 from loader.journal import startup
 from loader.journal.reader import Row
 from loader.journal.source import JournalReader, Start
@@ -21,8 +23,9 @@ from relay.core.events import Failure
 from relay.errors import Refused
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.operate.doctor import grants
 from relay.program.command import run_main
-from relay.records_pb2 import Block
+from relay.records_pb2 import Block, LeftOut
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import row_batch, wait_until
 
@@ -114,6 +117,58 @@ def test_the_listed_rights_are_enough(pipeline: Pipeline, server: Authorized) ->
     second = pipeline.start("a", config(pipeline, server))
     pipeline.exactly_once()
     stopped(second)
+
+
+def lettered(
+    settings: Settings, block: Block
+) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
+    """What a loader is told that makes dead letters of the block's messages."""
+    letters = DeadLetterWriter(settings)
+    try:
+        for answer in (letters.ready(block), letters.look(block, 0)):
+            if isinstance(answer, plan.NoAnswer):
+                return answer
+        return letters.write(block)
+    finally:
+        letters.close()
+
+
+def test_a_loader_makes_dead_letters_with_the_printed_rights(
+    pipeline: Pipeline, server: Authorized
+) -> None:
+    """And with no fewer: each is missed by its name, and nothing is written."""
+    path = config(pipeline, server)
+    text = path.read_text("utf-8").replace("[loader]\n", '[loader]\nrejected = "dead"\n')
+    path.write_text(text, "utf-8")
+    settings, dead = settings_file.load(path), names.dead_topic(pipeline.app)
+    (loader,) = [role for role in grants.roles(settings) if role.name == "loader"]
+    kinds = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+    printed = [
+        Right(AclOperation[one.operation.upper()], kinds[one.kind], one.name, one.prefixed)
+        for one in loader.kafka
+    ]
+    server.grant(printed)
+    server.admin.create_topics([NewTopic(dead, 1, 1)])[dead].result(30)
+    pipeline.send([0])
+    asked = server.admin.describe_topics(TopicCollection([pipeline.source]))
+    block = Block(
+        id=f"{pipeline.app}:{pipeline.table}:0:0:0{names.LEFT_OUT}",
+        table=pipeline.table,
+        source_topic=pipeline.source,
+        source_topic_id=str(asked[pipeline.source].result(30).topic_id),
+        left_out=[LeftOut(offset=0, rows=1, reason="no")],
+    )
+    done = lettered(settings, block)
+    assert isinstance(done, plan.LettersFound), done
+    for right in printed:
+        if right.resource in {pipeline.source, dead, names.left_out_transactional_id(pipeline.app)}:
+            server.revoke(right)
+            answer = lettered(settings, block)
+            assert isinstance(answer, plan.NoAnswer), (right, answer)
+            assert right.resource in answer.reason, answer
+            assert "grant" in answer.reason
+            server.grant([right])
+    assert len(pipeline.dead()) == 1
 
 
 # Right that is missing, what the message names.

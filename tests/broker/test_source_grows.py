@@ -77,6 +77,35 @@ def test_partitions_added_while_a_relay_runs(pipeline: Pipeline, start: str) -> 
     assert relay.poll() is None, pipeline.log(relay)
 
 
+def test_partitions_added_while_an_assignment_is_under_way(pipeline: Pipeline) -> None:
+    """The client rejoins by itself, and gives the next assignment without a revocation.
+
+    The relay took what it still owned for assigned, and assigned the new ones alone: nothing of
+    the others came, and after ten seconds it ended with status 4.
+    """
+    gate = pipeline.directory / "gate"
+    gate.touch()
+    relay = pipeline.start("a", failpoint=f"before_truth:wait={gate}")
+    pipeline.until(gate.with_name("gate.reached").exists, "the assignment")
+
+    grow(pipeline, pipeline.source)
+    pipeline.until(lambda: given(pipeline) == set(range(GROWN)), "the next assignment")
+    gate.unlink()
+    for partition in range(GROWN):
+        pipeline.send(range(100 * partition + 100, 100 * partition + 105), partition)
+
+    all_taken(pipeline)
+    assert relay.poll() is None, pipeline.log(relay)
+
+
+def given(pipeline: Pipeline) -> set[int]:
+    """Partitions that the group has given to its members."""
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    group = f"{pipeline.app}.relay"
+    members = admin.describe_consumer_groups([group])[group].result(30).members
+    return {place.partition for one in members for place in one.assignment.topic_partitions}
+
+
 def test_partitions_added_while_no_relay_runs(pipeline: Pipeline) -> None:
     """With "latest" the rows of the new ones were lost in silence at the next start."""
     path = starts_at(pipeline, "latest")

@@ -27,7 +27,7 @@ from tests.chaos.crew import Crew
 from tests.chaos.history import History, versions
 from tests.chaos.servers import PARTITIONS, SESSION_SECONDS, TRANSACTION_SECONDS, Servers
 from tests.chaos.source import Source
-from tests.chaos.truth import ABORTED
+from tests.chaos.truth import ABORTED, COMMITTED
 
 if TYPE_CHECKING:
     from tests.chaos.options import Options
@@ -128,8 +128,8 @@ class Campaign(Crew):
     ) -> None:
         """Faults at their times, until `seconds` are over or `done`, then all of it undone."""
         self.settled = False
-        self.source.resume()
         self._warm_up()
+        self.source.resume()
         begun = time.monotonic()
         for fault in faults:
             self.later([(fault.at, fault.kind, lambda f=fault: self.fault(f, perform))])
@@ -140,15 +140,23 @@ class Campaign(Crew):
             self.heal()
 
     def _warm_up(self) -> None:
-        """Once: a fault before the first rows arrive would meet programs that only start."""
+        """Once: a fault before the first rows arrive would meet programs that only start.
 
-        def works() -> bool:
-            begun = len(ends.floors(self.servers)) == PARTITIONS
-            return begun and any(facts.count_rows(self.servers).values())
+        The source rests while the loader starts: what it sent meanwhile would be a backlog.
+        """
+        if self._warm:
+            return
+        self._warm, limit = True, SETTLE_SECONDS * self.options.patience
 
-        if not self._warm:
-            self.until(works, SETTLE_SECONDS * self.options.patience, "a start")
-            self._warm = True
+        def begun() -> bool:
+            sent = self.source.truth.rows(COMMITTED) > 0
+            return sent and len(ends.floors(self.servers)) == PARTITIONS
+
+        self.source.resume()
+        self.until(begun, limit, "a start of relays")
+        self.source.pause()
+        there = facts.count_rows
+        self.until(lambda: any(there(self.servers).values()), limit, "a start of the loader")
 
     def later(self, tasks: Sequence[Task] | None) -> None:
         """Do these when their time has come; `heal` does at once what is still to come."""

@@ -63,9 +63,8 @@ def _passes(campaign: Campaign) -> None:
     servers = campaign.servers
     try:
         records = list(facts.visible(servers, servers.journal))
-        done = _settled(servers)
-        asked = deletable([(r.partition, r.offset, Commit.FromString(r.value)) for r in records],
-                          done, servers.journal)  # fmt: skip
+        kept = [(r.partition, r.offset, Commit.FromString(r.value)) for r in records]
+        asked = deletable(kept, _settled(servers), _positions(servers), servers.journal)
         deleted = {place: _delete(servers, place, before) for place, before in asked.items()}
     except (ClickHouseError, KafkaError, KafkaException, OSError) as error:
         campaign.history.write("not deleted", error=repr(error))
@@ -78,13 +77,17 @@ def _passes(campaign: Campaign) -> None:
 
 
 def deletable(
-    journal: Iterable[tuple[int, int, Commit]], done: AbstractSet[str], topic: str
+    journal: Iterable[tuple[int, int, Commit]],
+    done: AbstractSet[str],
+    positions: Mapping[int, int],
+    topic: str,
 ) -> Mapping[Place, int]:
     """Before which offset of each partition a loader has done with everything. Pure.
 
     Args:
         journal: partition, offset and content of each record, in order.
         done: blocks that the loader has settled.
+        positions: before which offset of the journal it has noted that all is settled.
         topic: the journal's.
     """
     before: dict[Place, int] = {}
@@ -99,6 +102,8 @@ def deletable(
                 closed |= {place, (topic, partition)}
             elif place not in closed:
                 before[place] = block.next_offset
+    for partition in {partition for name, partition in before if name == topic}:
+        before[topic, partition] = min(before[topic, partition], positions.get(partition, 0))
     return {place: at for place, at in before.items() if at}
 
 
@@ -111,6 +116,16 @@ def _settled(servers: Servers) -> set[str]:
         ).result_rows
     waits = {str(block).removesuffix(LEFT_OUT) for block, settled in found if not settled}
     return {str(block) for block, settled in found if settled} - waits
+
+
+def _positions(servers: Servers) -> dict[int, int]:
+    """Next journal offset by partition, as the loader noted it."""
+    with contextlib.closing(servers.clickhouse()) as client:
+        found = client.query(
+            "SELECT toInt32(splitByChar(':', block)[-1]), max(attempt) "
+            f"FROM {LEDGER}.ledger WHERE state = 'position' AND position(block, '#') = 0 GROUP BY 1"
+        ).result_rows
+    return {int(partition): int(offset) for partition, offset in found}
 
 
 def _delete(servers: Servers, place: Place, before: int) -> int:

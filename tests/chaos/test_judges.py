@@ -90,7 +90,7 @@ def with_a_dropped_table() -> Facts:
         tables={0: rows.joined([held(0, 1, [5, 6]), held(0, 1, [0, 1, 2])])},
         dead=[(1, 1, rows.message(sent[1]))],
         absences={0: [Absence(DROPPED_MS)]},
-        starts={("chaos.journal", 1): (7, 7)},
+        starts={("chaos.journal", 1): (7, 7), ("chaos.journal", 2): (0, 3)},
     )
 
 

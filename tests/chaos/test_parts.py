@@ -146,14 +146,16 @@ def test_retention_passes_what_a_loader_was_done_with_and_no_more() -> None:
     records = [commit(3, "a"), commit(5, "b", "c"), commit(7), commit(8, "d"), commit(9, "e")]
     journal, block_topic = ("j", 1), ("t", 1)
 
-    def bounds(done: str) -> dict[tuple[str, int], int]:
-        return dict(retention_faults.deletable(records, set(done), "j"))
+    def bounds(done: str, noted: int = 10) -> dict[tuple[str, int], int]:
+        return dict(retention_faults.deletable(records, set(done), {1: noted}, "j"))
 
     assert bounds("abcde") == {journal: 9, block_topic: 99}
     assert bounds("abce") == {journal: 8, block_topic: 59}
     assert bounds("acde") == {journal: 5, block_topic: 39}
     assert bounds("bcde") == {journal: 3}, "not even the first"
     assert bounds("") == {journal: 3}
+    assert bounds("abcde", noted=7) == {journal: 7, block_topic: 99}
+    assert bounds("abcde", noted=0) == {block_topic: 99}, "a loader that was killed noted nothing"
 
 
 def test_memory_that_grows_is_named() -> None:

@@ -8,12 +8,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from relay.cli import main
+from relay.cli import cli, config, main
 from relay.cli.config import HIDDEN, example
 from relay.config import settings_file
 from relay.config.settings import Settings
 from relay.config.validation import dotted, known_keys
+from relay.dev import layout
+from relay.dev.layout import Layout
 
 from .test_load import GOOD, write
 
@@ -136,3 +139,83 @@ def test_show_as_text_reads_back_as_the_same_settings(
     again = tmp_path / "again.toml"
     again.write_text(capsys.readouterr().out, encoding="utf-8")
     assert settings_file.load(again) == settings_file.load(path)
+
+
+def printed(*arguments: object) -> str:
+    done = CliRunner().invoke(cli, ["config", "init", *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_init_writes_a_file_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    """Nothing that a first start needs is left open; options are taken over."""
+    monkeypatch.chdir(tmp_path)
+    options = ["--short"] if short else []
+    file = tmp_path / "relay.toml"
+    assert "written" in CliRunner().invoke(cli, ["config", "init", str(file), *options]).stderr
+    plain = settings_file.load(file)
+    assert (plain.app, plain.source.topic, plain.source.start) == ("shop", "rows", "earliest")
+    assert printed(*options) == file.read_text(encoding="utf-8")
+    given = {"--app": "x", "--topic": "t", "--start": "latest", "--bootstrap": "b:1"}
+    given |= {"--clickhouse": "http://c:2"}
+    words = [word for pair in given.items() for word in pair]
+    again = CliRunner().invoke(cli, ["config", "init", str(file), *options, *words])
+    assert "is there already" in str(again.exception)
+    assert printed(file, *options, *words, "--force") == ""
+    found = settings_file.load(file)
+    assert (found.app, found.source.topic, found.source.start) == ("x", "t", "latest")
+    assert (found.kafka.bootstrap, found.clickhouse.url) == ("b:1", "http://c:2")
+    assert (len(file.read_text().splitlines()) < 25) is short
+
+
+def test_init_knows_the_stack_of_relay_dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "localhost:9092" in printed("--short")
+    layout.write(tmp_path / ".relay-dev", Layout("c", [15001, 15002, 15003], [15004], 15005, 15006))
+    found = tomllib.loads(printed("--short"))
+    assert found["kafka"] == {
+        "bootstrap": "127.0.0.1:15001,127.0.0.1:15002,127.0.0.1:15003",
+        "replication": 3,
+    }
+    assert found["clickhouse"]["url"] == "http://127.0.0.1:15005"
+    assert found["clickhouse"]["password_file"].endswith(".relay-dev/clickhouse.password")
+    assert Settings.model_validate(tomllib.loads(printed())) == Settings.model_validate(found)
+
+
+def test_init_asks_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no option gives; not where it only prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(config, "in_terminal", lambda: True)
+    words = ["config", "init", "relay.toml", "--short", "--app", "x"]
+    done = CliRunner().invoke(cli, words, input="b:1\n\nlatest\nhttp://c:2\n")
+    assert done.exit_code == 0, done.output
+    found = settings_file.load(tmp_path / "relay.toml")
+    assert (found.app, found.kafka.bootstrap, found.source.topic) == ("x", "b:1", "rows")
+    assert (found.source.start, found.clickhouse.url) == ("latest", "http://c:2")
+    assert "app" in printed("--short")
+
+
+@pytest.mark.parametrize(("port", "noted"), [(9000, True), (9440, True), (8123, False)])
+def test_check_notes_the_port_of_another_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int, noted: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed("relay.toml", "--short", "--clickhouse", f"http://localhost:{port}")
+    done = CliRunner().invoke(cli, ["config", "check"])
+    assert done.exit_code == 0
+    assert ("native protocol" in done.output) is noted
+
+
+def test_several_topics_are_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of topics, which other products have, is answered with what there is."""
+    monkeypatch.chdir(tmp_path)
+    printed("relay.toml", "--short")
+    file = tmp_path / "relay.toml"
+    text = file.read_text().replace("[source]", '[source]\ntopics = ["a", "b"]')
+    file.write_text(text)
+    done = CliRunner().invoke(cli, ["config", "check"])
+    assert "source.topics: an app reads one topic" in str(done.exception)
+    assert "[pipelines]" in str(done.exception)

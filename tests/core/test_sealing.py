@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from relay.core.sealing import flush_due, refill, seals_due, spent
 from relay.core.state import RelayState, SealReason
 from tests.core.build import buffer, limits, partition, ready, with_limits
@@ -65,8 +67,9 @@ def test_company_goes_only_with_what_is_old() -> None:
 def test_max_per_second_stretches_the_age_of_the_quietest() -> None:
     """With two tokens the two with most bytes times age go; the third waits, not for ever."""
     buffers = {"d.x": buffer(0, bytes=30), "d.y": buffer(1, bytes=10), "d.z": buffer(2, bytes=20)}
-    state = with_limits(limits(max_age_ms=1_000), p0=partition(0, 3, buffers=buffers))
-    state = replace(state, now_ms=1_000, tokens=2.9)
+    chosen = limits(max_age_ms=1_000, max_per_second=2.0)
+    state = with_limits(chosen, p0=partition(0, 3, buffers=buffers))
+    state = replace(state, now_ms=1_000, tokens=2.0)
 
     assert due(state) == [(0, "d.x", SealReason.AGE), (0, "d.z", SealReason.AGE)]
     assert due(replace(state, tokens=0.5)) == []
@@ -79,12 +82,83 @@ def test_a_block_of_many_rows_takes_less_of_max_per_second() -> None:
     """A thousand rows are one small INSERT's worth; what is larger does it less harm."""
     rows = {"d.w": 1, "d.x": 999, "d.y": 4_000, "d.z": 10_000}
     buffers = {t: buffer(n, rows=of_it, bytes=of_it) for n, (t, of_it) in enumerate(rows.items())}
-    state = with_limits(limits(max_age_ms=1_000), p0=partition(0, 4, buffers=buffers))
-    state = replace(state, now_ms=1_000)
+    chosen = limits(max_age_ms=1_000, max_per_second=1.0)
+    state = replace(with_limits(chosen, p0=partition(0, 4, buffers=buffers)), now_ms=1_000)
 
-    assert spent(buffers.values()) == 1.0 + 1.0 + 0.25 + 0.1
+    sealed = [((0, table), buffer) for table, buffer in buffers.items()]
+    assert spent(sealed, alone=()) == 1.0 + 1.0 + 0.25 + 0.1
     assert [table for _, table, _ in due(replace(state, tokens=1.34))] == ["d.y", "d.z"]
     assert [table for _, table, _ in due(replace(state, tokens=1.35))] == ["d.x", "d.y", "d.z"]
+
+
+def test_all_source_partitions_of_a_table_go_together_for_one_token() -> None:
+    """The loader makes one INSERT of them; one by one they would wait for as many tokens."""
+    one = {t: buffer(n, bytes=10 + n) for n, t in enumerate(("d.x", "d.y", "d.z"))}
+    owned = {f"p{n}": partition(0, 3, buffers=one) for n in range(4)}
+    young = {"d.z": buffer(2, bytes=99, opened_at_ms=501)}
+    chosen = limits(max_age_ms=1_000, max_per_second=0.5)
+    state = with_limits(chosen, **owned, p4=partition(0, 3, buffers=young))
+    state = replace(state, now_ms=1_000, tokens=2.0)
+
+    of_tables = [(p, t, SealReason.AGE) for p in range(4) for t in ("d.y", "d.z")]
+    assert due(state) == of_tables
+    assert [table for _, table, _ in due(replace(state, tokens=1.0))] == ["d.z"] * 4
+    assert due(replace(state, tokens=0.9)) == []
+    # Together they have the rows of one large INSERT.
+    many = {t: replace(some, rows=1_000) for t, some in one.items()}
+    owned = {f"p{n}": partition(0, 3, buffers=many) for n in range(4)}
+    state = with_limits(chosen, **owned)
+    assert len(due(replace(state, now_ms=1_000, tokens=0.75))) == 12
+    assert len(due(replace(state, now_ms=1_000, tokens=0.5))) == 8
+
+
+def test_a_table_whose_blocks_are_inserted_one_by_one_takes_a_token_for_each() -> None:
+    owned = {f"p{n}": partition(0, 1, buffers={"d.x": buffer(0, bytes=9 - n)}) for n in range(3)}
+    chosen = limits(max_age_ms=1_000, max_per_second=2.0)
+    state = replace(with_limits(chosen, **owned), now_ms=1_000, tokens=2.0)
+
+    assert len(due(state)) == 3
+    alone = replace(state, alone=frozenset({"d.x"}))
+    assert due(alone) == [(0, "d.x", SealReason.AGE), (1, "d.x", SealReason.AGE)]
+    sealed = [((n, "d.x"), buffer(0)) for n in range(3)]
+    assert spent(sealed, state.alone) == 1.0
+    assert spent(sealed, alone.alone) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "tokens", "some"),
+    [
+        (500, 3.9, 0),
+        (500, 4.0, 4),
+        (500, 7.9, 7),
+        (1_000, 7.9, 0),
+        (1_000, 8.0, 8),
+        (60_000, 7.9, 0),
+        (60_000, 8.0, 8),
+        (60_000, 20.0, 20),
+    ],
+)
+def test_without_room_for_all_a_set_goes_at_a_time(age_ms: int, tokens: float, some: int) -> None:
+    """Not one after the other as the tokens come: each set is a transaction and a micro-batch.
+
+    A set is what max_per_second allows in block.max_age_seconds, or in a second.
+    """
+    buffers = {f"d.t{n}": buffer(n) for n in range(20)}
+    chosen = limits(max_age_ms=age_ms, max_per_second=8.0)
+    state = with_limits(chosen, p0=partition(0, 20, buffers=buffers))
+
+    assert len(due(replace(state, now_ms=60_000, tokens=tokens))) == some
+
+
+def test_company_waits_for_no_set() -> None:
+    """Where there is room for what is past its age, that goes, and of its company what fits."""
+    opened = {"d.old": 0, **{f"d.t{n}": 400 for n in range(5)}}
+    buffers = {t: buffer(n, opened_at_ms=at) for n, (t, at) in enumerate(opened.items())}
+    chosen = limits(max_age_ms=1_000, max_per_second=4.0)
+    state = replace(with_limits(chosen, p0=partition(0, 6, buffers=buffers)), now_ms=1_000)
+
+    assert [t for _, t, _ in due(replace(state, tokens=1.0))] == ["d.old"]
+    assert len(due(replace(state, tokens=3.0))) == 3
 
 
 def test_a_relay_that_is_behind_lets_its_buffers_grow_older() -> None:

@@ -295,6 +295,34 @@ def test_a_transaction_goes_its_whole_way() -> None:
     assert state.tokens == 99.0
 
 
+def test_a_begun_transaction_says_whose_blocks_of_its_tables_are_inserted_one_by_one() -> None:
+    """Each counts for block.max_per_second then; of other tables it says nothing."""
+    before = frozenset({"d.x", "d.other"})
+    owned = {"p0": partition(), "p1": partition()}
+    state = replace(with_limits(limits(max_rows=1), **owned), alone=before)
+    state, _ = step(state, polled(0, arrival("d.x", 0), arrival("d.y", 0, p=1)))
+
+    assert step(state, ev.Begun())[0].alone == {"d.other"}
+    assert step(state, ev.Begun(frozenset({"d.y"})))[0].alone == {"d.other", "d.y"}
+    assert state.alone == before
+
+
+def test_what_goes_by_table_takes_a_token_by_table() -> None:
+    """Two source partitions of one: a token, or two where they are inserted one by one."""
+    left = {}
+    for alone in (frozenset[str](), frozenset({"d.x"})):
+        state = with_limits(limits(max_rows=1), p0=partition(), p1=partition())
+        state, _ = step(state, polled(0, arrival("d.x", 0), arrival("d.x", 0, p=1)))
+        state, _ = step(state, ev.Begun(alone))
+        assert state.transaction is not None
+        results = tuple(result(seal) for seal in state.transaction.seals)
+        rest = ev.JournalWritten({0: 40, 1: 41}), ev.OffsetsSent(), ev.Committed(clean=True)
+        state, _ = through(state, ev.Produced(results), *rest)
+        left[alone] = state.tokens
+
+    assert list(left.values()) == [99.0, 98.0]
+
+
 def test_until_the_commit_is_answered_the_partition_is_as_before() -> None:
     state = in_phase(Phase.COMMITTING)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from relay.cli.dead import dead
+from relay.cli.dead.command import dead
 from relay.cli.schema.command import schema
 
 COMMANDS = [(group, name) for group in (dead, schema) for name in sorted(group.commands)]

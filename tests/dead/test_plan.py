@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from relay.blocks.dead_letter import Origin, RecordPlace
+from relay.cli.output.dead import tally_as_json
 from relay.operate.dead import replay_plan
 from relay.operate.dead.replay_plan import (
     ReplayMark,
@@ -104,3 +105,18 @@ def test_a_foreign_mark_is_refused(value: bytes) -> None:
     """Nothing is taken for a mark that is none."""
     with pytest.raises(ValueError, match=re.compile(r"mark|Expecting|codec|PARTITION", re.DOTALL)):
         ReplayMark.decode(value)
+
+
+def test_programs_are_told_what_people_are() -> None:
+    """Of a replay and of a dry run."""
+    tally = ReplayTally(2, 30, {Why.DONE: 1}, {"shop.orders": 2})
+    told = tally_as_json(tally, "rows", done=False)
+    assert told == {
+        "topic": "rows",
+        "sent": False,
+        "messages": 2,
+        "bytes": 30,
+        "tables": {"shop.orders": 2},
+        "left": {Why.DONE.value: 1},
+    }
+    assert tally_as_json(tally, "rows", done=True)["sent"] is True

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from relay.cli.docs import GROUPS, ROOT
+from relay.cli.docs import GROUPS, ROOT, anchor_of
 
 PATHS = tuple(path for group in GROUPS.values() for path in group)
 """Every document, from ROOT."""
@@ -75,8 +75,7 @@ def anchors(text: str) -> set[str]:
     """The anchors of a document's headings, as GitHub and GitLab make them."""
     found: set[str] = set()
     for heading in _HEADING.findall(prose(text)):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
-        slug = re.sub(r"[^\w -]", "", plain.lower()).replace(" ", "-")
+        slug = anchor_of(heading)
         number = 0
         while (name := f"{slug}-{number}" if number else slug) in found:
             number += 1

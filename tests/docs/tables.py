@@ -20,7 +20,7 @@ from loader.cli import loader
 from loader.metrics import definitions as of_loader
 from relay.cli import cli
 from relay.cli.config import _first_line, _plain, _section, _toml
-from relay.cli.docs import ROOT
+from relay.cli.docs import ROOT, anchor_of, headings_of
 from relay.clickhouse.errors import CODES
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
 from relay.config.settings import Settings
@@ -130,7 +130,9 @@ def metrics_table(name: str) -> str:
 
 def alerts_table() -> str:
     """The alert rules of k8s/."""
-    found = yaml.safe_load((ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8"))
+    found = yaml.safe_load(
+        (ROOT / "k8s/components/monitoring/prometheus-rules.yaml").read_text(encoding="utf-8")
+    )
     rules = [rule for group in found["spec"]["groups"] for rule in group["rules"]]
     body = [
         (
@@ -138,10 +140,19 @@ def alerts_table() -> str:
             rule["labels"]["severity"],
             rule.get("for", "at once"),
             " ".join(rule["annotations"]["description"].split()),
+            _runbook(rule["annotations"]["runbook"]),
         )
         for rule in rules
     ]
-    return table(("alert", "severity", "after", "meaning, and what to do"), body)
+    return table(("alert", "severity", "after", "meaning, and what to do", "more"), body)
+
+
+def _runbook(command: str) -> str:
+    """A link in the place of `relay docs troubleshooting#SECTION`."""
+    anchor = command.partition("#")[2]
+    text = (ROOT / "relay/docs/troubleshooting.md").read_text(encoding="utf-8")
+    titles = {anchor_of(title): title for _, _, title in headings_of(text)}
+    return f"[{titles[anchor]}](troubleshooting.md#{anchor})"
 
 
 # ---- commands ------------------------------------------------------------------------------
@@ -159,7 +170,7 @@ def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Comma
         yield path, command
 
 
-COMMON = frozenset({"--pipeline", "--json", "--help", "--log-format"})
+COMMON = frozenset({"--config", "--pipeline", "--json", "--help", "--log-format"})
 """Options that the document describes once."""
 
 

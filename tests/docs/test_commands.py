@@ -14,6 +14,7 @@ import pytest
 from loader.cli import loader
 from relay.cli import cli
 from relay.program.command import HELP
+from relay.program.config_argument import with_config
 from tests.docs import documents
 
 PROGRAMS = {"relay": cli, "loader": loader}
@@ -130,7 +131,8 @@ def wrong(command: click.Command, arguments: list[str], *, whole: bool) -> str:
         command, arguments, path = below, arguments[1:], f"{path} {arguments[0]}"
     context = click.Context(command, info_name=path, **HELP)
     try:
-        given, left, _ = command.make_parser(context).parse_args(list(arguments))
+        words = with_config(command, context, arguments)
+        given, left, _ = command.make_parser(context).parse_args(words)
     except click.BadOptionUsage as error:
         return f"{path}: {error.format_message()}" if whole else ""
     except click.UsageError as error:
@@ -213,7 +215,7 @@ def test_every_option_exists(path: str, options: set[str]) -> None:
     "text",
     [
         "```sh\nrelay runn relay.toml\n```",
-        "```sh\nrelay run\n```",
+        "```sh\nrelay blocks show relay.toml\n```",
         "```sh\nrelay run relay.toml --memberr a\n```",
         "```sh\nrelay run relay.toml --start soon\n```",
         "```sh\nrelay run relay.toml --processes 0 # none\n```",

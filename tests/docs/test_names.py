@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from relay.cli.config import _section
 from relay.cli.docs import ROOT
 from relay.config.settings import Settings
+from relay.dev.jars import KAFKA_VERSION
 from relay.program.metric import HISTOGRAM
 from tests.docs import documents
 from tests.docs.tables import METRICS
@@ -102,7 +103,9 @@ def unknown_metrics(text: str) -> list[str]:
 
 
 def alerts() -> frozenset[str]:
-    found = yaml.safe_load((ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8"))
+    found = yaml.safe_load(
+        (ROOT / "k8s/components/monitoring/prometheus-rules.yaml").read_text(encoding="utf-8")
+    )
     return frozenset(rule["alert"] for group in found["spec"]["groups"] for rule in group["rules"])
 
 
@@ -198,3 +201,14 @@ def test_settings_of_documents_are_found_at_all() -> None:
     for section in SECTIONS:
         assert any(f"`{key}" in text for key in KEYS if key.startswith(f"{section}.")), section
     assert get_origin(Settings.model_fields["block"].annotation) is None
+
+
+def test_what_was_run_is_what_the_image_pins() -> None:
+    """Kafka's version is that of `relay dev`, Spark's and the client's are those of the image."""
+    text = documents.text_of("relay/docs/upgrade.md")
+    table = {line.split("|")[1].strip(): line for line in text.splitlines() if line[:2] == "| "}
+    pins = (ROOT / "k8s/constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in pins if "==" in line and line[0] != "#")
+    assert f"| {KAFKA_VERSION} |" in table["Kafka brokers"]
+    assert f"| {pinned['pyspark']}, " in table["Spark, for the loader"]
+    assert f"| {pinned['confluent-kafka']} |" in table["librdkafka, in `confluent-kafka`"]

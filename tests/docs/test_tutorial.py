@@ -25,7 +25,7 @@ relay() {  # warnings of the doctor are none of a broken command
     command relay "$@" || { status=$?; [ "$1" = doctor ] && [ $status = 8 ] || return $status; }
 }
 """
-STAYS = re.compile(r"^((?:relay|loader) run (?!.*--once)[^#&\n]*).*\n", re.MULTILINE)
+STAYS = re.compile(r"^((?:relay|loader) run\b(?!.*--once)[^#&\n]*).*\n", re.MULTILINE)
 """Commands that run until they are told to stop; in a document a second terminal has them."""
 
 

@@ -189,9 +189,7 @@ KAFKA: dict[str, Case] = {
         "NTP",
         frozenset({"broker-clock"}),
     ),
-    "source-missing": told(
-        "rows is not there", "--create --topic rows", topics=without_topic("rows")
-    ),
+    "source-missing": told("rows is not there", "relay topic create", topics=without_topic("rows")),
     "partitions-more": other_topic(
         "app.journal", "13 partitions, the source 12", "app name", partitions=13
     ),

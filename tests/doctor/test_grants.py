@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from relay.cli import cli
 from relay.operate.doctor import examine, grants
-from relay.operate.doctor.findings import EXIT_WARNINGS, found
+from relay.operate.doctor.findings import EXIT_WARNINGS, KINDS, found
 from tests.config.test_kafka_clients import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -50,6 +50,13 @@ def test_only_those_write_that_have_to() -> None:
         if {"Write", "Create"} & {right.operation for right in role.kafka}
     }
     assert writers == {"relay", "retirer", "replayer", "producer", "feeder"}
+    given = settings()
+    given = given.model_copy(
+        update={"loader": given.loader.model_copy(update={"rejected": "dead"})}
+    )
+    (loader,) = [role for role in grants.roles(given) if role.name == "loader"]
+    writes = {(right.kind, right.name) for right in loader.kafka if right.operation == "Write"}
+    assert writes == {("topic", "shop.dead"), ("transactional-id", "shop.left-out")}
     inserters = {
         name
         for name, role in by_name.items()
@@ -135,7 +142,9 @@ def test_a_role_that_there_is_not_is_named_with_those_that_there_are(tmp_path: P
     assert done.exit_code == 2
     assert "'king'" in done.output
     assert "relay, loader" in done.output
-    assert doctor(tmp_path, "--role", "relay").exit_code == 2, "without --grants it means nothing"
+    done = doctor(tmp_path, "--role", "operator")
+    assert done.exit_code == 2
+    assert "judges no role 'operator', but relay, loader, verifier" in done.output
 
 
 @pytest.mark.parametrize(
@@ -152,3 +161,19 @@ def test_a_job_before_a_roll_out_may_pass_with_warnings(
             cli, ["doctor", path, *arguments], standalone_mode=False, catch_exceptions=False
         )
         assert done.return_value == status
+
+
+def test_findings_of_one_kind_are_one_line_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thing that was found, the reason once, the same command once; --json has each."""
+    findings = [found("ttl", f"shop.t{n}: TTL", "let rows stay") for n in range(12)]
+    findings += [found("window-zero", f"shop.t{n}: 0", f"ALTER TABLE shop.t{n}") for n in range(2)]
+    monkeypatch.setattr(examine, "examine", lambda *_: findings)
+    output = doctor(tmp_path).output
+    assert output.count("let rows stay") == output.count(KINDS["ttl"].why[:20]) == 1
+    assert output.count("shop.t") == 10 + 2 + 2
+    assert "and 2 more: --json has all" in output
+    assert "2 errors, 12 warnings" in output
+    lines = doctor(tmp_path, "--json").output.splitlines()
+    assert len(lines) == len(findings) + 1

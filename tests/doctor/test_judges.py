@@ -11,15 +11,19 @@ from loader.blocks import insert_statement
 from loader.core.table_rules import nature
 from loader.core.table_rules import window as loaders_window
 from relay.config.settings import Kafka
+from relay.errors import Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
+from relay.operate.doctor.ask.group import GroupQuestions
 from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
 from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
+from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
 from relay.operate.doctor.judge.window import merges_rows, window
 from relay.records_pb2 import Block
 from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
 from tests.doctor.healthy import (
+    BLOCKS,
     BROKER,
     OUTAGE,
     TABLE,
@@ -65,6 +69,37 @@ def test_a_topic_that_may_not_be_looked_at_is_a_missing_right_only() -> None:
     """Negative control: its zero partitions and replicas are no findings of their own."""
     hidden = {**topics(), "rows": Topic(0, 0, 0, None, frozenset())}
     assert codes(of_kafka(kafka(topics=hidden))) == {"right-topic"}
+
+
+def test_each_role_is_judged_by_its_own_rights_in_kafka() -> None:
+    """What only others need is no finding; without a role the user has the data path's two."""
+    app, read = settings(), frozenset({"READ", "DESCRIBE"})
+    refused = Trial("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    granted = {
+        "loader": {"app.journal": read, BLOCKS: read},
+        "verifier": dict.fromkeys(topics(), read),
+    }
+    for role, rights_of in granted.items():
+        seen = kafka(
+            topics={
+                name: replace(one, granted=rights_of.get(name, frozenset()))
+                for name, one in topics().items()
+            },
+            group_granted=frozenset({"DESCRIBE"} if role == "verifier" else ()),
+            transactions=refused,
+            creation=Trial("TOPIC_AUTHORIZATION_FAILED"),
+        )
+        assert list(rights.judge_kafka(app, seen, [role])) == []
+        assert {one.code for one in rights.judge_kafka(app, seen)} == {
+            *("right-topic", "right-group", "right-transactional-id", "right-create")
+        }
+    nothing = kafka(
+        topics={name: replace(one, granted=frozenset()) for name, one in topics().items()},
+        group_granted=frozenset(),
+    )
+    lacking = {role: codes(list(rights.judge_kafka(app, nothing, [role]))) for role in rights.ROLES}
+    assert lacking["loader"] == {"right-topic"}
+    assert lacking["verifier"] == {"right-topic", "right-group"}
 
 
 def test_before_the_first_start_only_the_source_is_there() -> None:
@@ -266,3 +301,46 @@ def test_the_doctor_tries_each_kind_of_engine_with_the_smallest_window() -> None
     assert list(deduplication.engines(only_zero, defaults)) == list(
         deduplication.engines([], defaults)
     )
+
+
+def test_one_broker_is_not_asked_for_three_copies() -> None:
+    """What cannot be done there is not named as what mends it."""
+    alone = kafka(brokers={1: {**BROKER, "offsets.topic.replication.factor": "1"}})
+    spoilt = {name: replace(there, replicas=1, in_sync=1) for name, there in topics().items()}
+    findings = of_kafka(replace(alone, topics=spoilt), settings(kafka={"replication": 1}))
+    low = [one for one in findings if one.code.endswith("replication") or "-low" in one.code]
+    assert {one.code for one in low} == {
+        "replication-low",
+        "state-replication",
+        "topic-replication",
+    }
+    assert {one.mend.partition(":")[0] for one in low} == {"for development leave it"}
+    of_three = replace(alone, brokers=dict.fromkeys((1, 2, 3), BROKER), topics=spoilt)
+    (mends,) = {
+        one.mend.partition(" ")[0] for one in of_kafka(of_three) if one.code == "topic-replication"
+    }
+    assert mends == "kafka-reassign-partitions"
+
+
+def test_a_coordinator_that_starts_is_no_broker_that_is_away() -> None:
+    """What others have answered counts; the question about the group is told as unanswered."""
+    asked: list[tuple[str, object, str]] = []
+
+    class Silent:
+        """Answers nothing."""
+
+        def answer(self, what: str, _: object) -> object:
+            raise Unavailable(f"{what}: timed out")
+
+        def cannot(self, what: str, reason: object, mend: str = "") -> None:
+            asked.append((what, reason, mend))
+
+    silent: Any = Silent()
+    questions = GroupQuestions(settings(), silent, silent)
+    assert questions.group_granted() is None
+    assert questions.heads(topics()) == {}
+    assert [what for what, _, _ in asked] == [
+        "rights on group app.relay",
+        "where group app.relay stands",
+    ]
+    assert all("coordinator" in mend for _, _, mend in asked)

@@ -30,6 +30,7 @@ from relay.config.settings import Settings
 from relay.errors import Refused, RelayError
 from relay.operate.doctor import examine, grants
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.findings import Severity
 from relay.operate.doctor.grants import ClickHouseRight
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import parsed
@@ -207,6 +208,13 @@ def prepared(given: Settings, admin: Client) -> None:
     admin.command(f"CREATE TABLE {name}.ledger AS {LEDGER} ENGINE = MergeTree ORDER BY app")
 
 
+def blank(given: Settings, admin: Client) -> None:
+    """As before the first start of a loader."""
+    admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
+    admin.command("DROP TABLE IF EXISTS " + LEDGER)
+    admin.command(ledger_table.create(LEDGER))
+
+
 LEDGER = "shop.ledger_of_another"
 
 
@@ -235,9 +243,7 @@ def worked(engine: Engine, admin: Client, case: Case, monkeypatch: pytest.Monkey
     monkeypatch.setattr(blocks_worker, "Fetcher", Fetched)
     given = settings(case.name)
     given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
-    admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
-    admin.command("DROP TABLE IF EXISTS " + LEDGER)
-    admin.command(ledger_table.create(LEDGER))
+    blank(given, admin)
     try:
         WORK[case.role](given, admin)
     except RelayError as error:
@@ -305,6 +311,25 @@ def test_a_right_that_is_missing_is_named(
     right = case.missing
     place = re.escape(right.place).replace(r"\*", r"(\*|`?\w+`?)").replace(r"\.", r"\.")
     assert re.search(rf"{right.privileges}\b.* (ON|on) {place}", said, re.DOTALL), said
+
+
+@pytest.mark.parametrize("case", WHOLE[:3], ids=name_of)
+def test_the_doctor_judges_a_role_by_its_own_rights(
+    engine: Engine, admin: Client, case: Case
+) -> None:
+    """With exactly what is printed nothing is missing; nor is what others need."""
+    given = settings(case.name)
+    given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
+    blank(given, admin)
+    prepared(given, admin)
+    with contextlib.closing(ClickHouseQuestions(given)) as server:
+        seen = server.look([TABLE])
+    assert list(rights.judge_clickhouse(seen, [case.role])) == []
+    told = examine.clickhouse.judge(given, seen, 3600, inserts=case.role == "loader")
+    assert [one for one in told if one.severity is Severity.ERROR] == []
+    others = [role for role in rights.ROLES if role not in {case.role, "relay", "verifier"}]
+    if others:
+        assert list(rights.judge_clickhouse(seen, others)), "negative control"
 
 
 def test_the_doctor_finds_each_of_the_loaders(engine: Engine, admin: Client) -> None:

@@ -13,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
+COMPONENTS = ("monitoring", "spark-operator")
 OVERLAYS = ("small", "large")
 KUBECTL = Path(sys.executable).parent / "kubectl"
 
@@ -49,13 +50,14 @@ def overlay(name: str) -> list[Manifest]:
     return kustomized(K8S / "overlays" / name)
 
 
-def with_operator(directory: Path) -> list[Manifest]:
-    """The small overlay with the Spark operator's component, as a user would write it."""
+def with_components(directory: Path, *names: str) -> list[Manifest]:
+    """The small overlay with components, as a user would write it."""
     copy = directory / "k8s"
     shutil.copytree(K8S, copy)
     path = copy / "overlays" / "small" / "kustomization.yaml"
+    listed = "".join(f"  - ../../components/{name}\n" for name in names)
     text = path.read_text(encoding="utf-8")
-    path.write_text(f"{text}components: [../../components/spark-operator]\n", encoding="utf-8")
+    path.write_text(f"{text}components:\n{listed}", encoding="utf-8")
     return kustomized(path.parent)
 
 

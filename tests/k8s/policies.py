@@ -112,8 +112,18 @@ def one_identity_each(manifests: list[Manifest]) -> Iterator[str]:
             source = _get(env.get("POD_NAME"), "valueFrom", "fieldRef", "fieldPath")
             if member != "$(POD_NAME)" or source != "metadata.name" or "--processes" in args:
                 yield f"{where} does not name its members after its pods"
-            if one["spec"].get("podManagementPolicy", "OrderedReady") != "OrderedReady":
-                yield f"{where} starts and ends pods side by side"
+
+
+def mendable(manifests: list[Manifest]) -> Iterator[str]:
+    """A mended template reaches pods that a broken one keeps from becoming ready."""
+    for one in of_kind(manifests, "StatefulSet"):
+        if one["spec"].get("podManagementPolicy") != "Parallel":
+            yield f"{one['metadata']['name']} waits for ever for a pod that cannot become ready"
+        strategy = one["spec"].get("updateStrategy", {})
+        if strategy.get("type") != "RollingUpdate" or "maxUnavailable" in strategy.get(
+            "rollingUpdate", {}
+        ):
+            yield f"{one['metadata']['name']} is not rolled out one pod after the other"
 
 
 def disruption_budget(manifests: list[Manifest]) -> Iterator[str]:
@@ -129,6 +139,8 @@ def disruption_budget(manifests: list[Manifest]) -> Iterator[str]:
         for budget in mine:
             if budget["spec"].get("maxUnavailable") != 1 or "minAvailable" in budget["spec"]:
                 yield f"{budget['metadata']['name']} allows not just one to be away"
+            if budget["spec"].get("unhealthyPodEvictionPolicy") != "AlwaysAllow":
+                yield f"{budget['metadata']['name']} keeps a pod that does no work on its node"
 
 
 def isolated(manifests: list[Manifest]) -> Iterator[str]:
@@ -140,11 +152,16 @@ def isolated(manifests: list[Manifest]) -> Iterator[str]:
     ]
     if [one["spec"]["policyTypes"] for one in denies] != [["Ingress", "Egress"]]:
         yield "traffic is not refused by default"
+    accounts = {
+        one["metadata"]["name"]: one.get("automountServiceAccountToken")
+        for one in of_kind(manifests, "ServiceAccount")
+    }
     for pod in pods(manifests):
-        if pod.name.startswith("SparkApplication/"):
-            continue  # the operator takes the service account's setting
         wanted = pod.spec.get("serviceAccountName") in ASKS_THE_API
-        if pod.spec.get("automountServiceAccountToken") is not wanted:
+        said = pod.spec.get("automountServiceAccountToken")
+        if said is None:  # under the operator, which gives no such setting to its pods
+            said = accounts.get(pod.spec.get("serviceAccountName", "default"))
+        if said is not wanted:
             yield f"{pod.name}: a token of the API server {'is missing' if wanted else 'is there'}"
 
 
@@ -198,6 +215,7 @@ POLICIES: dict[str, Policy] = {
         limited,
         probed,
         one_identity_each,
+        mendable,
         disruption_budget,
         isolated,
         rights_of_the_api,

@@ -15,9 +15,11 @@ from loader.cli import loader
 from relay.cli import cli
 from relay.config import settings_file
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
+from relay.operate.doctor.judge import rights
 from relay.program.command import HELP
 from tests.config.test_load import problems
 from tests.k8s.built import (
+    COMPONENTS,
     K8S,
     OVERLAYS,
     ROOT,
@@ -28,13 +30,14 @@ from tests.k8s.built import (
     of_kind,
     overlay,
     pods,
-    with_operator,
+    with_components,
 )
 
 PROGRAMS: dict[str, click.Group] = {"relay": cli, "loader": loader}
 SPARK = "spark-defaults.conf"
 SCRIPT = "load-spark-env.sh"
 MOUNT = "/etc/relay/passwords"
+USER = ("_USER", "_USERNAME")
 
 
 @pytest.fixture(scope="module", params=[*OVERLAYS, "operated"])
@@ -42,7 +45,7 @@ def manifests(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Manifest]:
     if request.param == "operated":
-        return with_operator(tmp_path_factory.mktemp("operated"))
+        return with_components(tmp_path_factory.mktemp("operated"), *COMPONENTS)
     return overlay(request.param)
 
 
@@ -68,11 +71,15 @@ def test_every_flag_is_one_of_the_programs(manifests: list[Manifest]) -> None:
     assert sorted(args[:2] for args in found) == [
         ["loader", "run"],
         ["relay", "doctor"],
+        ["relay", "doctor"],
+        ["relay", "doctor"],
         ["relay", "run"],
         ["relay", "verify"],
     ]
     for args in found:
         understood(args)
+    judged = [args[args.index("--role") + 1] for args in found if args[1] == "doctor"]
+    assert sorted(judged) == sorted(rights.ROLES)
 
 
 def test_a_flag_that_is_gone_is_found() -> None:
@@ -158,13 +165,12 @@ def test_every_file_that_is_named_is_mounted(manifests: list[Manifest]) -> None:
     maps = {one["metadata"]["name"] for one in of_kind(manifests, "ConfigMap")}
     for pod in pods(manifests):
         volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}
-        mounts = {
-            mount["mountPath"]: volumes[mount["name"]]
-            for container in pod.spec["containers"]
-            for mount in container["volumeMounts"]
-        }
-        held = mounts[MOUNT]["secret"]["secretName"]
-        assert secrets[held] == wanted, pod.name
+        for container in pod.spec["containers"]:
+            mounts = {m["mountPath"]: volumes[m["name"]] for m in container["volumeMounts"]}
+            held = mounts[MOUNT]["secret"]["secretName"]
+            assert secrets[held] == wanted, pod.name
+            users = {e["value"] for e in container.get("env", ()) if e["name"].endswith(USER)}
+            assert users <= {held.removesuffix("-passwords")}, "another role's user"
         for volume in volumes.values():
             assert volume.get("configMap", {"name": next(iter(maps))})["name"] in maps
 
@@ -244,7 +250,8 @@ def test_network_policies_let_through_what_the_settings_name(
     }
 
 
-def test_monitors_find_services_by_label_and_port(manifests: list[Manifest]) -> None:
+def test_monitors_find_services_by_label_and_port(tmp_path: Path) -> None:
+    manifests = with_components(tmp_path, "monitoring")
     (monitor,) = of_kind(manifests, "ServiceMonitor")
     (wanted,) = monitor["spec"]["selector"]["matchExpressions"]
     services = {

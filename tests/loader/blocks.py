@@ -14,14 +14,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from relay import names
 from relay.blocks import chunks, message_rows
+from relay.blocks.dead_letter import DeadLetter
 from relay.config import settings
 from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
+from relay.operate.dead.reader import DeadReader
 from relay.records_pb2 import Block, Commit
 
 DEADLINE = 240.0
@@ -54,8 +63,9 @@ class Journal:
 
     def __init__(self, bootstrap: str, clickhouse: ClickHouse, app: str, directory: Path) -> None:
         self.app, self.directory = app, directory
+        self.source, self._source_id = "source", ""
         self._bootstrap, self._clickhouse = bootstrap, clickhouse
-        self.patience = 0.0
+        self.patience, self.rejected = 0.0, "park"
         self._topics: set[str] = set()
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self.topic(names.journal_topic(app))
@@ -69,6 +79,57 @@ class Journal:
             for future in self._admin.create_topics([NewTopic(name, 1, 1)]).values():
                 future.result()
             self._topics.add(name)
+
+    def sources(self, table: str, messages: int, padding: int = 0) -> None:
+        """Make the topic that blocks came from, with so many messages, and that of dead letters.
+
+        The message at n has the key `key n`, the value `value n` and spaces behind it, and a header
+        `trace` beside its table's.
+        """
+        self.source = f"{self.app}.source"
+        self.topic(self.source)
+        self.topic(names.dead_topic(self.app))
+        described = self._admin.describe_topics(TopicCollection([self.source]))
+        self._source_id = str(described[self.source].result().topic_id)
+        with self.transaction():
+            for n in range(messages):
+                headers = [("table", table), ("trace", f"t{n}")]
+                value = f"value {n}{' ' * padding}"
+                self.producer.produce(self.source, value, f"key {n}", partition=0, headers=headers)
+            self.producer.flush()
+
+    def delete_sources(self, before: int) -> None:
+        """As retention does."""
+        place = TopicPartition(self.source, 0, before)
+        for future in self._admin.delete_records([place]).values():
+            future.result()
+
+    def limit_letters(self, size: int) -> None:
+        """Take no larger record than so many bytes from now on."""
+        to = ConfigEntry(
+            "max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET
+        )
+        named = names.dead_topic(self.app)
+        resource = ConfigResource(ResourceType.TOPIC, named, incremental_configs=[to])
+        for future in self._admin.incremental_alter_configs([resource]).values():
+            future.result()
+
+    def delete_letters(self) -> None:
+        """All that are there, as retention does, and what was aborted."""
+        with self.transaction():  # so that something lies behind
+            self.producer.produce(names.dead_topic(self.app), "x", partition=0)
+            self.producer.flush()
+        place = TopicPartition(names.dead_topic(self.app), 0, -1)
+        for future in self._admin.delete_records([place]).values():
+            future.result()
+
+    def letters(self) -> list[DeadLetter]:
+        """All dead letters, as a read_committed reader sees them."""
+        reader = DeadReader(self.settings())
+        try:
+            return list(reader.letters())
+        finally:
+            reader.close()
 
     def forget(self, name: str) -> None:
         self._topics.remove(name)
@@ -93,7 +154,8 @@ class Journal:
         self.producer.commit_transaction()
 
     def commit(self, *blocks: Block) -> None:
-        record = Commit(app=self.app, partition=0, blocks=blocks).SerializeToString()
+        came = {"source_topic": self.source, "source_topic_id": self._source_id}
+        record = Commit(app=self.app, partition=0, blocks=blocks, **came).SerializeToString()
         self.producer.produce(names.journal_topic(self.app), record, b"0", partition=0)
         self.producer.flush()
 
@@ -105,6 +167,9 @@ class Journal:
             topic=names.blocks_topic(self.app, table),
             rows=one.num_rows,
             sealed_at_ms=int(time.time() * 1000),
+            # As the loader's reader of the journal adds.
+            source_topic=self.source if self._source_id else "",
+            source_topic_id=self._source_id,
         )
         encoded = chunks.Encoder(chunk_bytes).encode(one)
         listed = _messages(first, one.num_rows, each)
@@ -129,12 +194,14 @@ class Journal:
         return block
 
     def settings(self, **loader: Any) -> settings.Settings:
-        loader = {"checkpoint": str(self.directory / "checkpoint"), "master": "local[2]"} | loader
+        checkpoint = str(self.directory / "checkpoint")
+        own = {"checkpoint": checkpoint, "master": "local[2]", "rejected": self.rejected}
+        loader = own | loader
         return settings.Settings.model_validate(
             {
                 "app": self.app,
                 "kafka": {"bootstrap": self._bootstrap},
-                "source": {"topic": "source"},
+                "source": {"topic": self.source},
                 "clickhouse": self._clickhouse,
                 "loader": {"database": f"ledger_{self.app}".replace("-", "_"), **loader},
             }
@@ -150,10 +217,11 @@ class Journal:
         path = self.directory / "relay.toml"
         path.write_text(
             f'app = "{now.app}"\n[kafka]\nbootstrap = "{now.kafka.bootstrap}"\n'
-            f'[source]\ntopic = "source"\n[clickhouse]\n{toml(now.clickhouse)}'
+            f'[source]\ntopic = "{now.source.topic}"\n[clickhouse]\n{toml(now.clickhouse)}'
             f'[loader]\ndatabase = "{now.loader.database}"\nmaster = "{now.loader.master}"\n'
             f'checkpoint = "{now.loader.checkpoint}"\n'
             f"wait_for_servers_seconds = {self.patience}\n"
+            f'rejected = "{self.rejected}"\n'
         )
         return path
 

@@ -40,6 +40,10 @@ class Guards:
     bounded: bool = True  # a counter that may have gone back bounds nothing
     sent: bool = True  # claims say whether blocks go together
     over: bool = True  # an own INSERT that was refused may have left parts
+    stays: bool = True  # whether what a statement wrote is still there is asked
+    dropped: bool = True  # that parts are gone, by a table that was made anew, is known
+    fences: bool = True  # whoever looks for dead letters takes their producer's id over
+    letters: bool = True  # claims say that they are for dead letters
 
 
 @dataclass(frozen=True)
@@ -102,12 +106,14 @@ class Loader:
     waiting: bool = False  # for the answer of a flying statement
     human: plan.Human = "nothing"  # what a person said, whose word it carries out
     left: bool = False  # it leaves out the message that the table rejects
+    driven: bool = False  # who began its attempt begins the next one, and not this model
 
 
 @dataclass(frozen=True)
 class Statement:
     owner: int  # loader that waits for the answer; -1: nobody does any more
     passes: bool
+    claim: str = ""
     landed: int = 0  # parts, those of the view behind the table's
     version: int = 0  # that made its rows
     allowance: int = 99  # parts that others may insert while it runs
@@ -127,7 +133,11 @@ class World:
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
     gone: bool = False  # a person has deleted the rows that were there
     deleted: bool = False  # a person has deleted something
-    written: bool = False  # a statement finished, and its condition was true
+    sent: bool = False  # a statement was begun
+    written: str = ""  # claim of the last statement that finished and whose condition was true
+    there: bool = False  # parts of it are where a statement wrote them
+    stays: bool = False  # those that stand for the statement that finished
+    dropped: bool = False  # parts of since the oldest claim are gone, with their tokens
     unclear: bool = False  # a statement wrote something and did not finish
     made: frozenset[int] = frozenset()  # versions that made the parts which are there
     counter: int = 0
@@ -135,6 +145,9 @@ class World:
     flying: tuple[Statement, ...] = ()
     rule: bool = False  # the table refuses a message now
     turns: int = 0  # times that a person makes the rule or drops it
+    letters: int = 0  # how often the block's messages are dead letters
+    writer: str = ""  # the claim whose producer has the transactional id of the dead letters
+    ending: tuple[tuple[int, str], ...] = ()  # requests to commit letters: owner or -1, claim
 
 
 class Violation(AssertionError):
@@ -173,8 +186,23 @@ def begin(
     return world
 
 
+def begin_left_out(
+    humans: tuple[plan.Human, ...], *, rounds: int, faults: int, table: Table
+) -> World:
+    """A block of left out messages, that stands aside, and what each loader is told to do."""
+    loaders = tuple(Loader(None, plan.Done("retry"), rounds, human=human) for human in humans)
+    steps = table.parts * (2 if table.viewed else 1)
+    aside = plan.Entry(plan.ASIDE, 1, "rest", rows=ROWS)
+    world = World(loaders, faults, others=0, ledger=(aside,), copies=(0,) * steps)
+    for i in range(len(humans)):
+        world = _restart(world, i, table)
+    return world
+
+
 def _restart(world: World, i: int, table: Table) -> World:
     loader = world.loaders[i]
+    if loader.driven:
+        return _with(world, i, replace(loader, run=None, effect=plan.Done("retry"), waiting=False))
     # A finisher comes after all others, so its claims must not be named like theirs.
     claim = f"{i}-{loader.made}"
     human = loader.human
@@ -208,6 +236,8 @@ def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
         if 0 in world.copies or repeated:
             raise Violation(f"marked loaded with copies {world.copies}")
         _check_named(world, table)
+    if effect.outcome in plan.FINAL and world.letters != (effect.outcome == plan.DEAD):
+        raise Violation(f"{effect.outcome}, with {world.letters} dead letters")
     if effect.outcome == "retry" and loader.rounds > 0:
         return _restart(world, i, table)
     return _with(world, i, replace(loader, run=None, effect=effect, waiting=False))
@@ -239,6 +269,9 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             made = _made(loader, table, _version(loader, table, i))
             said = {"rows": made.rows, "transform": made.transform, "left_out": int(loader.left)}
             sent = table.sent if attempt == 1 and guards.sent else plan.ALONE
+            if loader.human == "dead":  # its producer is there before
+                sent = plan.DEAD_LETTERS if guards.letters else plan.ALONE
+                world = replace(world, writer=claim)
             entry = plan.Entry(
                 plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said, sent=sent
             )
@@ -253,10 +286,14 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Park(attempt, reason):
             entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
+        case plan.AskLetters():
+            if guards.fences:
+                world = replace(world, writer=claim)
+            return world, plan.LettersFound("written" if world.letters else "never")
         case plan.Ask():
             return world, _facts(world, loader.run, table, guards)
         case plan.AskRecord():
-            return world, _record(world, table)
+            return world, _record(world, table, guards)
     raise TypeError(loader.effect)
 
 
@@ -269,10 +306,12 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.In
     of_table = enumerate(world.copies[: table.parts])
     there = sum(table.rows(made, part) * copies for part, copies in of_table)
     counted = 0 if table.expires or table.hidden or world.gone else there
-    fewer = table.nature.vanish or table.hidden or world.deleted
-    bounded = table.bounded or not guards.bounded
+    dropped = world.dropped and table.logged and guards.dropped
+    fewer = table.nature.vanish or table.hidden or world.deleted or dropped
+    bounded = (table.bounded or not guards.bounded) and not dropped
+    bounded = bounded and 0 <= run.since <= world.counter
     return plan.InsertFacts(
-        inserted=world.counter - run.since if bounded and run.since >= 0 else None,
+        inserted=world.counter - run.since if bounded else None,
         margin=table.window // 2,
         newest=world.counter,
         counted=counted if table.stamped else None,
@@ -284,8 +323,9 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.In
 
 
 def _last_claim(world: World, claim: str) -> plan.Entry:
-    """Of its owner: the ones before were refused."""
-    return [e for e in world.ledger if e.claim == claim and e.state == plan.PREPARED][-1]
+    """Of its owner: the ones before were refused. None of it, where the ledger was set back."""
+    of_owner = [e for e in world.ledger if e.claim == claim and e.state == plan.PREPARED]
+    return of_owner[-1] if of_owner else plan.Entry(plan.PREPARED, 1, claim)
 
 
 def _version(loader: Loader, table: Table, i: int) -> int:
@@ -293,18 +333,19 @@ def _version(loader: Loader, table: Table, i: int) -> int:
     return int(loader.left) if table.rejects else table.version(i)
 
 
-def _record(world: World, table: Table) -> plan.ServerRecord:
+def _record(world: World, table: Table, guards: Guards) -> plan.ServerRecord:
     if not table.logged:
         return plan.ServerRecord("unclear")
     if world.written:
-        return plan.ServerRecord("written")
+        there = world.stays or not guards.stays
+        return plan.ServerRecord("written" if there else "gone", world.written)
     return plan.ServerRecord("unclear" if world.unclear else "never")
 
 
 def _made(loader: Loader, table: Table, version: int) -> plan.Made:
     """What a claim says of its rows."""
     assert loader.run is not None
-    if loader.human in {"loaded", "discard"}:
+    if loader.human in {"loaded", "discard", "dead"}:
         return plan.Made(loader.run.rows, plan.NOTHING_MADE)
     return plan.Made(table.total(version), table.named(version))
 
@@ -317,6 +358,8 @@ def _land(world: World, j: int, table: Table) -> World:
     if wrote:
         if any(entry.state == plan.DISCARDED for entry in world.ledger):
             raise Violation("rows came after the block was given up")
+        if world.letters:
+            raise Violation("rows of messages that are dead letters")
         world = _insert(world, token, table)
         copies = list(world.copies)
         copies[statement.landed] += 1
@@ -327,9 +370,26 @@ def _land(world: World, j: int, table: Table) -> World:
         made = world.made | (set() if same else {statement.version})
         if len(made) > 1:
             raise Violation(f"versions mixed: {set(made)}")
-        world = replace(world, copies=tuple(copies), made=made)
+        world = replace(world, copies=tuple(copies), made=made, there=True)
     moved = replace(statement, landed=statement.landed + 1, wrote=statement.wrote or wrote)
     return replace(world, flying=(*world.flying[:j], moved, *world.flying[j + 1 :]))
+
+
+def _wrote_letters(world: World, j: int, *, heard: bool, table: Table) -> World:
+    """The brokers commit one's letters, unless another has taken the id over since."""
+    owner, claim = world.ending[j]
+    world = replace(world, ending=world.ending[:j] + world.ending[j + 1 :])
+    fenced = world.writer != claim
+    if not fenced:
+        world = replace(world, letters=world.letters + 1)
+        if world.letters > 1:
+            raise Violation("dead letters doubled")
+        if any(world.copies):
+            raise Violation("dead letters of messages whose rows are in the table")
+    if owner < 0:
+        return world
+    answer = plan.NoAnswer("fenced") if fenced else plan.LettersFound("written")
+    return _answer(world, owner, answer if heard else plan.NoAnswer("answer lost"), table)
 
 
 def _insert(world: World, token: str, table: Table) -> World:
@@ -342,7 +402,9 @@ def _ended(world: World, j: int, *, whole: bool) -> World:
     statement = world.flying[j]
     world = replace(world, flying=world.flying[:j] + world.flying[j + 1 :])
     if whole:
-        return replace(world, written=world.written or statement.passes)
+        if not statement.passes:
+            return world
+        return replace(world, written=statement.claim, stays=world.there)
     return replace(world, unclear=world.unclear or statement.wrote)
 
 
@@ -354,8 +416,13 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             continue
         if world.faults:  # a crash; what flies goes on without it
             orphans = tuple(replace(s, owner=-1) if s.owner == i else s for s in world.flying)
-            yield _restart(replace(spent, flying=orphans), i, table)
+            ending = tuple((-1 if owner == i else owner, claim) for owner, claim in world.ending)
+            yield _restart(replace(spent, flying=orphans, ending=ending), i, table)
         if loader.waiting:
+            continue
+        if isinstance(loader.effect, plan.WriteLetters):
+            sent = _with(world, i, replace(loader, waiting=True))
+            yield replace(sent, ending=(*world.ending, (i, loader.run.claim)))
             continue
         if isinstance(loader.effect, plan.Insert):
             entries = _entries(world, loader.run.claim, guards)
@@ -374,7 +441,9 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             token = loader.run.claim if together else "block"
             version = _version(loader, table, i)
             refused = passes and world.rule and version != LEFT
-            statement = Statement(i, passes, 0, version, allowance, token, refused=refused)
+            claim = loader.run.claim
+            statement = Statement(i, passes, claim, 0, version, allowance, token, refused=refused)
+            sent = replace(sent, sent=True)
             yield replace(sent, flying=(*world.flying, statement))
             if table.lags and world.faults:  # this replica has not got the claim yet
                 late = replace(statement, passes=False)
@@ -396,6 +465,10 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
 def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
     """What the statements that fly may do next, and a person behind them."""
     spent = replace(world, faults=world.faults - 1)
+    for j, (owner, _) in enumerate(world.ending):
+        yield _wrote_letters(world, j, heard=True, table=table)
+        if owner >= 0 and world.faults:
+            yield _wrote_letters(spent, j, heard=False, table=table)
     for j, statement in enumerate(world.flying):
         whole = statement.landed == len(world.copies)
         if statement.refused:  # perhaps after some of its parts
@@ -445,7 +518,7 @@ def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
     while stack:
         world = stack.pop()
         nexts = list(successors(world, table, guards))
-        if not any(loader.run for loader in world.loaders) and not world.flying:
+        if not any([*(one.run for one in world.loaders), world.flying, world.ending]):
             endings.add(_finish(world, table, guards))
         for follower in nexts:
             if follower not in seen:

@@ -46,6 +46,14 @@ def test_a_checkpoint_that_is_not_beyond_the_ledger_changes_nothing(behind: dict
     assert (begun.new, begun.ends, begun.aside, begun.warnings) == ({}, {}, False, ())
 
 
+def test_a_batch_that_was_only_planned_may_have_been_done() -> None:
+    """A loader was killed in its midst, and what the ledger knew of it may be gone since."""
+    begun = decide(facts(BOTH, CheckpointPositions("J", {0: 40, 1: 20}, {0: 45, 1: 20})))
+    assert begun.positions == {0: 40, 1: 20}
+    assert (begun.ends, begun.why, begun.aside, begun.warnings) == ({0: 45}, "unsure", False, ())
+    assert begun.unsure[0] == Unsure(45)
+
+
 def test_a_checkpoint_beyond_the_ledger_says_that_clickhouse_went_back() -> None:
     begun = decide(facts(BOTH, CheckpointPositions("J", {0: 41, 1: 20})))
     assert begun.positions == {0: 40, 1: 20}
@@ -196,12 +204,12 @@ def written(directory: Path, planned: dict[int, dict[str, object]], done: list[i
     ("planned", "done", "found"),
     [
         ([], [], None),
-        ([0], [], CheckpointPositions("J", {})),
-        ([0], [0], CheckpointPositions("J", {0: 1})),
-        ([0, 1], [0], CheckpointPositions("J", {0: 1})),  # repeats batch 1
-        ([0, 1], [0, 1], CheckpointPositions("J", {0: 11})),
-        ([7, 8, 9], [8], CheckpointPositions("J", {0: 81})),
-        ([9, 10], [9, 10], CheckpointPositions("J", {0: 101})),  # numbers, not texts
+        ([0], [], CheckpointPositions("J", {}, {0: 1})),
+        ([0], [0], CheckpointPositions("J", {0: 1}, {0: 1})),
+        ([0, 1], [0], CheckpointPositions("J", {0: 1}, {0: 11})),  # repeats batch 1
+        ([0, 1], [0, 1], CheckpointPositions("J", {0: 11}, {0: 11})),
+        ([7, 8, 9], [8], CheckpointPositions("J", {0: 81}, {0: 91})),
+        ([9, 10], [9, 10], CheckpointPositions("J", {0: 101}, {0: 101})),  # numbers, not texts
     ],
 )
 def test_a_checkpoint_says_where_spark_would_go_on(
@@ -232,7 +240,7 @@ def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
         patched.setattr("loader.journal.checkpoint.Here.move", fails)
         with pytest.raises(Refused, match="cannot move the checkpoint"):
             made.set_aside()
-    assert made.found() == CheckpointPositions("J", {0: 5})
+    assert made.found() == CheckpointPositions("J", {0: 5}, {0: 5})
     aside = Path(made.set_aside())
     assert made.found() is None
     assert sorted(one.name for one in aside.iterdir()) == ["commits", "metadata", "offsets"]

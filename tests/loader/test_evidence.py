@@ -215,7 +215,9 @@ def test_what_a_person_deleted_stays_deleted(
     killed(journal, blocks, "after_insert")
     assert number(client, table) == 100 * len(blocks)
     removed(client, table, how)
-    assert set(until_settled(worker, blocks)) == {"loaded"}
+    # With its parts gone, a backup without them may have been restored as well.
+    expected = "parked" if how in {"truncate", "partition"} else "loaded"
+    assert set(until_settled(worker, blocks)) == {expected}
     assert number(client, table) == 0
 
 
@@ -327,7 +329,8 @@ def test_a_counter_that_went_back_makes_no_token_young(
         client.command(f"ALTER TABLE {name} DROP {drop}")
     (outcome,) = until_settled(worker, [block])
     assert number(client, f"{name} WHERE id >= 0") == 50
-    assert outcome == ("loaded" if logs else "parked")
+    # Of one partition that lost parts, the log does not say whether they were the block's.
+    assert outcome == ("loaded" if logs and (partitioned or drop != "PART") else "parked")
 
 
 def test_a_false_condition_is_no_success(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 Patch = pytest.MonkeyPatch
+pytestmark = pytest.mark.servers  # of the scenarios, whose fixtures are asked for by name
 
 
 def chunks_are_checked(patch: Patch) -> None:

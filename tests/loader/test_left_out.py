@@ -268,9 +268,12 @@ def test_a_micro_batch_does_not_wait_for_the_search(
 
 
 def test_a_view_refuses_what_the_table_takes(
-    journal: Journal, isolating: Worker, client: Client, database: str
+    journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str
 ) -> None:
-    """The table has all rows by then, so no message can be left out of it: the block is parked."""
+    """The table has all rows by then, so no message can be left out of it: the block is parked.
+
+    The reason names the view and what to do, and that is enough: each has all rows, once.
+    """
     table = make(client, f"{database}.t", "CONSTRAINT fine CHECK id >= 0")
     client.command(
         f"CREATE TABLE {database}.behind (id Int64, CONSTRAINT small CHECK id != 17) "
@@ -282,7 +285,12 @@ def test_a_view_refuses_what_the_table_takes(
     (block,) = journal.seal(table, batch(0, 100), each=1)
     (one,) = isolating.load([block])
     assert one.outcome == PARKED
-    assert "the table itself takes each of its messages" in one.reason
+    assert copies(client, table) == (100, 100)
+    assert f"but a view behind it refuses ({database}.v): mend the view" in one.reason
+    client.command(f"ALTER TABLE {database}.behind DROP CONSTRAINT small")
+    ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "retry")
+    assert state == LOADED, reason
+    assert (copies(client, table), copies(client, f"{database}.behind")) == ((100, 100),) * 2
 
 
 def test_a_rewind_takes_them_along(

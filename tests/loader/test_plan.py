@@ -10,7 +10,7 @@ from loader.clickhouse.tables import inserted_since
 from loader.core import plan, set_aside_plan
 from loader.core.table_rules import Nature, Window, nature
 from tests.loader import model
-from tests.loader.model import Guards, Table, Violation, begin, search
+from tests.loader.model import Guards, Table, Violation, begin, begin_left_out, search
 
 STAMPED, BARE = Table(stamped=True), Table(stamped=False)
 
@@ -209,6 +209,67 @@ def test_without_a_guard_of_rejected_messages_the_search_finds_it(
 
 
 @pytest.mark.parametrize(
+    ("table", "humans", "rounds", "faults"),
+    [
+        (STAMPED, ("dead", "dead"), 1, 1),
+        (STAMPED, ("dead", "retry"), 1, 1),
+        (STAMPED, ("dead", "discard"), 1, 0),
+        (BARE, ("dead", "retry"), 1, 1),
+        (BARE, ("dead", "absent"), 1, 1),
+        (BARE, ("dead",), 3, 2),
+        (Table(viewed=True, window=0), ("dead", "retry"), 1, 0),
+    ],
+)
+def test_left_out_messages_become_dead_letters(
+    table: Table, humans: tuple[plan.Human, ...], rounds: int, faults: int
+) -> None:
+    """In every order: each once, never beside their rows, and called so only then."""
+    start = begin_left_out(humans, rounds=rounds, faults=faults, table=table)
+    states, endings = search(start, table, Guards())
+    print(f"{table}, {humans}: {states} states, endings {endings}")
+    assert "dead" in endings
+
+
+@pytest.mark.parametrize(
+    ("guards", "humans"),
+    [
+        (Guards(fences=False), ("dead", "retry")),
+        (Guards(letters=False), ("dead", "retry")),
+        (Guards(letters=False), ("dead", "discard")),
+        (Guards(prepare=False), ("dead", "retry")),
+        (Guards(condition=False), ("dead", "retry")),
+        (Guards(running=False), ("dead", "retry")),
+    ],
+)
+def test_without_a_guard_of_dead_letters_the_search_finds_it(
+    guards: Guards, humans: tuple[plan.Human, ...]
+) -> None:
+    """Negative control: letters twice, or beside rows, or under another name."""
+    start = begin_left_out(humans, rounds=1, faults=1, table=BARE)
+    with pytest.raises(Violation, match=r"letters|doubled|copies"):
+        search(start, BARE, guards)
+
+
+def test_without_a_second_reading_the_search_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: who took the producer over last must read the ledger behind that."""
+    real = plan._found
+
+    def at_once(run: plan.Run, letters: plan.LettersFound) -> tuple[plan.Run, plan.Effect]:
+        found, effect = real(run, letters)
+        if not isinstance(effect, plan.ReadEntries):
+            return found, effect
+        return replace(found, at="letters"), plan.WriteLetters()
+
+    start = begin_left_out(("dead", "dead", "retry"), rounds=0, faults=0, table=BARE)
+    search(start, BARE, Guards())
+    monkeypatch.setattr(
+        plan, "_found", lambda r, le: (at_once if r.human == "dead" else real)(r, le)
+    )
+    with pytest.raises(Violation, match=r"letters"):
+        search(start, BARE, Guards())
+
+
+@pytest.mark.parametrize(
     ("table", "wanted"),
     [
         (Table(window=0), {"loaded", "parked"}),
@@ -338,11 +399,34 @@ WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never
         (plan.InsertFacts(counted=10, fewer="TTL"), {}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=10, views=("v",)), {}, plan.Park),
         (plan.InsertFacts(counted=10), {"was_stamped": False}, plan.Park),
+        # They are there, whatever the window says: a table that was restored has no tokens.
+        (
+            plan.InsertFacts(inserted=3, margin=50, newest=7, counted=10),
+            {},
+            plan.Settle(2, made_by="other"),
+        ),
         # What the server recorded.
         (plan.InsertFacts(), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=0), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=0, fewer="TTL"), {"record": NEVER}, plan.Insert(None)),
         (plan.InsertFacts(), {"record": NEVER}, plan.Insert(None)),
+        # Its rows were there. A person removed them; or, under a claim that the ledger does not
+        # have, both were set back, and what the table has now is all of it.
+        (plan.InsertFacts(counted=0), {"record": plan.ServerRecord("gone", "other")}, plan.Park),
+        (plan.InsertFacts(), {"record": plan.ServerRecord("gone", "other")}, plan.Park),
+        (
+            plan.InsertFacts(counted=0),
+            {"record": plan.ServerRecord("gone", "of later")},
+            plan.Insert(None),
+        ),
+        (plan.InsertFacts(), {"record": plan.ServerRecord("gone", "of later")}, plan.Park),
+        # Without a part log.
+        (
+            plan.InsertFacts(),
+            {"record": plan.ServerRecord("perhaps", "other")},
+            plan.Settle(2, made_by="other"),
+        ),
+        (plan.InsertFacts(), {"record": plan.ServerRecord("perhaps", "of later")}, plan.Park),
         # The rows, none of them, where that means something.
         (plan.InsertFacts(counted=0), {}, plan.Insert(None)),
         (plan.InsertFacts(counted=0, fewer="TTL"), {}, plan.Park),

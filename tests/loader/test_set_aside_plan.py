@@ -7,7 +7,7 @@ import random
 import pytest
 
 from loader.core import set_aside_plan
-from loader.core.plan import LOADED, PARKED
+from loader.core.plan import DEAD, LOADED, PARKED
 from loader.core.set_aside_plan import (
     FEW,
     FIRST_SECONDS,
@@ -15,6 +15,7 @@ from loader.core.set_aside_plan import (
     TRIES,
     Aside,
     Asides,
+    queue,
     stands_aside,
 )
 from loader.spark.micro_batch import listed, named
@@ -32,6 +33,26 @@ def aside(number: int, about: str = About.TABLE, table: str = "a.b") -> Aside:
 
 def of(*blocks: Block) -> dict[str, str]:
     return {one.id: LOADED for one in blocks}
+
+
+def test_dead_letters_and_rows_wait_for_their_own_troubles() -> None:
+    """Letters that cannot be written keep no block of the table; each is tried with its like."""
+    asides, letters = Asides(), aside(1, About.UNKNOWN)
+    letters.block.to_dead_letters = True
+    asides.put(letters, 0.0)
+    asides.put(aside(2), 0.0)
+    first, second = asides.due(1.0), []
+    asides.tried(queue(first[0]), {}, [Aside(first[0], "no", About.TABLE)], 1.0)
+    second = asides.due(1.0)
+    assert {one.id for one in (*first, *second)} == {block(1).id, block(2).id}
+    assert len(first) == len(second) == 1
+    asides.tried(queue(letters.block), {letters.block.id: DEAD}, [], 2.0)
+    assert letters.block.id not in asides
+    # A person may have said otherwise meanwhile.
+    said = aside(2)
+    said.block.to_dead_letters = True
+    asides.found([said], 3.0)
+    assert (len(asides), [one.to_dead_letters for one in asides.due(9.0)]) == (1, [True])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from loader.blocks.worker import Outcome, Worker
 from loader.clickhouse.ledger import Ledger, NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
+from relay.clickhouse import http_pool
 from relay.clickhouse.errors import About
 from relay.config.settings import Settings
 from relay.errors import ConfigError
@@ -175,6 +176,51 @@ def test_blocks_of_several_tables_are_marked_together(
     assert marked == [4]
     for table in tables[:3]:
         assert copies(client, table) == (10, 10)
+
+
+def test_fewer_are_claimed_together_where_a_token_decides(
+    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed loader leaves claimed must be few for the window. Else a claim ends with a
+    table, so that one INSERT takes all of it."""
+    monkeypatch.setattr(blocks_worker, "TOGETHER", 4)
+    monkeypatch.setattr(blocks_worker, "TOKEN_TOGETHER", 2)
+    counted = make(client, f"{database}.a", stamped=True)
+    by_token = make(client, f"{database}.b", stamped=False, window=1000)
+    seen = [journal.seal(table, batch(0, 10))[0] for table in (counted, by_token)]
+    assert outcomes(worker.load(seen)) == ["loaded"] * 2
+    claimed: list[int] = []
+    write = Ledger.write
+
+    def count(ledger: Ledger, rows: list[NewEntry], *rest: int) -> None:
+        claimed.append(len(rows))
+        write(ledger, rows, *rest)
+
+    monkeypatch.setattr(Ledger, "write", count)
+    blocks = journal.seal(counted, *(batch(n * 10, 10) for n in range(1, 4)))
+    blocks += journal.seal(by_token, *(batch(n * 10, 10) for n in range(1, 6)))
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 8
+    assert claimed == [3, 2, 2, 1]
+    assert copies(client, counted) == (40, 40)
+
+
+def test_marks_of_long_ids_go_in_several_statements(
+    journal: Journal, worker: Worker, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids are parameters, in a URL."""
+    blocks = journal.seal(table, *(batch(n * 10, 10) for n in range(5)))
+    marked: list[int] = []
+    mark = Ledger.mark
+
+    def counted(ledger: Ledger, some: list[Block], *rest: str) -> None:
+        marked.append(len(some))
+        mark(ledger, some, *rest)
+
+    monkeypatch.setattr(Ledger, "mark", counted)
+    monkeypatch.setattr(http_pool, "URL_BYTES", 2 * max(len(block.id) for block in blocks))
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 5
+    assert marked == [2, 2, 1]
+    assert copies(client, table) == (50, 50)
 
 
 @pytest.mark.parametrize(

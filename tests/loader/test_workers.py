@@ -8,8 +8,10 @@ import gc
 import pytest
 from pyspark import daemon
 
+from loader.blocks.table_runs import ONE_INSERT_BYTES, front, pieces
 from loader.blocks.worker import TOGETHER
 from loader.spark.workers import TASK_BYTES, Traceback, keep, shares
+from relay.records_pb2 import Block
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,45 @@ def test_small_blocks_are_claimed_together_and_large_ones_shared_out(
 ) -> None:
     """Over two workers."""
     assert shares(blocks, 2, row_bytes) == tasks
+
+
+def of_tables(names: str, row_bytes: int = 1) -> list[Block]:
+    """A block for each letter, which is its table."""
+    return [Block(id=f"{name}{n}", table=name, row_bytes=row_bytes) for n, name in enumerate(names)]
+
+
+@pytest.mark.parametrize(
+    ("tables", "number", "cut"),
+    [
+        ("aaabbbccc", 3, ["aaa", "bbb", "ccc"]),
+        ("aaaabbbb", 3, ["aaaa", "bbbb"]),
+        ("aaabb", 2, ["aaa", "bb"]),
+        ("abbbbb", 2, ["a", "bbbbb"]),
+        ("aaaaaa", 2, ["aaaaaa"]),
+        ("abcdef", 2, ["abc", "def"]),
+        ("a", 1, ["a"]),
+    ],
+)
+def test_a_cut_does_not_go_through_what_one_insert_takes(
+    tables: str, number: int, cut: list[str]
+) -> None:
+    assert ["".join(tables[n] for n in some) for some in pieces(of_tables(tables), number)] == cut
+
+
+def test_large_blocks_of_one_table_are_shared_out() -> None:
+    large = of_tables("aaaaaa", ONE_INSERT_BYTES // 6 + 1)
+
+    assert pieces(large, 2) == [range(3), range(3, 6)]
+    assert pieces(of_tables("aaaaaa", ONE_INSERT_BYTES // 6), 2) == [range(6)]
+
+
+@pytest.mark.parametrize(
+    ("tables", "few"),
+    [("aaabb", 3), ("aabbb", 2), ("aaaab", 4), ("aaaaa", 4), ("aaaa", 4), ("", 0)],
+)
+def test_what_is_claimed_together_ends_with_a_table(tables: str, few: int) -> None:
+    """Of at most four; a table that has more is cut."""
+    assert front(of_tables(tables), 4) == few
 
 
 def test_the_daemons_search_for_garbage_passes_over_what_is_kept() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-RULES = Path(__file__).resolve().parents[2] / "k8s/base/prometheus-rules.yaml"
+RULES = Path(__file__).resolve().parents[2] / "k8s/components/monitoring/prometheus-rules.yaml"
 SCRAPE_SECONDS = 15
-"""As k8s/base/monitoring.yaml has it."""
+"""As k8s/components/monitoring/service-monitor.yaml has it."""
 _APT = shutil.which("apt-get"), shutil.which("dpkg")
 
 

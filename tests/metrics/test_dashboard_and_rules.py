@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from relay.cli.docs import docs
 from relay.program.metric import HISTOGRAM, Metric
 from tests.docs.tables import METRICS
 
@@ -88,13 +90,13 @@ def in_dashboard(node: Any) -> Iterator[str]:
 
 
 def dashboard() -> dict[str, Any]:
-    text = (ROOT / "k8s/base/grafana-dashboard.json").read_text(encoding="utf-8")
+    text = (ROOT / "k8s/components/monitoring/grafana-dashboard.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def rules() -> list[dict[str, Any]]:
-    text = (ROOT / "k8s/base/prometheus-rules.yaml").read_text(encoding="utf-8")
+    text = (ROOT / "k8s/components/monitoring/prometheus-rules.yaml").read_text(encoding="utf-8")
     found = yaml.safe_load(text)
     assert (found["kind"], found["apiVersion"]) == ("PrometheusRule", "monitoring.coreos.com/v1")
     return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
@@ -131,6 +133,22 @@ def test_the_rules_ask_only_for_what_there_is() -> None:
         assert rule["annotations"]["description"]
     names = [rule["alert"] for rule in rules()]
     assert len(names) == len(set(names)) >= 10
+
+
+def without_a_page(annotations: Mapping[str, str]) -> bool:
+    """Whether an alert's runbook is no section that `relay docs` prints."""
+    words = annotations.get("runbook", "").split()
+    if words[:2] != ["relay", "docs"] or "#" not in words[-1]:
+        return True
+    printed = CliRunner().invoke(docs, words[2:])
+    return printed.exit_code != 0 or not printed.output.startswith("## ")
+
+
+def test_every_alert_leads_to_its_section_of_troubleshooting() -> None:
+    """With a negative control: no runbook, another program's, no such section."""
+    assert [rule["alert"] for rule in rules() if without_a_page(rule["annotations"])] == []
+    for runbook in ("", "relay docs troubleshooting", "man relay#x", "relay docs faq#nothing"):
+        assert without_a_page({"runbook": runbook})
 
 
 @pytest.mark.parametrize(

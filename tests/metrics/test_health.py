@@ -92,7 +92,6 @@ def test_the_partition_that_stands_still_is_named() -> None:
         ("assigned", {"pending": 1}),
         ("servers", {"connected": False}),
         ("servers", {"away": "no coordinator"}),
-        ("clickhouse", {"clickhouse": "connection refused"}),
     ],
 )
 def test_what_is_not_ready_is_alive(check: str, facts: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ def a_micro_batch(rig: Rig) -> None:
 
 def other_outcomes(rig: Rig) -> None:
     """Parked, given up, tried again, found in the table, denied; each with what it cost."""
-    rig.recorder.began(0, [block(f"b{i}") for i in range(5)])
+    rig.recorder.began(0, [block(f"b{i}") for i in range(6)])
     again = AttemptFigures(inserts=1, failures=1, repeats=1)
     rig.attempted(
         Outcome("b0", "parked", 7, "no table"),
@@ -99,9 +99,11 @@ def other_outcomes(rig: Rig) -> None:
         Outcome("b2", "retry", 7, "INSERT: Code: 252. DB::Exception: Too many parts", again),
         Outcome("b3", "loaded", 7, "", AttemptFigures(found=1)),
         Outcome("b4", "refused", 7, "no right\ngrant it"),
+        Outcome("b5", "dead", 7, "dead letters of shop.dead, 0:0"),
     )
     assert rig.value("loader_blocks_parked_total", table="d.a") == 1
     assert rig.value("loader_blocks_discarded_total", table="d.a") == 1
+    assert rig.value("loader_blocks_dead_total", table="d.a") == 1
     assert rig.value("loader_retries_total", why="code 252") == 1
     assert rig.value("loader_insert_failures_total") == 1
     assert rig.value("loader_inserts_repeated_total") == 1
@@ -277,6 +279,17 @@ def rig() -> Rig:
     made.look = LedgerLook(100.0, ends={0: 5, 1: 5})
     assert failed(made) == []
     return made
+
+
+def test_a_driver_without_executors_is_alive_and_not_ready(rig: Rig) -> None:
+    """On a cluster it can load nothing yet; in one process it needs none."""
+    there = 0
+    rig.recorder.engine(lambda: there)
+    assert failed(rig) == ["executors"]
+    there = 1
+    assert failed(rig) == []
+    rig.recorder.engine(None)
+    assert failed(rig) == []
 
 
 def test_a_query_that_says_nothing_any_more(rig: Rig) -> None:

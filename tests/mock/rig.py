@@ -220,6 +220,9 @@ class _NoTables:
     def learn(self, *_: object) -> bool:
         return False
 
+    def alone(self, _: object) -> frozenset[str]:
+        return frozenset()
+
 
 def relay_settings(app: str, bootstrap: str, transaction_seconds: float, client: Any) -> Settings:
     return Settings.model_validate(

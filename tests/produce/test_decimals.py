@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import RowFile
 from relay.produce.row_encoder import RowEncoder
 from relay.rows.decode import decode
@@ -190,7 +191,7 @@ def test_files_and_frames(tmp_path: Path) -> None:
 
 
 def rows_of(path: Path, encoder: RowEncoder) -> list[dict[str, Any]]:
-    pieces = list(RowFile.of(path, allow_missing=True).rows(encoder))
+    pieces = list(RowFile.of(path, None, FileOptions(allow_missing=True)).rows(encoder))
     return [row for p in pieces for row in encoder.codec.decode_rows(p.rows).to_pylist()]
 
 

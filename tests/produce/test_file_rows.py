@@ -11,6 +11,7 @@ import pytest
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue
+from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import BLOCK_BYTES, RowFile
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
@@ -34,7 +35,7 @@ ROWS = [
 
 
 def read(path: Path, **options: Any) -> list[dict[str, Any]]:
-    pieces = list(RowFile.of(path, **options).rows(ENCODER))
+    pieces = list(RowFile.of(path, None, FileOptions(**options)).rows(ENCODER))
     assert [p.done for p in pieces] == sorted(p.done for p in pieces)
     assert not pieces or pieces[-1].done == path.stat().st_size
     return [row for p in pieces for row in ENCODER.codec.decode_rows(p.rows).to_pylist()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import io
+import json
 import random
 import sys
 import threading
@@ -324,6 +326,36 @@ def test_relay_produce_sends_nothing_of_files_of_which_one_is_wrong(
     assert relay("produce", file, good, bad, "--table", table) == 2
     assert f"{bad}, row 2, column 'at': 'soon'" in "".join(capsys.readouterr().err.split("\n"))
     assert messages(bootstrap, topic) == []
+
+
+def test_relay_produce_takes_standard_input_and_tries_first(
+    file: Path,
+    settings: Settings,
+    table: str,
+    bootstrap: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """--dry-run counts and sends nothing; a column too many is left out by choice alone."""
+    text = b'[{"id": 1, "at": "1970/1/1 00:01:00Z", "x": 5}, {"id": 2, "at": 2}]'
+    options = ("--table", table, "--json")
+    told = {"table": table, "topic": settings.source.topic, "rows": 2}
+
+    def produced(*more: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        status = relay("produce", file, "-", *options, *more)
+        return status, capsys.readouterr().out
+
+    assert produced() == (2, "")
+    extra = "--ignore-unknown-columns"
+    status, out = produced(extra, "--dry-run")
+    assert (status, json.loads(out)) == (0, {**told, "messages": 0, "sent": False})
+    assert messages(bootstrap, settings.source.topic) == []
+    status, out = produced(extra)
+    assert (status, json.loads(out)) == (0, {**told, "messages": 1, "sent": True})
+    sent = rows(messages(bootstrap, settings.source.topic), table_codecs(settings)(table))
+    assert [(row["id"], row["at"]) for row in sent] == [(1, 60), (2, 2)]
+    assert relay("produce", file, "-", "-", *options) == 2
 
 
 def test_the_name_of_before_works_and_says_where_it_went() -> None:

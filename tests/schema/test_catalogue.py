@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
+from loader.clickhouse.tables import Tables as Looked
 from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
 from relay.schema.catalogue import Catalogue, translated
@@ -42,6 +43,33 @@ def test_columns_in_order_with_kinds(catalogue: Catalogue, client: Any, database
     client.command(f"DROP TABLE {database}.t SYNC")
     client.command(f"CREATE TABLE {database}.t (z Int64) ENGINE = MergeTree ORDER BY z")
     assert catalogue.read({f"{database}.t"})[f"{database}.t"].uuid != found.uuid
+
+
+def test_tables_whose_rows_stay_as_one_insert_left_them(
+    catalogue: Catalogue, client: Any, database: str
+) -> None:
+    """As loader.core.table_rules says of them: elsewhere the loader inserts block by block."""
+    tables = {
+        "plain": "MergeTree ORDER BY a",
+        "parts": "MergeTree PARTITION BY a ORDER BY a",
+        "expires": "MergeTree ORDER BY a TTL d + INTERVAL 1 DAY",
+        "merges": "ReplacingMergeTree ORDER BY a",
+        "viewed": "MergeTree ORDER BY a",
+        "viewing": "MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 10",
+        "keeps": "Memory",
+    }
+    for name, engine in tables.items():
+        client.command(f"CREATE TABLE {database}.{name} (a Int8, d Date) ENGINE = {engine}")
+    client.command(
+        f"CREATE MATERIALIZED VIEW {database}.v TO {database}.viewing AS "
+        f"SELECT a, d FROM {database}.viewed"
+    )
+    asked = {f"{database}.{name}" for name in tables}
+    plain = {table for table, found in catalogue.read(asked).items() if found.plain}
+    looked = Looked(client, "_block").look(asked)
+
+    assert plain == {f"{database}.plain", f"{database}.viewing"}
+    assert plain == {table for table, target in looked.items() if target.nature.is_countable}
 
 
 def test_only_what_was_asked(catalogue: Catalogue, client: Any, database: str) -> None:

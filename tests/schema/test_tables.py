@@ -25,10 +25,14 @@ class ClickHouse:
 
     def __init__(self, **tables: list[ColumnDef]) -> None:
         self.tables = {f"d.{name}": columns for name, columns in tables.items()}
+        self.viewed: set[str] = set()
 
     def read(self, tables: Collection[str]) -> dict[str, TableColumns]:
         there = sorted(self.tables.keys() & set(tables))
-        return {table: TableColumns("u", tuple(self.tables[table])) for table in there}
+        return {
+            table: TableColumns("u", tuple(self.tables[table]), table not in self.viewed)
+            for table in there
+        }
 
 
 class Registry:
@@ -148,3 +152,22 @@ def test_a_table_comes_and_goes() -> None:
     relay.resolve(["d.a"])
     codec: Any = relay.codec("d.a")
     assert [(c.name, c.number) for c in codec.schema.columns] == [("n", 1), ("old", 2)]
+
+
+def test_whose_blocks_the_loader_inserts_one_by_one() -> None:
+    """Those of tables whose rows do not say their block, or do not stay as they were inserted."""
+    block = ColumnDef("_block", "String")
+    clickhouse = ClickHouse(plain=[N, block], bare=[N], views=[N, block])
+    clickhouse.viewed = {"d.views"}
+    relay = tables(clickhouse, Registry())
+    every = ["d.plain", "d.bare", "d.views", "d.none"]
+    assert relay.alone(every) == frozenset()  # nobody has looked yet
+
+    relay.resolve(every)
+    assert relay.alone(every) == {"d.bare", "d.views"}
+    assert relay.alone(["d.plain", "d.bare"]) == {"d.bare"}
+
+    clickhouse.tables["d.bare"] = [N, block]
+    clickhouse.viewed = {"d.plain"}
+    relay.refresh()
+    assert relay.alone(every) == {"d.plain"}

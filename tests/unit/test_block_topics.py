@@ -23,6 +23,10 @@ class Topics:
         self.there = list(there)
         self.says = says or {}
         self.writable = False
+        self.made: list[dict[str, tuple[str, str]]] = []
+
+    def make_block_topics(self, wanted: dict[str, tuple[str, str]]) -> None:
+        self.made.append(wanted)
 
     def describe(self, topic: str) -> str | None:
         return topic if topic in self.there else None
@@ -105,3 +109,19 @@ def test_a_wrong_password_concerns_all() -> None:
     no = Refused("wrong", "mend it", code=KafkaError.SASL_AUTHENTICATION_FAILED)
     with pytest.raises(Refused):
         of(Topics(says={"app.blocks.a.b": no})).ensure(["a.b", "a.c"])
+
+
+def test_topics_of_many_tables_are_made_at_once() -> None:
+    """By the name that each gets, unless it is there by either; then each is looked at."""
+    no = Refused("a policy says no", "ask its owner", code=KafkaError.POLICY_VIOLATION)
+    topics = Topics(says={"app.blocks.a.c": no})
+    found = of(topics)
+    found.ensure(["a_b.c", "a.b", "a.c"])
+
+    either = {table: names.blocks_topics("app", table) for table in ("a_b.c", "a.b", "a.c")}
+    plain = {"app.blocks.a.b": either["a.b"], "app.blocks.a.c": either["a.c"]}
+    assert topics.made == [{"app.blocks.a_b-c": either["a_b.c"], **plain}]
+    assert topics.there == ["app.blocks.a.b", "app.blocks.a_b-c"]
+    found.ensure(["a.d"])
+    found.retry()  # of what was refused, each says why by itself
+    assert len(topics.made) == 1

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loader.core.bad_messages import MOST, TableRefusal, TooMany, refused
+from loader.core.left_out import stretches
 from relay.blocks.message_rows import MessageRows
 
 
@@ -65,6 +66,21 @@ def test_one_that_names_none_costs_about_two_for_each_halving(bad: int) -> None:
     table = Table(messages, at, "none")
     assert refused(table.trial, messages).keys() == at
     assert table.trials <= 2 + 2 * bad * (math.log2(10_000 / bad) + 2)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "read"),
+    [
+        ([7], [(7, 8)]),
+        ([7, 8, 9], [(7, 10)]),
+        ([0, 2_000, 2_001], [(0, 2_002)]),
+        ([0, 2_001, 9_000], [(0, 1), (2_001, 2_002), (9_000, 9_001)]),
+    ],
+)
+def test_messages_that_lie_near_are_read_in_one_go(
+    offsets: list[int], read: list[tuple[int, int]]
+) -> None:
+    assert stretches(offsets) == read
 
 
 @pytest.mark.parametrize("names", ["row", "none"])

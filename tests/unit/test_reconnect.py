@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
+from relay.config import kafka_clients
+from relay.config.kafka_clients import FromFile
+from relay.config.settings import Kafka
 from relay.kafka import librdkafka
-from relay.kafka.reconnect import PAUSE_SECONDS, Bootstrap
+from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import LOOK_SECONDS, PAUSE_SECONDS, Bootstrap, Renewal
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 
@@ -93,3 +99,73 @@ def test_a_client_that_is_not_known_is_left_alone(
     monkeypatch.setattr(librdkafka, "unsupported", lambda: "another version")
     rig.bootstrap.doubt()
     assert rig.look() == 0
+
+
+# ---- a password that changes in its file ---------------------------------------------------
+
+
+class Renewed:
+    """In a client's place: keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, str]] = []
+
+    def set_sasl_credentials(self, user: str, password: str) -> None:
+        self.given.append((user, password))
+
+
+def test_a_password_is_taken_from_its_file_when_it_changes(tmp_path: Path) -> None:
+    """Once; not the empty file of a writer that is not done, nor where the file is gone."""
+    path, now = tmp_path / "kafka", 0.0
+    path.write_text("first\n", encoding="utf-8")
+    config = {"sasl.username": "relay", "sasl.password": FromFile.read(path)}
+    renewal, client = Renewal(config, lambda: now), Renewed()
+    steps: list[tuple[str | None, list[tuple[str, str]]]] = [
+        ("first\n", []),
+        ("", []),
+        (None, []),
+        ("second\n", [("relay", "second")]),
+        ("second\n", [("relay", "second")]),
+    ]
+    for text, given in steps:
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text, encoding="utf-8")
+        now += LOOK_SECONDS
+        renewal.look(client)  # type: ignore[arg-type]
+        assert client.given == given
+    assert renewal.current() == {"sasl.password": "second"}
+    path.write_text("third\n", encoding="utf-8")
+    renewal.look(client)  # type: ignore[arg-type]
+    assert len(client.given) == 1, "not more often than once a second"
+
+
+def test_a_password_that_is_no_files_stays() -> None:
+    """Negative control: also a client without one."""
+    for config in ({"sasl.username": "relay", "sasl.password": "first"}, {}):
+        client = Renewed()
+        renewal = Renewal(config, lambda: 1e9)
+        renewal.look(client)  # type: ignore[arg-type]
+        assert client.given == []
+        assert renewal.current() == {}
+
+
+def test_every_kind_of_client_takes_another_password(tmp_path: Path) -> None:
+    """The binding's own, made as the product makes them."""
+    path = tmp_path / "kafka"
+    path.write_text("first", encoding="utf-8")
+    client = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "SCRAM-SHA-512"}
+    client["sasl.username"] = "relay"
+    given = {"bootstrap": "127.0.0.1:1", "client": client, "client_files": {"sasl.password": path}}
+    brokers = Kafka.model_validate(given)
+    for kind, config in (
+        (PartitionReader, kafka_clients.reader(brokers)),
+        (Producer, kafka_clients.plain_producer(brokers)),
+        (AdminClient, kafka_clients.admin(brokers)),
+    ):
+        clock = iter([0.0, *[LOOK_SECONDS] * 2])
+        renewal, made = Renewal(config, lambda times=clock: next(times)), kind(config)
+        path.write_text("second", encoding="utf-8")
+        renewal.look(made)
+        path.write_text("first", encoding="utf-8")
+        assert renewal.current() == {"sasl.password": "second"}

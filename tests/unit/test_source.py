@@ -227,3 +227,31 @@ def test_an_epoch_of_before_is_forgotten_when_the_truth_is_read_again() -> None:
     made.epochs.remember([found(0, floor=5, epoch=2), found(1, floor=5, epoch=2)])
     made.epochs.remember([found(0, floor=6, epoch=UNKNOWN_EPOCH)])
     assert made.leader_epochs({0: 5, 1: 5}) == {0: UNKNOWN_EPOCH, 1: 2}
+
+
+def test_an_assignment_that_follows_another_takes_that_one_away() -> None:
+    """The client rejoined while the first was taken over, and revokes nothing then."""
+    made, heard, given = positioned({}), [], []
+    made._owned, made._bulk, made._raised = frozenset(), SimpleNamespace(own=lambda _: None), None
+    made._on_revoked = lambda partitions: heard.append(("revoked", partitions))
+    made._on_assigned = lambda partitions: (
+        heard.append(("assigned", partitions)) or dict.fromkeys(partitions, 5)
+    )
+    client: Any = SimpleNamespace(
+        assign=lambda places: given.append([at.partition for at in places])
+    )
+
+    for partitions in ([0, 1], [1, 2]):
+        made._assigned(client, [TopicPartition("source", one) for one in partitions])
+    made._revoked(client, [TopicPartition("source", one) for one in (1, 2)])
+    made._assigned(client, [TopicPartition("source", 3)])
+
+    first, second, third = frozenset({0, 1}), frozenset({1, 2}), frozenset({3})
+    assert heard == [
+        ("assigned", first),
+        ("revoked", first),
+        ("assigned", second),
+        ("revoked", second),
+        ("assigned", third),
+    ]
+    assert given == [[0, 1], [1, 2], [3]]

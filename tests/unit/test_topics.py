@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
 
 from relay.config.settings import Settings
 from relay.kafka.topics import Topics
 
 
 class Admin:
-    """Says that every topic is there, and remembers what was asked."""
+    """Says that every topic is there but `absent` ones, and remembers what was asked."""
 
-    def __init__(self, metadata: KafkaError | None = None) -> None:
+    def __init__(self, metadata: KafkaError | None = None, absent: Collection[str] = ()) -> None:
         self.asked: list[str] = []
-        self._metadata = metadata
+        self._metadata, self._absent = metadata, absent
 
     def list_topics(self, topic: str, timeout: float) -> None:
         assert timeout > 0
@@ -27,11 +29,25 @@ class Admin:
             raise KafkaException(self._metadata)
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
-        (name,) = topics.topic_names
-        self.asked.append(f"describe {name}")
+        self.asked.append(f"describe {', '.join(topics.topic_names)}")
+        return {name: self._described(name) for name in topics.topic_names}
+
+    def _described(self, name: str) -> Future[Any]:
         answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(topic_id="id", partitions=[0], authorized_operations=[]))
-        return {name: answer}
+        if name in self._absent:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        elif "denied" in name:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+        else:
+            facts = {"topic_id": "id", "partitions": [0], "authorized_operations": []}
+            answer.set_result(SimpleNamespace(**facts))
+        return answer
+
+    def create_topics(self, new: Sequence[NewTopic], **_: Any) -> dict[str, Future[Any]]:
+        self.asked.append(f"create {', '.join(one.topic for one in new)}")
+        refused: Future[Any] = Future()
+        refused.set_exception(KafkaException(KafkaError(KafkaError.POLICY_VIOLATION)))
+        return {one.topic: refused for one in new}
 
     def poll(self, _: float) -> None:
         pass
@@ -73,3 +89,17 @@ def test_who_is_the_controller_is_asked_before_it_is_needed(
     apps = ("shop.dead", "shop.journal", "shop.schemas")
     expected = [one for app in apps for one in ("metadata of shop.journal", f"describe {app}")]
     assert admin.asked == expected
+
+
+def test_many_are_made_in_one_request(topics: Topics) -> None:
+    """Those that are there by none of their names; what was refused is left to who needs it."""
+    wanted = {"new": ("new", "n-w"), "old": ("old", "o-d"), "n-t": ("not", "n-t"), "x": ("x",)}
+    admin = Admin(absent={"new", "n-w", "o-d", "n-t", "x"})
+    topics._admin.client = cast("Any", admin)
+    topics.make_block_topics({**wanted, "denied": ("denied",)})
+
+    assert admin.asked == ["describe denied, n-t, n-w, new, not, o-d, old, x", "create new, x"]
+    admin = Admin()
+    topics._admin.client = cast("Any", admin)
+    topics.make_block_topics(wanted)
+    assert len(admin.asked) == 1

@@ -40,12 +40,15 @@ def dev() -> None:
     default=0,
     help="ClickHouse's native TCP port; 0 takes a free one.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, as status does.")
 def up(
     directory: Path,
     brokers: int | None,
     kafka_port: int,
     clickhouse_port: int,
     clickhouse_tcp_port: int,
+    *,
+    as_json: bool,
 ) -> None:
     """Start Kafka and ClickHouse; servers that run already are left alone.
 
@@ -60,7 +63,11 @@ def up(
         clickhouse_tcp_port=clickhouse_tcp_port,
         progress=lambda line: click.echo(line, err=True),
     )
+    if as_json:
+        click.echo(json.dumps(_plain(found), indent=1))
+        return
     click.echo(found.config_hint, nl=False)
+    click.echo("write a configuration with: relay config init relay.toml --short", err=True)
     click.echo("look at rows with: relay dev sql", err=True)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from relay.cli.output.status import clock
+from relay.names import sealed
 from relay.operate.view.block_story import BlockRow, Chunks, Landed, Story, TablePart
 from relay.operate.view.journal_state import Listed
 from relay.program.text_table import Column, laid_out
@@ -49,7 +50,9 @@ def whole(story: Story) -> Iterator[str]:
     """Yield the story, in the order of the data flow."""
     yield f"block        {story.id}"
     yield f"state        {story.state or _NOT_ASKED}"
-    if story.listed is None:
+    if (whole_block := sealed(story.id)) != story.id:
+        yield f"made of      messages that its table refused, left out of {whole_block}"
+    elif story.listed is None:
         yield "journal      no record that is retained lists it"
     else:
         yield from _journal(story.listed)

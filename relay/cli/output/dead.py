@@ -101,6 +101,7 @@ def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
         "source_topic": letter.source_topic,
         "source_partition": letter.source.partition,
         "source_offset": letter.source.offset,
+        "block": letter.block or None,
         "bytes": letter.size,
         "replayed": None
         if mark is None
@@ -138,6 +139,8 @@ def whole(
     yield f"reason       {letter.reason}"
     yield f"table        {letter.table or _NO_TABLE}"
     yield f"source       {letter.source_topic} {letter.source}"
+    if letter.block:
+        yield f"block        {letter.block}"
     yield f"replayed     {_replayed(mark)}"
     if letter.origin is None:
         yield "key, headers were not kept (written by an earlier release)"
@@ -169,6 +172,18 @@ def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]
         yield f"left {count:,}: {why.value}"
     if found.sent and not done:
         yield "nothing was sent yet: add --run"
+
+
+def tally_as_json(found: ReplayTally, source_topic: str, *, done: bool) -> dict[str, Any]:
+    """Return the same for programs; `sent` says whether it was done."""
+    return {
+        "topic": source_topic,
+        "sent": done,
+        "messages": found.sent,
+        "bytes": found.bytes,
+        "tables": found.tables,
+        "left": {why.value: count for why, count in found.left.items()},
+    }
 
 
 def _replayed(mark: ReplayMark | None) -> str:

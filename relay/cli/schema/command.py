@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor
 from rich.table import Table
 
 from relay import names
-from relay.cli.options import config_option, settings_of
+from relay.cli.options import config_argument, settings_of
 from relay.cli.schema.proto_files import write_all
 from relay.cli.schema.registry_view import described_schema, read_registry, version_of
 from relay.errors import ConfigError
@@ -41,6 +41,7 @@ def schema() -> None:
 
 
 @schema.command()
+@config_argument
 @click.argument("tables", metavar="[DATABASE.TABLE]...", nargs=-1)
 @click.option(
     "--all",
@@ -62,7 +63,6 @@ def schema() -> None:
     "command replaces only files that it wrote itself, and names the others.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per table.")
-@config_option
 def proto(
     tables: tuple[str, ...],
     out: Path | None,
@@ -99,8 +99,8 @@ def proto(
 
 
 @schema.command("ls")
+@config_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and table.")
-@config_option
 def list_schemas(config_file: Path, *, as_json: bool) -> None:
     """List the tables in the schema registry.
 
@@ -130,10 +130,10 @@ def list_schemas(config_file: Path, *, as_json: bool) -> None:
 
 
 @schema.command()
+@config_argument
 @_table
 @click.option("--version", type=int, help="Version to show. Default: the current one.")
 @_json
-@config_option
 def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -> None:
     """Show a table's fields as the registry has them: numbers, columns, types, and what is gone.
 
@@ -159,11 +159,11 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
 
 
 @schema.command()
+@config_argument
 @_table
 @click.option("--from", "before", type=int, help="Older version. Default: the one before --to.")
 @click.option("--to", "after", type=int, help="Newer version. Default: the current one.")
 @_json
-@config_option
 def diff(
     table: str, before: int | None, after: int | None, config_file: Path, *, as_json: bool
 ) -> None:
@@ -192,13 +192,13 @@ def diff(
 
 
 @schema.command()
+@config_argument
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--table", help="Table to compare with, DATABASE.TABLE. Default: the file's package.")
 @click.option(
     "--message", help="Name of the row message. Default: the one that RowBatch repeats, else Row."
 )
 @_json
-@config_option
 @click.pass_context
 def check(
     context: click.Context,

@@ -21,6 +21,7 @@ from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps
 from relay.operate.verify.read.journal import Reader
 from relay.program.command import log_format_option
+from relay.program.config_argument import ConfiguredCommand
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 
-@click.command()
+@click.command(cls=ConfiguredCommand)
 @config_argument
 @click.option(
     "--once",

@@ -40,12 +40,14 @@ class ExaminationScope:
         tables: target tables beside those of the app's block topics.
         probe: whether a record may be written, in a topic of its own, to read a clock.
         tries: whether tables of its own may be made, to try deduplication.
+        roles: that this user has; what only others need is not judged.
     """
 
     outage_seconds: float
     tables: Collection[str] = ()
     probe: bool = False
     tries: bool = False
+    roles: Collection[str] = rights.DATA_PATH
 
 
 def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
@@ -59,7 +61,7 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
     except Refused as error:
         findings.append(no_answer("kafka", error))
     else:
-        findings += judge_kafka(settings, facts, wanted.outage_seconds)
+        findings += judge_kafka(settings, facts, wanted.outage_seconds, wanted.roles)
         targets |= _tables_of(settings.app, facts)
     try:
         with contextlib.closing(ClickHouseQuestions(settings)) as server:
@@ -69,8 +71,9 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
     except (Unavailable, Refused) as error:
         findings.append(no_answer("clickhouse", error))
     else:
-        findings += clickhouse.judge(settings, seen, wanted.outage_seconds)
-        findings += rights.judge_clickhouse(seen)
+        inserts = "loader" in wanted.roles
+        findings += clickhouse.judge(settings, seen, wanted.outage_seconds, inserts=inserts)
+        findings += rights.judge_clickhouse(seen, wanted.roles)
         findings += unasked(seen.unasked)
     return worst_first(findings)
 
@@ -85,11 +88,16 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
     return seen, list(samples.judge(settings.source.topic, wanted, seen))
 
 
-def judge_kafka(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
+def judge_kafka(
+    settings: Settings,
+    facts: KafkaFacts,
+    outage_seconds: float,
+    roles: Collection[str] = rights.DATA_PATH,
+) -> Iterator[Finding]:
     """Yield every finding about Kafka."""
     yield from judge_brokers.judge(settings, facts, outage_seconds)
     yield from topics.judge(settings, facts, outage_seconds)
-    yield from rights.judge_kafka(settings, facts)
+    yield from rights.judge_kafka(settings, facts, roles)
     yield from unasked(facts.unasked)
 
 

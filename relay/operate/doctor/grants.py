@@ -153,7 +153,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [quoted(table) for table in sorted(tables)] or [ANY_TABLE]
     databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
-    ledger, blocks = f"{settings.loader.database}.*", names.blocks_prefix(app)
+    ledger = f"{settings.loader.database}.*"
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
     read_source = KafkaRight("Read", "topic", source, "rows")
@@ -171,10 +171,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
         Role(
             "loader",
             "loader run, loader status, loader parked",
-            (
-                KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed"),
-                KafkaRight("Read", "topic", blocks, "their rows", prefixed=True),
-            ),
+            tuple(_of_loading(settings)),
             tuple(of_loader(settings, targets)),
         ),
         Role(
@@ -223,6 +220,19 @@ def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
     yield KafkaRight("Write", "topic", names.dead_topic(app), "dead letters")
     yield KafkaRight("Write", "topic", names.blocks_prefix(app), "blocks", prefixed=True)
     yield KafkaRight("Create", "topic", f"{app}.", "where they are not there yet", prefixed=True)
+
+
+def _of_loading(settings: Settings) -> Iterator[KafkaRight]:
+    app = settings.app
+    yield KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed")
+    yield KafkaRight("Read", "topic", names.blocks_prefix(app), "their rows", prefixed=True)
+    if settings.loader.rejected == "dead":
+        refused = "messages that a table refuses"
+        yield KafkaRight("Read", "topic", settings.source.topic, refused)
+        yield KafkaRight("Read", "topic", names.dead_topic(app), "whether they are dead letters")
+        yield KafkaRight("Write", "topic", names.dead_topic(app), refused)
+        identity = names.left_out_transactional_id(app)
+        yield KafkaRight("Write", "transactional-id", identity, "each of them once")
 
 
 def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:

@@ -215,7 +215,7 @@ CURRENT = (
     gauge("relay_last_poll_seconds", "seconds", "How long ago did the loop poll?"),
     gauge("relay_last_commit_seconds", "seconds", "How long ago was the last commit?"),
     gauge("relay_failures_in_a_row", "producers", "How many replaced since the last commit?"),
-    gauge("relay_seal_tokens", "blocks", "Does block.max_per_second hold blocks back (at 0)?"),
+    gauge("relay_seal_tokens", "inserts", "Does block.max_per_second hold blocks back (at 0)?"),
     gauge("relay_buffers", "buffers", "How many buffers are held?"),
     gauge("relay_buffer_bytes", "bytes", "How much is held of each table?", "table"),
     gauge("relay_buffer_messages", "messages", "How many messages are held?", "table"),

@@ -112,7 +112,6 @@ class RelayRecorder(RelayObserver):
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:
         """Count a reading of the catalogue."""
-        self._vitals.clickhouse = why
         self._m["relay_schema_refresh_seconds"].observe(seconds)
         self._m["relay_schema_changes_total"].inc(changed)
         if why:

@@ -53,7 +53,6 @@ class Vitals:
         self.moved_at: dict[int, float] = {}
         self.committed_at: float | None = None
         self.away = ""
-        self.clickhouse = ""
         self.fenced = ""
         self._open_since: float | None = None
         self._pending_since: float | None = None
@@ -117,7 +116,6 @@ class Vitals:
             pending=0 if state is None else len(state.pending),
             pending_since=self._pending_since,
             connected=self._statistics.connected(),
-            clickhouse=self.clickhouse,
             partitions=[
                 self._standing(index, partition, readable.get(index))
                 for index, partition in partitions.items()

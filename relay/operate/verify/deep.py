@@ -13,17 +13,26 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.operate.verify.judge.contents import BlockTopic, SealedStretch, source_counts
+from relay import names
+from relay.blocks.dead_letter import BLOCK
+from relay.operate.verify.judge.contents import (
+    BlockTopic,
+    LetterJudge,
+    LoaderLetter,
+    SealedStretch,
+    source_counts,
+)
 from relay.operate.verify.judge.operator_records import Superseded, by_person
-from relay.operate.verify.judge.unlisted_blocks import known
+from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
 from relay.operate.verify.read.topic import TopicReader, header, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from relay.config.settings import Settings
     from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block, Commit, DeadLetters
 
@@ -93,11 +102,29 @@ class Deep:
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}
-        within = known(self._began_ms, self._commits)
+        within = all_known(self._began_ms, self._commits)
         landing = Landing(self._settings, superseded, self._removed, within)
         yield from landing.judge(blocks)
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged
+        known = {block.id for block in blocks}
+        for partition in sorted(self._commits):
+            yield from self._dead_letters(partition, landing.refused, known)
+
+    def _dead_letters(
+        self, partition: int, refused: Mapping[str, RefusedMessages], known: Collection[str]
+    ) -> Iterator[Anomaly]:
+        """Those that loaders wrote; the ledger was read before."""
+        topic = names.dead_topic(self._settings.app)
+        begin, end = self._topics.bounds(topic, partition)
+        judge, letters = LetterJudge(partition, begin, known), []
+        for message in self._topics.read(topic, partition, begin, end):
+            self.records += 1
+            if block := header(message, BLOCK):
+                offset = int(header(message, "source_offset") or b"-1")
+                letters.append(LoaderLetter(block.decode(errors="replace"), offset))
+        yield from anomalies(judge.judge(letters, refused))
+        self.not_judged += judge.not_judged
 
     def _source(self, partition: int) -> Iterator[UnplacedAnomaly]:
         commits = Superseded(self._commits[partition]).live

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from relay.config.settings import Settings
+    from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.operator_records import Superseded
     from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block
@@ -66,6 +67,8 @@ class Landing:
         self._logs = ServerLogs(self._rows.optional(), settings.app, several=several)
         self.acknowledged: list[str] = []
         """What a person gave up; complete after `judge`."""
+        self.refused: dict[str, RefusedMessages] = {}
+        """Blocks of left out messages, by id; complete after `judge`."""
         self.not_judged: list[str] = []
         """What cannot be known, and why; complete after `judge`."""
 
@@ -87,6 +90,7 @@ class Landing:
         ledger, made = self._rows.ledger(table), self._rows.made(table)
         blocks = [*blocks, *left_out(blocks, self._rows.left_out(table))]
         counted = self._rows.counted(table)
+        self.refused |= self._rows.refused(table, counted)
         for partition, superseded in self._superseded.items():
             mine = {b.id: b for b in blocks if sealed(b.id) in old and b.partition == partition}
             found = replaced(mine, superseded, counted, ledger, made)

@@ -134,7 +134,8 @@ class StatusReader:
         except (Unavailable, Refused) as error:
             self._landed = None
             return LedgerFacts(problem=error.message)
-        done = [block for block, state in facts.states.items() if state in {"loaded", "discarded"}]
+        final = {"loaded", "discarded", "dead"}
+        done = [block for block, state in facts.states.items() if state in final]
         self._seen.settle({}, done)
         return facts
 

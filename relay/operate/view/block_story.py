@@ -14,9 +14,10 @@ from typing import Any
 from relay.operate.verify.judge.contents import BlockTopic
 from relay.operate.view.journal_state import Listed
 
-STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded")
+STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded", "dead")
 """Of a block: nobody touched it; a loader is at it, or ended in the middle; settled. One that is
-aside waits for its table, and a loader tries it again."""
+aside waits for its table, and a loader tries it again; the messages of a dead one, which were left
+out of another, are dead letters."""
 
 _LEDGER = {"": "sealed", "prepared": "claimed"}
 
@@ -137,7 +138,7 @@ def current(changes: Iterable[LedgerChange]) -> str:
     """Return the ledger's state of a block after these changes, as the loader counts them."""
     found = list(changes)
     states = {change.state for change in found}
-    for final in ("loaded", "discarded"):
+    for final in ("loaded", "discarded", "dead"):
         if final in states:
             return final
 

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 from relay import names
 from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
+from relay.errors import Unavailable
 from relay.kafka.partition_ends import listed_offset
 from relay.kafka.topics import MAX_MESSAGE_BYTES
 from relay.operate.doctor.ask.client import SECONDS, Asker
@@ -65,7 +66,17 @@ class GroupQuestions:
                 return frozenset()
             self._of_source.cannot(f"rights on group {group}", error.args[0])
             return None
+        except Unavailable as error:
+            self._no_coordinator(f"rights on group {group}", error)
+            return None
         return operations(described)
+
+    def _no_coordinator(self, what: str, error: Unavailable) -> None:
+        """Keep a question about the group without an answer: others have been answered by now.
+
+        Brokers that have just been started make the topic of all groups' offsets first.
+        """
+        self._of_source.cannot(what, error.message, "ask again: the coordinator may be starting")
 
     def creation(self) -> Trial:
         """Return whether a block topic would be made."""
@@ -133,6 +144,9 @@ class GroupQuestions:
             starts = self._starts(wanted)
         except KafkaException as error:
             self._of_source.cannot(f"where group {group} stands", error.args[0])
+            return {}
+        except Unavailable as error:
+            self._no_coordinator(f"where group {group} stands", error)
             return {}
         return {place.partition: _head(place, source, record, starts) for place in read}
 

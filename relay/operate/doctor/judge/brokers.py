@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from relay import names
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_brokers, span
 from relay.operate.doctor.judge.group import judge_heads
+from relay.operate.doctor.judge.topics import few_brokers
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -60,7 +62,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
     yield from _version(facts)
     yield from _replication(settings, facts)
     for brokers, values in _alike(facts.brokers).items():
-        yield from _transactions(settings, brokers, values)
+        yield from _transactions(settings, brokers, values, facts)
         if not settings.crosses:
             yield from _group(settings, brokers, values, outage_seconds)
         if values.get("auto.create.topics.enable") == "true":
@@ -116,11 +118,14 @@ def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
             "replication-low",
             f"kafka.replication = {wanted} for the topics that the relay makes, "
             f"{brokers} broker(s) are up",
-            f"in production, set kafka.replication = {SAFE_COPIES} before the first start",
+            few_brokers(settings, facts, names.journal_topic(settings.app))
+            or f"in production, set kafka.replication = {SAFE_COPIES} before the first start",
         )
 
 
-def _transactions(settings: Settings, brokers: str, values: Values) -> Iterator[Finding]:
+def _transactions(
+    settings: Settings, brokers: str, values: Values, facts: KafkaFacts
+) -> Iterator[Finding]:
     wanted_ms = round(settings.relay.transaction_timeout_seconds * 1000)
     most_ms = _number(values, "transaction.max.timeout.ms")
     if most_ms is not None and wanted_ms > most_ms:
@@ -140,7 +145,8 @@ def _transactions(settings: Settings, brokers: str, values: Values) -> Iterator[
         yield found(
             "state-replication",
             f"{brokers}: {', '.join(low)}",
-            set_brokers(*STATE.items())
+            few_brokers(settings, facts, names.journal_topic(settings.app))
+            or set_brokers(*STATE.items())
             + " before the first use; topics that exist: kafka-reassign-partitions",
         )
 

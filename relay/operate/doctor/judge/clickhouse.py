@@ -35,9 +35,20 @@ CLOCK_SECONDS = 5.0
 _STRINGS = frozenset({"String", "LowCardinality(String)"})
 
 
-def judge(settings: Settings, facts: ClickHouseFacts, outage_seconds: float) -> Iterator[Finding]:
-    """Yield every finding about ClickHouse, rights aside."""
-    yield from _server(facts)
+def judge(
+    settings: Settings, facts: ClickHouseFacts, outage_seconds: float, *, inserts: bool = True
+) -> Iterator[Finding]:
+    """Yield every finding about ClickHouseFacts, rights aside.
+
+    Args:
+        settings: of the app.
+        facts: as this user was told them.
+        outage_seconds: how long an outage may last.
+        inserts: whether this user inserts; else its settings of INSERTs do not matter.
+    """
+    yield from _clock(facts)
+    if inserts:
+        yield from _settings(facts)
     yield from judge_version(facts)
     yield from judge_tries(facts, quoted(settings.loader.database))
     if not facts.tables:
@@ -60,7 +71,7 @@ def judge(settings: Settings, facts: ClickHouseFacts, outage_seconds: float) -> 
     yield from judge_ledger(settings, facts)
 
 
-def _server(facts: ClickHouseFacts) -> Iterator[Finding]:
+def _clock(facts: ClickHouseFacts) -> Iterator[Finding]:
     clock = facts.clock
     if clock is not None and abs(clock.ahead_seconds) - clock.within_seconds > CLOCK_SECONDS:
         way = "ahead of" if clock.ahead_seconds > 0 else "behind"
@@ -70,6 +81,10 @@ def _server(facts: ClickHouseFacts) -> Iterator[Finding]:
             f"(± {span(clock.within_seconds)})",
             "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)",
         )
+
+
+def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
+    """What the server makes of an INSERT of this user's."""
     if not facts.settings:
         return  # could not be asked
     lacking = [name for name in REQUIRED if name not in facts.settings]

@@ -1,13 +1,12 @@
 """Judges what this user may do, in Kafka and in ClickHouse; pure.
 
-Receives the app's settings and what the servers say that the user may; gives a finding
-for each right that relay and loader need and the user lacks, with the command that
-grants it.
+Receives the app's settings, what the servers say that the user may, and the roles that it has;
+gives a finding for each right that these need and the user lacks, with the command that grants it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
@@ -21,40 +20,62 @@ if TYPE_CHECKING:
     from relay.operate.doctor.findings import Finding
 
 
-def needed(settings: Settings, topic: str) -> dict[str, str]:
-    """Return operations that are needed on a topic, and by whom."""
+ROLES = ("relay", "loader", "verifier")
+"""Those that can be judged alone."""
+DATA_PATH = ("relay", "loader")
+"""Judged where no role is named: one user may have both."""
+
+
+def needed(settings: Settings, topic: str) -> dict[str, tuple[str, ...]]:
+    """Return operations that are needed on a topic, and the roles that need them."""
     app = settings.app
     if topic == settings.source.topic:
-        return {"READ": "relay"}
+        return {"READ": ("relay", "verifier")}
     if topic == names.dead_topic(app):
-        return {"WRITE": "relay"}
+        return {"READ": ("verifier",), "WRITE": ("relay",)}
     if topic == names.schemas_topic(app):
-        return {"READ": "relay", "WRITE": "relay"}
+        return {"READ": ("relay", "verifier"), "WRITE": ("relay",)}
     if topic == names.journal_topic(app):
-        return {"READ": "relay and loader", "WRITE": "relay"}
+        return {"READ": ("relay", "loader", "verifier"), "WRITE": ("relay",)}
     if topic.startswith(names.blocks_prefix(app)):
-        return {"READ": "loader", "WRITE": "relay"}
+        return {"READ": ("loader", "verifier"), "WRITE": ("relay",)}
     return {}
 
 
-def judge_kafka(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
-    """Yield every finding about rights in Kafka."""
-    kafka, app = settings.kafka, settings.app
+def judge_kafka(
+    settings: Settings, facts: KafkaFacts, roles: Collection[str] = DATA_PATH
+) -> Iterator[Finding]:
+    """Yield every finding about rights in Kafka that these roles need."""
     for name, topic in facts.topics.items():
-        for operation, who in needed(settings, name).items():
-            if topic.granted is not None and operation not in topic.granted:
+        for operation, needing in needed(settings, name).items():
+            who = [role for role in needing if role in roles]
+            if who and topic.granted is not None and operation not in topic.granted:
                 yield found(
                     "right-topic",
-                    f"topic {name}: this user may not {operation.capitalize()}, and {who} must",
+                    f"topic {name}: this user may not {operation.capitalize()}, and "
+                    f"{' and '.join(who)} must",
                     _on_topic(settings, name, operation.capitalize()),
                 )
-    group = names.group_id(app)
-    if facts.group_granted is not None and "READ" not in facts.group_granted:
+    yield from _group(settings, facts, roles)
+    if "relay" in roles:
+        yield from _writes(settings, facts)
+
+
+def _group(settings: Settings, facts: KafkaFacts, roles: Collection[str]) -> Iterator[Finding]:
+    group = names.group_id(settings.app)
+    operation = "Read" if "relay" in roles else "Describe" if "verifier" in roles else None
+    if operation is None or facts.group_granted is None:
+        return
+    if operation.upper() not in facts.group_granted:
         yield found(
             "right-group",
-            f"group {group}: this user may not Read",
-            grant(settings.source_kafka, "Read", "group", group),
+            f"group {group}: this user may not {operation}",
+            grant(settings.source_kafka, operation, "group", group),
         )
+
+
+def _writes(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
+    kafka, app = settings.kafka, settings.app
     if facts.transactions is not None and facts.transactions.code.endswith(DENIED):
         prefix = names.transactional_ids(app, by_partition=settings.crosses)
         yield found(
@@ -76,8 +97,10 @@ def _on_topic(settings: Settings, topic: str, operation: str) -> str:
     return grant(settings.kafka, operation, "topic", f"{settings.app}.", prefixed=True)
 
 
-def judge_clickhouse(facts: ClickHouseFacts) -> Iterator[Finding]:
-    """Yield every finding about rights in ClickHouse."""
+def judge_clickhouse(
+    facts: ClickHouseFacts, roles: Collection[str] = DATA_PATH
+) -> Iterator[Finding]:
+    """Yield every finding about rights in ClickHouse that these roles need."""
     on_tables = [
         (right, quoted(name))
         for name, table in facts.tables.items()
@@ -85,8 +108,19 @@ def judge_clickhouse(facts: ClickHouseFacts) -> Iterator[Finding]:
         for right in table.missing
     ]
     for right, place in (*on_tables, *facts.missing):
+        if not any(_needs(role, right, place) for role in roles):
+            continue
         yield found(
             "right-table",
             f"user {facts.user} has no {right} on {place}",
             f"GRANT {right} ON {place} TO {facts.user}",
         )
+
+
+def _needs(role: str, right: str, place: str) -> bool:
+    """Whether the role needs one of the rights that were asked for."""
+    if role == "loader":
+        return True
+    if role == "verifier":
+        return right == "SELECT" and not place.startswith("system.")
+    return right == "SHOW COLUMNS"

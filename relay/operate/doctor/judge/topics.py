@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic, span
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -34,14 +35,12 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
         yield found(
             "source-missing",
             f"source topic {settings.source.topic} is not there",
-            f"kafka-topics --bootstrap-server {settings.source_kafka.bootstrap} --create --topic "
-            f"{settings.source.topic} --partitions 12 --replication-factor {SAFE_COPIES}; or mend "
-            "source.topic",
+            "relay topic create CONFIG; or mend source.topic",
         )
     for name, topic in facts.topics.items():
         if not topic.partitions:
             continue  # told as a missing right
-        yield from _copies(settings, name, topic)
+        yield from _copies(settings, name, topic, few_brokers(settings, facts, name))
         if source is not None and source.partitions and name != settings.source.topic:
             yield from _width(settings, name, topic, source)
         if topic.settings is None:
@@ -58,7 +57,26 @@ def registries(app: str) -> tuple[str, ...]:
     return names.schemas_topic(app), names.replayed_topic(app)
 
 
-def _copies(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
+def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
+    """What mends too few copies where there are too few brokers for more; empty: there are enough.
+
+    Args:
+        settings: of the app.
+        facts: of its clusters.
+        name: a topic, whose cluster is meant.
+    """
+    elsewhere = settings.crosses and name == settings.source.topic
+    brokers = len(facts.source_brokers if elsewhere else facts.brokers)
+    if not 0 < brokers < SAFE_COPIES:
+        return ""
+    return (
+        f"for development leave it: {several(brokers, 'broker')} can hold no more copies; in "
+        f"production run {SAFE_COPIES} brokers or more, and set kafka.replication = {SAFE_COPIES} "
+        "before the first start"
+    )
+
+
+def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[Finding]:
     kafka = settings.kafka_of(name)
     least = _number(topic, "min.insync.replicas")
     if least is not None and topic.in_sync < least:
@@ -73,7 +91,8 @@ def _copies(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
         yield found(
             "topic-replication",
             f"{name}: {topic.replicas} replica(s)",
-            f"kafka-reassign-partitions --bootstrap-server {kafka.bootstrap} --execute, with "
+            few
+            or f"kafka-reassign-partitions --bootstrap-server {kafka.bootstrap} --execute, with "
             f"{SAFE_COPIES} replicas for each partition of {name}",
         )
     elif least is not None and least < SAFE_IN_SYNC:

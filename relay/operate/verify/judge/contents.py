@@ -1,18 +1,20 @@
 """Judges what lies in a block topic, and in ClickHouse, against the journal's blocks. Pure.
 
-Receives the journal's blocks and what was found, gives findings. A block topic is taken in one
+Receives the journal's blocks and what was found, gives findings; likewise of the dead letters that
+loaders wrote, against the ledger. A block topic is taken in one
 pass, record by record, so that its size does not matter.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
 
-from relay.names import LEFT_OUT
+from relay.names import LEFT_OUT, sealed
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
@@ -137,7 +139,7 @@ def landed(
                 text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
                 yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
         elif (
-            state not in {"loaded", "parked", "aside", "discarded"}
+            state not in {"loaded", "parked", "aside", "discarded", "dead"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
             yield UnplacedAnomaly(
@@ -221,3 +223,107 @@ def source_counts(
                 f"{one.table!r} from {one.first} to {one.next}: the journal tells of "
                 f"{one.messages} messages, the source topic has {at - begin}",
             )
+
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessages:
+    """A block of left out messages, by the ledger.
+
+    Attributes:
+        state: of the block.
+        partition: of the source.
+        messages: their source offsets.
+        since: where their dead letters can begin; -1: no loader was about to write any.
+        rows: in the table that carry the block's id; None where they are not counted.
+    """
+
+    state: str
+    partition: int
+    messages: frozenset[int]
+    since: int = -1
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderLetter:
+    """A dead letter that a loader wrote: of which block, and the source offset of its message."""
+
+    block: str
+    message: int
+
+
+class LetterJudge:
+    """The dead letters of one source partition against the ledger.
+
+    Args:
+        partition: theirs.
+        begin: of the topic's partition: retention took what was before.
+        known: blocks that the journal retains, by id; of others the ledger need not have anything.
+
+    Attributes:
+        not_judged: sentences about what cannot be known; complete after `judge`.
+    """
+
+    def __init__(self, partition: int, begin: int, known: Collection[str]) -> None:
+        self._partition, self._begin, self._known = partition, begin, known
+        self.not_judged: list[str] = []
+
+    def judge(
+        self, letters: Iterable[LoaderLetter], ledger: Mapping[str, RefusedMessages]
+    ) -> Iterator[UnplacedAnomaly]:
+        """Yield what is wrong; the ledger was read before the letters were."""
+        found: dict[str, Counter[int]] = defaultdict(Counter)
+        for letter in letters:
+            found[letter.block][letter.message] += 1
+        mine = {b: one for b, one in ledger.items() if one.partition == self._partition}
+        for block, messages in found.items():
+            yield from self._of(block, messages, mine.get(block))
+        for block, one in mine.items():
+            if one.state == "dead":
+                yield from self._whole(block, one, found.get(block, Counter()))
+
+    def _of(
+        self, block: str, messages: Counter[int], one: RefusedMessages | None
+    ) -> Iterator[UnplacedAnomaly]:
+        if twice := sorted(message for message, count in messages.items() if count > 1):
+            yield self._finding(
+                AnomalyKind.OVERLAP, block, twice, "are dead letters more than once"
+            )
+        if one is None:
+            if sealed(block) in self._known:
+                text = "are dead letters, and the ledger knows no such block"
+                yield self._finding(AnomalyKind.FOREIGN, block, sorted(messages), text)
+            return
+        if others := sorted(set(messages) - one.messages):
+            text = "are dead letters, and were not left out of it by the ledger"
+            yield self._finding(AnomalyKind.TORN, block, others, text)
+        if one.state == "loaded" or one.rows:
+            text = f"are dead letters, and rows as well: the block is {one.state}"
+            yield self._finding(AnomalyKind.OVERLAP, block, sorted(messages), text)
+
+    def _whole(
+        self, block: str, one: RefusedMessages, messages: Counter[int]
+    ) -> Iterator[UnplacedAnomaly]:
+        if not (missing := sorted(one.messages - set(messages))):
+            return
+        if self._begin > max(one.since, 0):
+            self.not_judged.append(
+                f"block {block}: {len(missing)} of its {len(one.messages)} dead letters may have "
+                f"gone by retention: the topic begins at {self._begin}"
+            )
+            return
+        yield self._finding(
+            AnomalyKind.GAP, block, missing, "are no dead letters, as the ledger says"
+        )
+
+    def _finding(
+        self, kind: AnomalyKind, block: str, messages: list[int], what: str
+    ) -> UnplacedAnomaly:
+        first = ", ".join(map(str, messages[:_SHOWN]))
+        more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
+        return UnplacedAnomaly(
+            kind, f"block {block}: messages {first}{more} {what}", self._partition
+        )

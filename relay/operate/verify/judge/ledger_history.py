@@ -24,7 +24,7 @@ class History:
     """One block in the ledger.
 
     Attributes:
-        state: prepared, loaded, aside, parked or discarded.
+        state: prepared, loaded, aside, parked, discarded or dead.
         claimed_ms: Unix time of the first claim; 0: there is none.
         loaded_ms: Unix time of the first row that has it as loaded; 0: there is none.
         claims: how many there are.

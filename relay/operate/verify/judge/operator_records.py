@@ -237,7 +237,7 @@ def replaced(
                 f"block {name} was superseded by a rewind: {rows} rows of it are there",
             )
         state = ledger.get(name, NOTHING).state
-        if state not in {"loaded", "discarded"}:
+        if state not in {"loaded", "discarded", "dead"}:
             yield UnplacedAnomaly(
                 AnomalyKind.OVERLAP,
                 f"block {name} was superseded by a rewind and may still be loaded: it is "

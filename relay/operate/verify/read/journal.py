@@ -29,6 +29,7 @@ from relay.kafka.connection_errors import Heard
 from relay.kafka.group_queries import GroupOffset, Groups
 from relay.kafka.partition_ends import listed_offset
 from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import Renewal
 from relay.operate.verify.read.question import answer_of, away
 from relay.records_pb2 import Commit
 
@@ -76,8 +77,11 @@ class Reader:
         self._heard = Heard()
         client = {**kafka_clients.admin(settings.kafka), "error_cb": self._heard.listen}
         self._admin = self._source_admin = AdminClient(client)
+        self._renewals = [(self._admin, Renewal(client))]
         if settings.crosses:
-            self._source_admin = AdminClient(kafka_clients.admin(settings.source_kafka))
+            of_source = kafka_clients.admin(settings.source_kafka)
+            self._source_admin = AdminClient(of_source)
+            self._renewals.append((self._source_admin, Renewal(of_source)))
         self._groups = Groups(settings.source_kafka, SECONDS, lasting=lasting)
         self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
         self._at: dict[int, int] = {}
@@ -93,6 +97,8 @@ class Reader:
             ConfigError: the app has no journal.
             Refused: the brokers let nobody in with these credentials.
         """
+        for admin, renewal in self._renewals:
+            renewal.look(admin)
         described = self._described()
         if described.error is not None:
             raise ConfigError(

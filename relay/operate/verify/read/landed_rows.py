@@ -5,20 +5,26 @@ Receives table names, gives counts and histories by block id. Never writes.
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.operate.verify.judge.contents import RefusedMessages
 from relay.operate.verify.judge.ledger_history import History
 from relay.operate.verify.read.optional import Optional, allowed
+from relay.records_pb2 import Block
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relay.config.settings import Settings
 
 STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
+    countIf(state = 'dead') > 0, 'dead',
     argMax(state, (attempt, state != 'prepared', claim)))"""
 """A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
 _HISTORY = (
@@ -54,6 +60,13 @@ SELECT block, argMaxIf(rows, at, state = 'parked') FROM {{ledger:Identifier}}.le
 WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
 GROUP BY block
 """  # noqa: S608 - a constant
+_REFUSED = f"""
+SELECT block, {STATE}, argMaxIf(record, attempt, state IN ('parked', 'aside')),
+       minIf(seen, sent = 'dead letters'), countIf(sent = 'dead letters')
+FROM {{ledger:Identifier}}.ledger
+WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
+GROUP BY block
+"""  # noqa: S608 - constants
 
 
 class LandedRows:
@@ -124,6 +137,27 @@ class LandedRows:
     def left_out(self, table: str) -> dict[str, int]:
         """Return rows of each block that messages make which were left out of another."""
         return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
+
+    def refused(self, table: str, counted: Mapping[str, int] | None) -> dict[str, RefusedMessages]:
+        """What is left out of blocks, by the block that it makes.
+
+        Args:
+            table: theirs.
+            counted: its rows by block id; None where they are not counted.
+        """
+        if not self.left_out(table):
+            return {}  # the ledger may be of an earlier version, without some of the columns
+        found = {}
+        for name, state, record, since, claims in self._ask(_REFUSED, self._ledger(table=table)):
+            block = Block.FromString(base64.b64decode(record))
+            found[name] = RefusedMessages(
+                state,
+                block.partition,
+                frozenset(one.offset for one in block.left_out),
+                since if claims else -1,
+                None if counted is None else counted.get(name, 0),
+            )
+        return found
 
     def _look_into(self, place: dict[str, Any]) -> None:
         """A table that this user may not read is as if it were not there, in system tables.

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.cli.arguments import TABLE
-from relay.cli.dead_options import PLACE, selecting
-from relay.cli.options import config_option, settings_of, within_one_cluster
+from relay.cli.dead.options import PLACE, selecting
+from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import dead as output_dead
 from relay.config.settings import Settings
 from relay.operate.dead import inspect, replay_plan
@@ -44,6 +44,7 @@ def dead() -> None:
 
 
 @dead.command("ls")
+@config_argument
 @selecting
 @click.option(
     "--summary", "grouped", is_flag=True, help="Print counts by table and kind of reason."
@@ -56,7 +57,6 @@ def dead() -> None:
     help="List only the latest; 0 lists all, and --json and --summary always have all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@config_option
 def list_dead(
     config_file: Path, limit: int, *, grouped: bool, as_json: bool, **wanted: Any
 ) -> None:
@@ -115,6 +115,7 @@ def _print_table(
 
 
 @dead.command()
+@config_argument
 @click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
 @click.option(
     "--raw",
@@ -126,7 +127,6 @@ def _print_table(
 )
 @click.option("--as-table", type=TABLE, help="Decode the rows as rows of this table.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@config_option
 def show(
     config_file: Path,
     place: RecordPlace,
@@ -175,6 +175,7 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 
 
 @dead.command()
+@config_argument
 @click.argument("places", nargs=-1, type=PLACE, metavar="[PARTITION:OFFSET]...")
 @selecting
 @click.option("--as-table", type=TABLE, help="Send the messages with this table in their header.")
@@ -183,13 +184,14 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     is_flag=True,
     help="Send them. Without --run the command only prints what it would send.",
 )
-@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def replay(
     config_file: Path,
     places: tuple[RecordPlace, ...],
     as_table: str | None,
     *,
     run: bool,
+    as_json: bool,
     **wanted: Any,
 ) -> None:
     """Send the messages of dead letters to the source topic again, each exactly once.
@@ -220,6 +222,9 @@ def replay(
         else:
             for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
                 pass
+    if as_json:
+        click.echo(json.dumps(output_dead.tally_as_json(tally, settings.source.topic, done=run)))
+        return
     click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
 
 

@@ -1,0 +1,85 @@
+#!/bin/sh
+# Rolls an overlay out: the doctor first, then everything, and waits until it runs.
+#
+#   sh k8s/roll-out.sh k8s/overlays/small
+#
+# Goes no further where the doctor finds an error, and shows what it says. May be run again at any
+# time, after a success and after a failure. Back is the same command with the earlier overlay.
+# KUBECTL names another kubectl; ROLL_OUT_SECONDS is how long pods may take (default 600).
+set -eu
+
+overlay=${1:?"name the directory of an overlay: sh k8s/roll-out.sh k8s/overlays/small"}
+seconds=${ROLL_OUT_SECONDS:-600}
+doctor=batch.kubernetes.io/job-name=doctor
+
+kubectl() {
+  command "${KUBECTL:-kubectl}" "$@"
+}
+
+in_namespace() {
+  kubectl --namespace block-relay "$@"
+}
+
+fail() {
+  echo "roll-out: $1" >&2
+  echo "  next: $2" >&2
+  exit 1
+}
+
+require_secrets() {
+  for role in relay loader verifier; do
+    in_namespace get secret "$role-passwords" --output name > /dev/null ||
+      fail "there is no Secret $role-passwords in namespace block-relay" \
+        "make it (k8s/secrets/kustomization.yaml says how), and run this again."
+  done
+}
+
+# Complete or Failed, as the Job's own conditions say; empty before.
+doctor_ended() {
+  in_namespace get job doctor --output \
+    jsonpath='{range .status.conditions[?(@.status=="True")]}{.type}{"\n"}{end}' |
+    grep --extended-regexp --line-regexp 'Complete|Failed' || true
+}
+
+show_doctor() {
+  in_namespace get pods --selector "$doctor" >&2
+  in_namespace logs --selector "$doctor" --all-containers --prefix --tail=-1 >&2 ||
+    in_namespace describe pods --selector "$doctor" >&2
+}
+
+# A Job cannot be changed, only made anew. Its own deadline (300 s) makes it fail in the end.
+ask_doctor() {
+  in_namespace delete job doctor --ignore-not-found --cascade=foreground
+  kubectl apply --kustomize "$overlay" --selector block-relay.io/phase=before
+  waited=0
+  until ended=$(doctor_ended) && [ -n "$ended" ]; do
+    [ "$waited" -lt 330 ] || { show_doctor; fail "the doctor has not ended after $waited s" \
+      "see above why its pod does not run, and run this again."; }
+    sleep 2
+    waited=$((waited + 2))
+  done
+  if [ "$ended" = Failed ]; then
+    show_doctor
+    fail "the doctor failed; nothing else was applied" \
+      "mend what it says above, and run this again."
+  fi
+}
+
+wait_for_pods() {
+  for one in $(in_namespace get statefulsets,deployments \
+    --selector app.kubernetes.io/part-of=block-relay --output name); do
+    in_namespace rollout status "$one" --timeout "${seconds}s" || {
+      in_namespace get pods >&2
+      in_namespace logs "$one" --all-containers --tail=20 >&2 || true
+      fail "$one does not run as applied" \
+        "mend the overlay and run this again; or run it with the earlier overlay."
+    }
+  done
+}
+
+kubectl apply --kustomize "$(dirname "$0")/namespace"
+require_secrets
+ask_doctor
+kubectl apply --kustomize "$overlay"
+wait_for_pods
+echo "roll-out: every pod runs as applied"

@@ -1,0 +1,334 @@
+"""Writes the messages of a block of left out ones to the dead letters: all of them once, or none.
+
+Receives a block, gives loader.core.plan's answer. The letters of a block are one transaction, and
+each names the block: they are themselves the record that it was done. The journal cannot hold it,
+because its records are chained to the relay's group, and only the owner of a partition adds one.
+
+The producer's transactional id is one for the app. An attempt has its producer before it claims the
+block and reads the ledger; whoever looks whether another has written takes the id over first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from loader.core import left_out, plan
+from relay import names
+from relay.blocks.dead_letter import BLOCK, Origin, RecordPlace, headers_of, headers_without
+from relay.clickhouse.errors import About
+from relay.config import kafka_clients
+from relay.errors import RelayError, Unavailable
+from relay.failpoints import reached
+from relay.kafka.errors import TransactionFailed, answered, ended
+from relay.kafka.partition_reader import PartitionReader, records
+from relay.kafka.record_limits import RecordLimits, record_bytes
+from relay.kafka.topics import READ, Topics
+from relay.kafka.transactional_producer import TransactionalProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from confluent_kafka import Message
+
+    from relay.config.settings import Settings
+    from relay.records_pb2 import Block, LeftOut
+
+_NO_GROUP = "no consumer group"
+"""Where the producer wants a member's metadata: no offsets are sent."""
+_SECONDS = 30.0
+"""For one request, and for the next record to come."""
+_STABLE_SECONDS = 10.0
+"""That a look waits for open transactions of others; then it is tried again later."""
+_PAUSE_SECONDS = 0.05
+
+
+T = TypeVar("T")
+
+
+class _Missing(Exception):
+    """A message cannot be read again; the reason is in words."""
+
+
+class _Clients(NamedTuple):
+    """What a process keeps for its dead letters."""
+
+    topics: Topics
+    source: PartitionReader
+    letters: PartitionReader
+    ends: PartitionReader
+
+
+class DeadLetterWriter:
+    """Of one process; nothing is connected before it is needed.
+
+    Args:
+        settings: of the app.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = names.dead_topic(settings.app)
+        self._source = settings.source.topic
+        self._producer: TransactionalProducer | None = None
+        self._clients: _Clients | None = None
+        self._limits = RecordLimits()
+
+    def ready(self, block: Block) -> int | plan.NoAnswer:
+        """See that there is a producer, before the block is claimed for dead letters.
+
+        Returns:
+            The end of the letters' partition.
+        """
+
+        def begin() -> int:
+            if self._producer is None:
+                self._take_over()
+            return self._end(block.partition)
+
+        return _answered(begin)
+
+    def look(self, block: Block, since: int) -> plan.LettersFound | plan.NoAnswer:
+        """Fence whoever writes the app's dead letters as this does, and look for the block's.
+
+        Args:
+            block: whose.
+            since: offset before which they cannot be; -1: not known.
+        """
+        return _answered(lambda: self._look(block, max(since, 0)))
+
+    def write(self, block: Block) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
+        """Write the letters, if all messages are in the source topic still."""
+        return _answered(lambda: self._write(block))
+
+    def close(self) -> None:
+        """Let go of all clients."""
+        self._drop()
+        if self._clients is not None:
+            for reader in self._clients[1:]:
+                reader.close()
+            self._clients = None
+
+    def _connected(self) -> _Clients:
+        if self._clients is None:
+            own = kafka_clients.reader(self._settings.kafka)
+            self._clients = _Clients(
+                Topics(self._settings),
+                PartitionReader(kafka_clients.reader(self._settings.source_kafka)),
+                PartitionReader(own),
+                PartitionReader({**own, "isolation.level": "read_uncommitted"}),
+            )
+        return self._clients
+
+    def _take_over(self) -> None:
+        self._drop()
+        identity = names.left_out_transactional_id(self._settings.app)
+        # One letter a batch: what is refused for its size is too large by itself.
+        client = {**kafka_clients.producer_under(self._settings, identity), "batch.num.messages": 1}
+        seconds = 2 * self._settings.relay.transaction_timeout_seconds
+        producer = TransactionalProducer(client, seconds, _NO_GROUP)
+        try:
+            producer.replace()
+        except TransactionFailed as failed:
+            producer.close()
+            raise _error(failed) from failed
+        self._producer = producer
+        reached("letters_taken_over")
+
+    def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    def _end(self, partition: int) -> int:
+        """Where the partition ends, with what is not committed."""
+        with _asking(self._topic):
+            place = TopicPartition(self._topic, partition)
+            return self._connected().ends.get_watermark_offsets(place, _SECONDS)[1]
+
+    def _look(self, block: Block, since: int) -> plan.LettersFound:
+        self._take_over()
+        end = self._end(block.partition)  # what the one before has committed lies before it
+        low = self._begin_when_stable(block.partition, end)
+        if low > since or since > end:
+            return plan.LettersFound(
+                "unclear",
+                f"its messages may be dead letters already: a loader was about to write them to "
+                f"{self._topic}[{block.partition}] from {since} on, which holds {low} to {end} "
+                "now; if you do not need them, --discard it",
+            )
+        place = TopicPartition(self._topic, block.partition, since)
+        reader = self._connected().letters
+        with _asking(self._topic):
+            offsets = [
+                message.offset() or 0
+                for message in records(reader, place, end, _SECONDS)
+                if _header(message, BLOCK) == block.id.encode()
+            ]
+            reader.unassign()
+        reached("letters_looked_for")
+        if not offsets:
+            return plan.LettersFound("never")
+        return plan.LettersFound("written", left_out.describe_dead(block, self._topic, offsets))
+
+    def _begin_when_stable(self, partition: int, end: int) -> int:
+        """Where the partition begins, once nothing before `end` is undecided."""
+        place, deadline = TopicPartition(self._topic, partition), time.monotonic() + _STABLE_SECONDS
+        while True:
+            with _asking(self._topic):
+                low, stable = self._connected().letters.get_watermark_offsets(place, _SECONDS)
+            if stable >= end:
+                return low
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{self._topic}[{partition}] has an open transaction at {stable}",
+                    "it is tried again; `relay verify` names a transaction that stays open",
+                )
+            time.sleep(_PAUSE_SECONDS)
+
+    def _write(self, block: Block) -> plan.LettersFound | plan.Impossible:
+        producer = self._producer
+        if producer is None:
+            raise Unavailable("the producer of dead letters is gone", "it is tried again")
+        try:
+            offsets = self._transaction(producer, block)
+        except _Missing as missing:
+            self._abort(producer)
+            return plan.Impossible(str(missing))
+        except TransactionFailed as failed:
+            self._abort(producer)
+            for lost in failed.lost:  # the next attempt leaves the value behind
+                self._limits.learn(lost.topic, lost.size, None)
+            raise _error(failed) from failed
+        except RelayError:
+            self._abort(producer)
+            raise
+        return plan.LettersFound(
+            "written", left_out.describe_dead(block, self._topic, sorted(offsets))
+        )
+
+    def _transaction(self, producer: TransactionalProducer, block: Block) -> list[int]:
+        """Offsets of the letters, committed."""
+        offsets: list[int] = []
+        producer.begin(_NO_GROUP)
+        reached("letters_begun")
+        for one, message in self._messages(block):
+            key = str(RecordPlace(block.partition, one.offset)).encode()
+            value, headers = self._letter(block, one, message, key)
+            place = TopicPartition(self._topic, block.partition)
+            producer.produce(place, value, key, headers, offsets.append)
+        producer.flush()
+        reached("letters_written")
+        clean = producer.commit()
+        reached("letters_committed")
+        if not clean:
+            self._drop()  # a copy of its request could end a later transaction
+        return offsets
+
+    def _letter(
+        self, block: Block, one: LeftOut, message: Message, key: bytes
+    ) -> tuple[bytes | None, list[tuple[str, str | bytes | None]]]:
+        value, source = message.value(), RecordPlace(block.partition, one.offset)
+        known: Any = message.headers() or []
+        origin = Origin(message.key(), known)
+        headers = headers_of(self._source, source, block.table, one.reason, origin, block.id)
+        most = self._limits.most(self._topic)
+        if most is None or record_bytes(value, key, headers) <= most:
+            return value, headers
+        size = len(value or b"")
+        return None, headers_without(self._source, source, block.table, one.reason, size, block.id)
+
+    def _messages(self, block: Block) -> Iterator[tuple[LeftOut, Message]]:
+        """The block's messages as the source topic has them.
+
+        Raises:
+            _Missing: it has not all of them.
+        """
+        self._check_topic(block)
+        wanted = {one.offset: one for one in block.left_out}
+        reader, place = self._connected().source, TopicPartition(self._source, block.partition)
+        with _asking(self._source):
+            low, high = reader.get_watermark_offsets(place, _SECONDS)
+            gone = [offset for offset in wanted if not low <= offset < high]
+            if gone:
+                raise _Missing(
+                    f"{len(gone)} of its {len(wanted)} messages cannot become dead letters: "
+                    f"{self._source}[{block.partition}] holds {low} to {high} now, without "
+                    f"{', '.join(map(str, sorted(gone)[:3]))}; their rows are in the block, so "
+                    "--retry it once the table takes them, or --discard it"
+                )
+            for first, end in left_out.stretches(sorted(wanted)):
+                place.offset = first
+                for message in records(reader, place, end, _SECONDS):
+                    if (one := wanted.pop(message.offset() or 0, None)) is not None:
+                        _check_table(message, block)
+                        yield one, message
+            reader.unassign()
+        if wanted:
+            raise _Missing(
+                f"{len(wanted)} of its messages are in {self._source}[{block.partition}] no more, "
+                f"the first at {min(wanted)}: their rows are in the block, so --retry it once the "
+                "table takes them, or --discard it"
+            )
+
+    def _check_topic(self, block: Block) -> None:
+        """See that the source topic is the one that the block's messages came from."""
+        found = self._connected().topics.describe(self._source, (READ,))
+        now = "not there" if found is None else found.topic_id
+        then = block.source_topic, block.source_topic_id
+        if found is None or then != (self._source, now):
+            of = " with the id ".join(then) if then[1] else "a topic that its block does not name"
+            raise _Missing(
+                f"its messages came from {of}, and source.topic {self._source} is {now} now: they "
+                "cannot be read again; --retry it once the table takes them, or --discard it"
+            )
+
+    def _abort(self, producer: TransactionalProducer) -> None:
+        """So that readers need not wait for its timeout; the next takeover ends it otherwise."""
+        with contextlib.suppress(TransactionFailed):
+            producer.abort()
+        self._drop()
+
+
+def _check_table(message: Message, block: Block) -> None:
+    known: Any = message.headers() or []
+    found = [value for name, value in known if name == names.TABLE_HEADER]
+    if found != [block.table.encode()]:
+        raise _Missing(
+            f"the message at {message.offset()} in {message.topic()}[{message.partition()}] names "
+            f"the table {found!r}, and the block is of {block.table}: it is another message"
+        )
+
+
+def _header(message: Message, name: str) -> object:
+    return dict(message.headers() or []).get(name)
+
+
+def _answered(call: Callable[[], T]) -> T | plan.NoAnswer:
+    """What the plan is told; of the messages alone, so that it keeps no other block waiting."""
+    try:
+        return call()
+    except RelayError as error:
+        step = f"; next: {error.next_step}" if error.next_step else ""
+        return plan.NoAnswer(f"dead letters: {error.message}{step}", About.UNKNOWN)
+
+
+@contextlib.contextmanager
+def _asking(topic: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        grant = f"grant Read on topic {topic} to the loader's user"
+        raise answered(f"read {topic}", error.args[0], grant) from error
+
+
+def _error(failed: TransactionFailed) -> RelayError:
+    return ended(
+        failed,
+        fenced="another loader writes dead letters as well; it is tried again",
+        refused="grant the loader's user what `relay doctor --grants --role loader` prints",
+        unknown="it is tried again, after a look whether it was done",
+    )

@@ -1,0 +1,1 @@
+"""`relay dead`: `command` lists, shows and replays dead letters; `options` selects them."""

@@ -1,0 +1,94 @@
+"""`relay export`: rules, dashboard and manifests that are installed with the package."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from relay.errors import ConfigError, MissingTool
+from relay.program import shared_files
+from relay.program.command import WholeGroup
+
+RULES = "k8s/components/monitoring/prometheus-rules.yaml"
+DASHBOARD = "k8s/components/monitoring/grafana-dashboard.json"
+MANIFESTS = "k8s"
+_SPEC = "spec:\n"
+
+
+@click.group(cls=WholeGroup)
+def export() -> None:
+    """Files for other programs: alert rules, a dashboard, Kubernetes manifests.
+
+    \b
+    relay export alerts > /etc/prometheus/rules/block-relay.yaml
+    relay export dashboard > block-relay.json
+    relay export kubernetes k8s
+    """
+
+
+@export.command()
+@click.option(
+    "--kubernetes", is_flag=True, help="As a PrometheusRule, for the Prometheus operator."
+)
+def alerts(*, kubernetes: bool) -> None:
+    """Print the alert rules, as a file of Prometheus' rule_files.
+
+    \b
+    relay export alerts > /etc/prometheus/rules/block-relay.yaml
+    """
+    text = _file(RULES).read_text(encoding="utf-8")
+    click.echo(text if kubernetes else rule_file(text), nl=False)
+
+
+@export.command()
+def dashboard() -> None:
+    """Print the Grafana dashboard, to be imported; it shows any number of apps.
+
+    \b
+    relay export dashboard > block-relay.json
+    """
+    click.echo(_file(DASHBOARD).read_text(encoding="utf-8"), nl=False)
+
+
+@export.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Also into a directory that has files already.")
+def kubernetes(directory: Path, *, force: bool) -> None:
+    """Write the Kubernetes manifests and the image's Dockerfile to DIRECTORY.
+
+    It is a kustomize base with overlays; its README.md says how they are used.
+
+    \b
+    relay export kubernetes k8s
+    """
+    manifests = _file(MANIFESTS)
+    if directory.exists() and any(directory.iterdir()) and not force:
+        raise ConfigError(
+            f"{directory} has files already",
+            "name another directory, or overwrite those of the same name with --force",
+        )
+    # pip compiles what is Python among them.
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(manifests, directory, ignore=compiled, dirs_exist_ok=True)
+    click.echo(f"written to {directory}; begin with {directory / 'README.md'}")
+
+
+def rule_file(text: str) -> str:
+    """Return a PrometheusRule's groups as a file for Prometheus itself, comments included.
+
+    Args:
+        text: YAML whose last key is `spec`, indented by two blanks.
+    """
+    lines = text.partition(_SPEC)[2].splitlines(keepends=True)
+    return "".join(line.removeprefix("  ") for line in lines)
+
+
+def _file(path: str) -> Path:
+    found = shared_files.path_of(path)
+    if found is None:
+        raise MissingTool(
+            f"{path} is not part of this installation", "install the wheel of block-relay"
+        )
+    return found

@@ -1,0 +1,110 @@
+"""Makes the source topic where it is missing, and sees that it is there.
+
+Receives the app's settings and what a person asked for; gives what `plan` decided, done.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
+
+from relay import names
+from relay.errors import Unavailable
+from relay.kafka.admin import Admin
+from relay.operate.source_topic.plan import Cluster, Decided, Wanted, decide
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+
+REQUEST_SECONDS = 10.0
+APPEAR_SECONDS = 10.0
+"""For the brokers to tell each other of the new topic."""
+_LOOK_SECONDS = 0.1
+
+_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
+
+
+def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Decided:
+    """Make the source topic, if it is not there.
+
+    Args:
+        settings: of the app.
+        wanted: what a person asked for.
+        dry_run: the brokers only say whether they would make it.
+
+    Returns:
+        The topic that was made, or that was there.
+
+    Raises:
+        ConfigError, ContractBroken: as `plan.decide`.
+        Refused: the brokers refuse it.
+        Unavailable: they do not answer.
+    """
+    brokers = Admin(settings.source_kafka)
+    decided = decide(wanted, _look(settings, wanted.topic, brokers))
+    if not decided.made:
+        return decided
+    new = NewTopic(
+        wanted.topic,
+        num_partitions=decided.partitions,
+        replication_factor=decided.replication,
+        config=dict(decided.settings),
+    )
+    brokers.answer(
+        f"create topic {wanted.topic}",
+        brokers.client.create_topics([new], request_timeout=REQUEST_SECONDS, validate_only=dry_run)[
+            wanted.topic
+        ],
+        f"if a right is missing, grant Create on topic {wanted.topic} to this user",
+        fine={KafkaError.TOPIC_ALREADY_EXISTS},
+    )
+    if dry_run:
+        return decided
+    # Of two that make it at one time the later one finds it there, perhaps otherwise.
+    there = decide(wanted, _appeared(settings, wanted.topic, brokers))
+    return replace(there, made=True, settings=decided.settings, notes=decided.notes)
+
+
+def _appeared(settings: Settings, topic: str, brokers: Admin) -> Cluster:
+    deadline = time.monotonic() + APPEAR_SECONDS
+    while (found := _look(settings, topic, brokers)).partitions is None:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"topic {topic} was created and is not there after {APPEAR_SECONDS:g} s",
+                "check that the brokers reach each other",
+            )
+        time.sleep(_LOOK_SECONDS)
+    return found
+
+
+def _look(settings: Settings, topic: str, brokers: Admin) -> Cluster:
+    cluster = brokers.answer(
+        "describe the cluster",
+        brokers.client.describe_cluster(request_timeout=REQUEST_SECONDS),
+        "grant Describe on the cluster to this user",
+    )
+    source = _describe(brokers, topic)
+    own = Admin(settings.kafka) if settings.crosses else brokers
+    journal = _describe(own, names.journal_topic(settings.app))
+    return Cluster(
+        brokers=len(cluster.nodes),
+        partitions=None if source is None else len(source.partitions),
+        replication=0 if source is None else min(len(p.replicas) for p in source.partitions),
+        journal=None if journal is None else len(journal.partitions),
+    )
+
+
+def _describe(brokers: Admin, topic: str) -> Any:
+    """The topic; None where there is none."""
+    return brokers.answer(
+        f"describe topic {topic}",
+        brokers.client.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_SECONDS)[
+            topic
+        ],
+        f"grant Describe on topic {topic} to this user",
+        fine=_ABSENT,
+    )

@@ -1,0 +1,156 @@
+"""Whether and how the source topic is made; pure.
+
+Receives what a person asked for and what the brokers have; gives the topic to make, or the one
+that is there already, or raises where making it would be wrong.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from relay.errors import ConfigError, ContractBroken
+from relay.program.plural import several
+
+SAFE_COPIES = 3
+SAFE_IN_SYNC = 2
+FEW_PARTITIONS = 4
+"""Of a topic of one broker, which is for development."""
+MANY_PARTITIONS = 12
+"""Of a topic of several brokers: divides evenly among 1, 2, 3, 4, 6 and 12 relays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asked for.
+
+    Attributes:
+        topic: its name, source.topic.
+        app: whose source it is.
+        partitions: None: by the number of brokers, or as many as the app's topics have.
+        replication: None: `configured`.
+        configured: kafka.replication.
+        anew: whether the app may have read another topic of this name before.
+    """
+
+    topic: str
+    app: str
+    partitions: int | None
+    replication: int | None
+    configured: int
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the brokers have.
+
+    Attributes:
+        brokers: how many are up.
+        partitions: of the source topic; None: it is not there.
+        replication: of the source topic.
+        journal: partitions of the app's journal; None: no relay of this app has run.
+    """
+
+    brokers: int
+    partitions: int | None = None
+    replication: int = 0
+    journal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The topic.
+
+    Attributes:
+        made: whether it has to be made; otherwise it is there.
+        partitions: how many.
+        replication: copies of each.
+        settings: of the topic, beside the brokers' own defaults.
+        notes: what a person should know of it.
+    """
+
+    made: bool
+    partitions: int
+    replication: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def decide(wanted: Wanted, cluster: Cluster) -> Decided:
+    """Return the topic to make, or the one that is there.
+
+    Raises:
+        ConfigError: it cannot be made so, or is there and not as asked.
+        ContractBroken: the app has read another topic of this name.
+    """
+    if cluster.partitions is not None:
+        return _there(wanted, cluster.partitions, cluster.replication)
+    replication = wanted.replication or wanted.configured
+    if replication > cluster.brokers:
+        origin = "--replication" if wanted.replication else "kafka.replication"
+        up = several(cluster.brokers, "broker is up", "brokers are up")
+        raise ConfigError(
+            f"{origin} is {replication}, and {up}: topic {wanted.topic} cannot have more copies "
+            "than there are brokers; nothing was made",
+            f"start the other brokers, or set {origin} to {cluster.brokers}",
+        )
+    if cluster.journal is not None and not wanted.anew:
+        raise ContractBroken(
+            f"source topic {wanted.topic} is not there, but app {wanted.app} has read one: its "
+            f"journal has {several(cluster.journal, 'partition')}. A new topic would be another "
+            "source, at which its relays stop; nothing was made",
+            "name another `app` for another source; if the topic was deleted on purpose, make it "
+            "with --anew, then `relay accept`",
+        )
+    partitions = wanted.partitions or cluster.journal or _usual(cluster.brokers)
+    if cluster.journal is not None and partitions < cluster.journal:
+        raise ConfigError(
+            f"--partitions is {partitions}, and the journal of app {wanted.app} has "
+            f"{cluster.journal}: a source with fewer would be refused by its relays; nothing was "
+            "made",
+            f"ask for {cluster.journal} or more, or name another `app`",
+        )
+    settings = {"min.insync.replicas": str(SAFE_IN_SYNC)} if replication >= SAFE_COPIES else {}
+    notes = tuple(_notes(replication, cluster.brokers))
+    return Decided(True, partitions, replication, settings, notes)
+
+
+def _there(wanted: Wanted, partitions: int, replication: int) -> Decided:
+    """It is left as it is: what was asked for explicitly has to be so already."""
+    if wanted.partitions not in {None, partitions}:
+        grows = (wanted.partitions or 0) > partitions
+        raise ConfigError(
+            f"topic {wanted.topic} is there with {several(partitions, 'partition')}, and "
+            f"--partitions is {wanted.partitions}; nothing was changed",
+            "grow it with kafka-topics --alter: running relays follow within seconds"
+            if grows
+            else "Kafka takes no partition away: leave --partitions out, or name another topic",
+        )
+    if wanted.replication not in {None, replication}:
+        raise ConfigError(
+            f"topic {wanted.topic} is there with replication {replication}, and --replication is "
+            f"{wanted.replication}; nothing was changed",
+            "leave --replication out, or change it with kafka-reassign-partitions",
+        )
+    return Decided(False, partitions, replication)
+
+
+def _usual(brokers: int) -> int:
+    return MANY_PARTITIONS if brokers > 1 else FEW_PARTITIONS
+
+
+def _notes(replication: int, brokers: int) -> Iterator[str]:
+    if replication < SAFE_COPIES <= brokers:
+        yield (
+            f"replication is {replication}, and {brokers} brokers are up: a broker that is lost "
+            "takes acknowledged records with it. In production set kafka.replication = "
+            f"{SAFE_COPIES} before you make topics"
+        )
+    elif replication < SAFE_COPIES:
+        yield (
+            f"replication is {replication}, which is for development: a broker that is lost takes "
+            "acknowledged records with it"
+        )

@@ -1,0 +1,116 @@
+"""A JSON array of objects as lines of JSON, so that both are read alike.
+
+Receives the text of a file by pieces, gives its elements, each on a line of its own.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from relay.errors import ConfigError
+
+_BLANKS = " \t\r\n"
+_DECODER = json.JSONDecoder()
+
+
+def is_array(beginning: bytes) -> bool:
+    """Whether a text that begins so is an array, and not objects line by line."""
+    return beginning.lstrip()[:1] == b"["
+
+
+class ArrayLines:
+    """A stream of lines in the place of a stream that holds an array.
+
+    Args:
+        stream: with `read`; of UTF-8.
+        name: of the file, for errors.
+    """
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream, self._name = stream, name
+        self._text, self._at, self._ended = "", 0, False
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._lines = self._elements()
+        self._row = 0
+
+    def read(self, size: int) -> bytes:
+        """Return whole lines of about so many bytes; empty behind the last element.
+
+        Raises:
+            ConfigError: the text is no array of objects.
+        """
+        lines: list[bytes] = []
+        while size > 0 and (line := next(self._lines, None)) is not None:
+            lines.append(line)
+            size -= len(line)
+        return b"".join(lines)
+
+    def _elements(self) -> Iterator[bytes]:
+        self._next_sign("[")
+        sign = self._next_sign("{]")
+        while sign == "{":
+            self._at -= 1
+            self._row += 1
+            yield self._object()
+            sign = self._next_sign(",]")
+            if sign == ",":
+                sign = self._next_sign("{")
+        if self._skip_blanks():
+            raise self._wrong(f"behind the array stands {self._text[self._at : self._at + 40]!r}")
+
+    def _object(self) -> bytes:
+        size = 1 << 16
+        while True:
+            try:
+                _, end = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if not self._more(size):
+                    raise self._wrong(error.msg) from error
+                size *= 2  # so that a large object is not tried at each small step
+                continue
+            # Within texts JSON has no line ends: these stand between values.
+            line = self._text[self._at : end].replace("\n", " ").replace("\r", " ")
+            self._at = end
+            return line.encode() + b"\n"
+
+    def _next_sign(self, wanted: str) -> str:
+        found = self._text[self._at] if self._skip_blanks() else ""
+        if not found or found not in wanted:
+            wants = " or ".join(repr(sign) for sign in wanted)
+            there = repr(self._text[self._at : self._at + 40]) if found else "the end"
+            raise self._wrong(f"{wants} should stand where {there} is")
+        self._at += 1
+        return found
+
+    def _skip_blanks(self) -> bool:
+        """Whether anything stands behind the blanks."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in _BLANKS:
+                    return True
+                self._at += 1
+            if not self._more(1 << 16):
+                return False
+
+    def _more(self, size: int) -> bool:
+        """Whether there was more to read."""
+        if self._ended:
+            return False
+        data = self._stream.read(size)
+        self._ended = not data
+        try:
+            added = self._decoder.decode(data, final=self._ended)
+        except UnicodeDecodeError as error:
+            raise self._wrong(str(error)) from error
+        self._text, self._at = self._text[self._at :] + added, 0
+        return not self._ended
+
+    def _wrong(self, reason: str) -> ConfigError:
+        place = f", row {self._row}" if self._row else ""
+        return ConfigError(
+            f"{self._name}{place}: no array of JSON objects: {reason}",
+            'write [{"column": value, ...}, ...], or one object in each line',
+        )

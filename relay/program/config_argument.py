@@ -1,0 +1,126 @@
+"""How every command is told its configuration file: CONFIG, --config, RELAY_CONFIG, or relay.toml.
+
+Receives the words of a command line, gives them with the file as the first of them, so that
+commands find it in one place. Reads at most the first word's file, to tell it from others.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+VARIABLE = "RELAY_CONFIG"
+"""Environment variable that names the file where the command line does not."""
+DEFAULT = "relay.toml"
+_NAMED = "config_named"
+_MOST_BYTES = 1 << 20
+"""No configuration is larger: what is, is not read to find out."""
+
+
+class ConfigArgument(click.Argument):
+    """The CONFIG of a command, its first argument."""
+
+
+class ConfiguredCommand(click.Command):
+    """A command that may have a CONFIG."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with the configuration file as the first word.
+
+        Raises:
+            click.UsageError: it is named twice, and differently.
+        """
+        return super().parse_args(ctx, with_config(self, ctx, args))
+
+
+def config_file_argument(command: F) -> F:
+    """CONFIG and --config; the function gets `config_file`, and is a ConfiguredCommand's."""
+    argument = click.argument(
+        "config_file",
+        cls=ConfigArgument,
+        metavar="[CONFIG]",
+        required=False,
+        type=click.Path(dir_okay=False, path_type=Path),
+    )
+    option = click.option(
+        "--config",
+        _NAMED,
+        metavar="FILE",
+        expose_value=False,
+        type=click.Path(dir_okay=False),
+        help="The configuration file, where no CONFIG is named; without it that of the variable "
+        f"{VARIABLE}, else {DEFAULT}.",
+    )
+    return argument(option(command))
+
+
+def with_config(command: click.Command, context: click.Context, args: Sequence[str]) -> list[str]:
+    """Return the words with the configuration file before the others, if the command has one.
+
+    Raises:
+        click.UsageError: it is named twice, and differently; or as click does.
+    """
+    if not any(isinstance(one, ConfigArgument) for one in command.params):
+        return list(args)
+    words, named = _words(command, context, args)
+    if _begins_with_config(command, words):
+        if named not in {None, words[0]}:
+            raise click.UsageError(
+                f"The configuration is named twice: {words[0]} and --config {named}.", context
+            )
+        return list(args)
+    if context.resilient_parsing and not words:
+        return list(args)  # the shell completes CONFIG itself
+    chosen = named or os.environ.get(VARIABLE) or DEFAULT
+    return [f"./{chosen}" if chosen.startswith("-") else chosen, *args]
+
+
+def _words(
+    command: click.Command, context: click.Context, args: Sequence[str]
+) -> tuple[list[str], str | None]:
+    """What is no option and no option's value; and what --config says."""
+    options = [one for one in command.params if not isinstance(one, click.Argument)]
+    # Not the command's own, which click remembers as it is first asked for.
+    options.append(click.Option(context.help_option_names, is_flag=True))
+    words = click.Argument(["words"], nargs=-1, required=False)
+    scan = click.Command(command.name, params=[*options, words], add_help_option=False)
+    given, _, _ = scan.make_parser(context).parse_args(list(args))
+    found, named = given.get("words"), given.get(_NAMED)  # what is not there has a value, too
+    return (
+        list(found) if isinstance(found, list | tuple) else [],
+        named if isinstance(named, str) else None,
+    )
+
+
+def _begins_with_config(command: click.Command, words: Sequence[str]) -> bool:
+    """Whether the first word is CONFIG: by its name, by the number of words, or by what it holds.
+
+    Files, blocks and tables may be any number of words, so that counting tells nothing there.
+    """
+    if not words:
+        return False
+    others = [
+        one.nargs
+        for one in command.params
+        if isinstance(one, click.Argument) and not isinstance(one, ConfigArgument)
+    ]
+    if words[0].endswith(".toml"):
+        return True
+    return _holds_settings(Path(words[0])) if -1 in others else len(words) > sum(others)
+
+
+def _holds_settings(path: Path) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return False
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "kafka" in found or "pipelines" in found

@@ -1,0 +1,141 @@
+"""A password that is changed under clients that live: they take the new one from its file.
+
+The broker asks every connection again for its password after some seconds, so that no client can
+live on a connection of before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from relay.config import kafka_clients
+from relay.config.settings import Kafka, Settings
+from relay.kafka.connection_errors import CREDENTIALS
+from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.reconnect import LOOK_SECONDS
+from relay.kafka.transactional_producer import TransactionalProducer
+from tests.broker.authorized import Authorized
+from tests.broker.authorized import rights as rights_of
+from tests.broker.pipeline import wait_until
+from tests.broker.secured import Certificates, secured
+
+AGAIN_SECONDS = 4
+"""How long a connection is good; then it has to show its password again."""
+APP, TOPIC = "shop", "shop.source"
+Server = tuple[Authorized, Certificates]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    more = f"connections.max.reauth.ms={AGAIN_SECONDS * 1000}\n"
+    with secured(tmp_path_factory.mktemp("renewed"), {"relay": "first"}, more) as made:
+        made[0].grant(list(rights_of(APP).values()))
+        made[0].admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        yield made
+
+
+def change_password(server: Server, password: str) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    wanted = [UserScramCredentialUpsertion("relay", info, password.encode())]
+    for future in server[0].admin.alter_user_scram_credentials(wanted).values():
+        future.result(30)
+
+
+@pytest.fixture
+def held(tmp_path: Path, server: Server) -> Path:
+    """The password's file, as a Secret that is mounted."""
+    change_password(server, "first")
+    path = tmp_path / "kafka"
+    path.write_text("first\n", encoding="utf-8")
+    return path
+
+
+def brokers(server: Server, held: Path) -> Kafka:
+    client = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "relay",
+        "ssl.ca.location": str(server[1].ca),
+    }
+    given = {"bootstrap": server[0].sasl, "client": client, "client_files": {"sasl.password": held}}
+    return Kafka.model_validate(given)
+
+
+class Reader:
+    """Polls, and keeps whether its password was refused."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.refused = 0
+        config = {**kafka_clients.reader(kafka), "error_cb": self._hear}
+        self.client = PartitionReader(config)
+        self.client.assign([TopicPartition(TOPIC, 0, 0)])
+
+    def _hear(self, error: Any) -> None:
+        self.refused += error.code() in CREDENTIALS
+
+    def poll_for(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until():
+            with contextlib.suppress(KafkaException):
+                self.client.poll(0.2)
+
+
+def test_a_reader_takes_the_new_password(server: Server, held: Path) -> None:
+    reader = Reader(brokers(server, held))
+    with contextlib.closing(reader.client):
+        reader.poll_for(2)
+        change_password(server, "second")
+        held.write_text("second\n", encoding="utf-8")
+        reader.poll_for(2 * AGAIN_SECONDS)
+        assert reader.refused == 0
+        assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+
+
+def test_a_reader_whose_file_stays_is_refused(server: Server, held: Path) -> None:
+    """Negative control: the broker does ask again."""
+    reader = Reader(brokers(server, held))
+    with contextlib.closing(reader.client):
+        reader.poll_for(2)
+        change_password(server, "second")
+        reader.poll_for(4 * AGAIN_SECONDS, lambda: reader.refused > 0)
+        assert reader.refused > 0
+
+
+def test_a_producer_takes_it_also_for_its_successor(server: Server, held: Path) -> None:
+    """Where it is replaced, the new client is made of the old configuration."""
+    settings = Settings.model_validate(
+        {
+            "app": APP,
+            "kafka": brokers(server, held).model_dump(),
+            "source": {"topic": TOPIC},
+            "clickhouse": {"url": "http://127.0.0.1:1"},
+            "relay": {"member": "a"},
+            "loader": {"checkpoint": "c"},
+        }
+    )
+    producer = TransactionalProducer(kafka_clients.producer(settings), 20, f"{APP}.relay")
+    with contextlib.closing(producer):
+        producer.replace()
+        change_password(server, "third")
+        held.write_text("third\n", encoding="utf-8")
+        begun = time.monotonic()
+
+        def served() -> bool:
+            producer.serve(0.2)
+            return time.monotonic() - begun > LOOK_SECONDS + AGAIN_SECONDS
+
+        wait_until(served, "a connection's time to end", 30)
+        producer.replace()

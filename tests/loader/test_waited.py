@@ -1,0 +1,31 @@
+"""Who waits for a server says for which, and what a person could do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loader.journal.startup import waited
+from relay.errors import Unavailable
+from tests.config.test_kafka_clients import settings
+
+
+def test_what_is_waited_for_has_its_next_step() -> None:
+    """A newcomer who starts the loader before any relay reads that a relay has to be started."""
+    errors = [
+        Unavailable("topic shop.journal is not there", "Start `relay run` once."),
+        Unavailable("no answer"),
+    ]
+    lines: list[str] = []
+
+    def call() -> str:
+        if errors:
+            raise errors.pop(0)
+        return "answer"
+
+    def tell(text: str, **_: Any) -> None:
+        lines.append(text)
+
+    assert waited(settings(), call, lambda _: None, tell) == "answer"
+    first, second = lines
+    assert "topic shop.journal is not there (next: Start `relay run` once.)" in first
+    assert second.endswith(": no answer")

@@ -1,0 +1,1 @@
+"""The package as users get it: built, installed, and used away from the repository."""

@@ -1,0 +1,199 @@
+"""Files as other programs take them: arrays, dates of people, extra columns, standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from relay.errors import ConfigError
+from relay.produce.arrow_columns import BadValue
+from relay.produce.file_options import FileOptions
+from relay.produce.file_rows import BLOCK_BYTES, RowFile
+from relay.produce.standard_input import looks_like, spooled
+from relay.schema.evolution import ColumnDef
+from tests.produce.codecs import encoder
+
+ENCODER = encoder(
+    ColumnDef("a", "Int64"),
+    ColumnDef("d", "Nullable(Date)"),
+    ColumnDef("t", "Nullable(DateTime('UTC'))"),
+)
+DAY = 10_957  # 2000-01-01
+SECOND = DAY * 86_400
+
+
+def rows_of(source: RowFile) -> list[dict[str, Any]]:
+    pieces = list(source.rows(ENCODER))
+    return [row for piece in pieces for row in ENCODER.codec.decode_rows(piece.rows).to_pylist()]
+
+
+def read(path: Path, text: str, **options: Any) -> list[dict[str, Any]]:
+    path.write_text(text, encoding="utf-8")
+    return rows_of(RowFile.of(path, None, FileOptions(**options)))
+
+
+def refused(path: Path, text: str, **options: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as error:
+        read(path, text, **options)
+    return error.value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"a": 1}, {"a": 2}]',
+        ' [\n  {\n    "a": 1\n  },\r\n  {"a":\n2}\n]\n',
+        '[{"a": 1},{"a": 2}]  \n\n',
+        '{"a": 1}\n{"a": 2}\n',
+    ],
+)
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_an_array_is_read_as_lines_are(tmp_path: Path, text: str, suffix: str) -> None:
+    assert [row["a"] for row in read(tmp_path / f"f.{suffix}", text)] == [1, 2]
+
+
+def test_a_large_array_is_read_by_pieces(tmp_path: Path) -> None:
+    """Elements across the pieces that are read; a bad one is named with its number."""
+    rows = [{"a": number, "x": "ü" * (number % 90)} for number in range(BLOCK_BYTES // 30)]
+    text = json.dumps(rows, ensure_ascii=False, indent=1)
+    assert len(text) > 2 * BLOCK_BYTES
+    found = read(tmp_path / "f.json", text, ignore_unknown=True)
+    assert [row["a"] for row in found] == [row["a"] for row in rows]
+    rows[-2]["a"] = "no number"
+    error = refused(tmp_path / "f.json", json.dumps(rows), ignore_unknown=True)
+    assert f"row {len(rows) - 1}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"a": 1} {"a": 2}]', "row 1: no array of JSON objects: ',' or ']' should stand"),
+        ('[{"a": 1}, 2]', "'{' should stand where '2]' is"),
+        ('[{"a": 1}', "where the end is"),
+        ('[{"a": 1}, {"a": ', "row 2: no array of JSON objects: Expecting value"),
+        ('[{"a": 1}] x', "behind the array stands 'x'"),
+        ("[1]", "'{' or ']' should stand where '1]' is"),
+        ("[", "where the end is"),
+    ],
+)
+def test_what_is_no_array_of_objects_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path / "f.json", text).message
+
+
+def test_an_empty_array_has_no_rows(tmp_path: Path) -> None:
+    assert read(tmp_path / "f.json", "[ ]") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2000-01-01", "2000/01/01", "2000/1/1", "Jan 1 2000", "January 1, 2000", "Jan. 1 2000",
+     "1 Jan 2000", "01-JAN-2000", "10957"],
+)  # fmt: skip
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_dates_that_mean_one_day_are_taken(tmp_path: Path, text: str, suffix: str) -> None:
+    """Beside ISO 8601 in the same column; texts alone, and with times."""
+    lines = f'a,d\n1,"{text}"\n2,2000-01-02\n'
+    if suffix == "jsonl":
+        lines = "".join(json.dumps({"a": 1, "d": day}) + "\n" for day in (text, "2000-01-02"))
+    assert [row["d"] for row in read(tmp_path / f"f.{suffix}", lines)] == [DAY, DAY + 1]
+
+
+def test_times_behind_such_dates_are_taken(tmp_path: Path) -> None:
+    text = "a,t\n1,Jan 1 2000 00:00:01\n2,2000/1/1 01:00:02+01:00\n3,2000-01-01T00:00:03Z\n"
+    assert [row["t"] - SECOND for row in read(tmp_path / "f.csv", text)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "text", ["01/02/2000", "1.2.2000", "00/1/1", "2000/13/1", "2000/1/32", "Foo 1 2000", "Jan 2000"]
+)
+def test_others_are_refused_and_the_option_is_named(tmp_path: Path, text: str) -> None:
+    """Nothing is guessed: two days could be meant, or none."""
+    error = refused(tmp_path / "f.csv", f"a,d\n1,2000-01-01\n2,{text}\n")
+    assert isinstance(error, BadValue)
+    assert f"row 2, column 'd': '{text}'" in error.message
+    assert "--date-format" in error.next_step
+    lines = json.dumps({"a": 1, "d": text})
+    assert "--date-format" in refused(tmp_path / "f.jsonl", lines).next_step
+
+
+@pytest.mark.parametrize(
+    ("date_format", "text"), [("%d/%m/%Y", "02/01/2000"), ("%m.%d.%Y", "1.2.2000")]
+)
+def test_a_format_says_what_is_meant(tmp_path: Path, date_format: str, text: str) -> None:
+    """In CSV and JSON, read as columns and row by row; what is not written so is refused."""
+    options = {"date_format": date_format}
+    csv = read(tmp_path / "f.csv", f"a,d\n1,{text}\n2,\n", **options)
+    assert [row["d"] for row in csv] == [DAY + 1, None]
+    for blank in ("", "\n"):  # a blank line, and Arrow's reader does not read the block
+        lines = f'{{"a": 1, "d": "{text}"}}\n{blank}{{"a": 2, "d": null}}\n'
+        json_ = read(tmp_path / "f.jsonl", lines, **options)
+        assert [row["d"] for row in json_] == [DAY + 1, None]
+    error = refused(tmp_path / "f.csv", f"a,d\n1,{text}\n2,2000-01-01\n", **options)
+    assert f"row 2, column 'd': '2000-01-01' is not written as {date_format!r}" in error.message
+
+
+def test_a_format_of_times_may_have_a_zone(tmp_path: Path) -> None:
+    options = {"date_format": "%d.%m.%Y %H:%M %z"}
+    rows = read(tmp_path / "f.csv", "a,t\n1,01.01.2000 01:00 +0100\n", **options)
+    assert [row["t"] for row in rows] == [SECOND]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json", "parquet"])
+def test_extra_columns_are_left_out_by_choice(tmp_path: Path, suffix: str) -> None:
+    """Also those that only a later line has; without the option they are refused."""
+    file = tmp_path / f"f.{suffix}"
+    if suffix == "parquet":
+        pyarrow.parquet.write_table(pa.table({"a": [1, 2], "x": [1, 2], "y": [[1], []]}), file)
+    else:
+        lines = ['{"a": 1, "x": 1}', '{"a": 2, "y": [1]}']
+        texts = {
+            "csv": "a,x,y\n1,1,1\n2,2,2\n",
+            "jsonl": "\n\n".join(lines),
+            "json": f"[{','.join(lines)}]",
+        }
+        file.write_text(texts[suffix], encoding="utf-8")
+    rows = rows_of(RowFile.of(file, None, FileOptions(ignore_unknown=True)))
+    assert [row["a"] for row in rows] == [1, 2]
+    with pytest.raises(ConfigError, match="has no column 'x'") as error:
+        rows_of(RowFile.of(file))
+    assert suffix == "jsonl" or "--ignore-unknown-columns" in error.value.next_step
+
+
+@pytest.mark.parametrize("text", ["NA", "null", "-", "N/A"])
+def test_a_text_that_often_means_null_names_the_option(tmp_path: Path, text: str) -> None:
+    """For CSV alone, and not where the option has been given."""
+    error = refused(tmp_path / "f.csv", f"a,d\n{text},\n")
+    assert f"--null '{text}' --null ''" in error.next_step
+    rows = read(tmp_path / "f.csv", f"a,d\n1,{text}\n", nulls=(text,))
+    assert [row["d"] for row in rows] == [None]
+    assert "--null" not in refused(tmp_path / "f.csv", "a,d\nnothing,\n").next_step
+    assert "--null" not in refused(tmp_path / "f.jsonl", f'{{"a": "{text}"}}').next_step
+
+
+@pytest.mark.parametrize(("format_", "text"), [("csv", "a\n1\n"), ("jsonl", ' [{"a": 1}]')])
+def test_standard_input_is_a_file(format_: str, text: str) -> None:
+    """It says itself what it is, errors call it by its name, and nothing stays."""
+    for named in (None, format_):
+        with spooled(io.BytesIO(text.encode()), named, FileOptions()) as source:
+            assert source.format == format_
+            assert [row["a"] for row in rows_of(source)] == [1]
+        assert not source.path.exists()
+    bad = text.replace("1", '"x"')
+    with (
+        spooled(io.BytesIO(bad.encode()), None, FileOptions()) as source,
+        pytest.raises(ConfigError, match=r"^standard input, row 1"),
+    ):
+        rows_of(source)
+
+
+def test_parquet_says_what_it_is() -> None:
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pa.table({"a": [1]}), buffer)
+    assert looks_like(buffer.getvalue()) == "parquet"
+    assert looks_like(b"") == "csv"

@@ -1,0 +1,1 @@
+"""`relay topic create`: what it decides, and what the brokers have afterwards."""
