@@ -156,7 +156,10 @@ class Fetcher:
             if offset < block.first_offset:
                 continue  # of an earlier block, in a read that goes on
             if offset >= block.next_offset:
-                raise Damaged(f"{len(values)} of {block.chunks} chunks before offset {offset}")
+                raise Damaged(
+                    f"the block topic holds {len(values)} of {block.chunks} chunks before offset "
+                    f"{offset}"
+                )
             if not values:
                 self.messages = _listed(message)
             values.append(_value(message, block, len(values)))
@@ -198,11 +201,12 @@ class Fetcher:
         low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
         if low > block.first_offset or high < block.next_offset:
             raise Damaged(
-                f"{block.topic}[{block.partition}] holds offsets {low} to {high}, the block is "
-                f"at {block.first_offset} to {block.next_offset}: deleted, or the topic is new"
+                f"{block.topic}[{block.partition}] holds offsets {low} to {high}, but the block "
+                f"is at {block.first_offset} to {block.next_offset}: its records were deleted, or "
+                "the topic was deleted and created again"
             )
         raise Unavailable(
-            f"{found} of {block.chunks} chunks of {block.id} came within {READ_SECONDS:g} s"
+            f"only {found} of {block.chunks} chunks of {block.id} arrived within {READ_SECONDS:g} s"
         )
 
 
@@ -251,11 +255,13 @@ def check(block: Block, values: list[bytes]) -> pa.RecordBatch:
     """
     found = chunks.crc32c(values)
     if found != block.crc32c:
-        raise Damaged(f"CRC-32C of the chunks is {found:08x}, the journal says {block.crc32c:08x}")
+        raise Damaged(
+            f"the CRC-32C of the chunks is {found:08x}, but the journal says {block.crc32c:08x}"
+        )
     try:
         batch = chunks.decode(values)
     except ValueError as error:  # pyarrow's own errors derive from it
-        raise Damaged(f"the chunks are no Arrow stream: {error}") from error
+        raise Damaged(f"the chunks are not an Arrow stream: {error}") from error
     if batch.num_rows != block.rows:
-        raise Damaged(f"{batch.num_rows} rows in the chunks, the journal says {block.rows}")
+        raise Damaged(f"the chunks hold {batch.num_rows} rows, but the journal says {block.rows}")
     return batch

@@ -41,11 +41,13 @@ def fitted(
     """
     names = made.schema.names
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise CannotTransform(f"the transform gave column {', '.join(doubled)} twice")
+        raise CannotTransform(f"the transform returned column {', '.join(doubled)} twice")
     fields, arrays = [], []
     for field, array in zip(made.schema, made.columns, strict=True):
         if field.name == stamp:
-            raise CannotTransform(f"column {stamp} is filled by the loader")
+            raise CannotTransform(
+                f"the transform returned column {stamp}, which only the loader fills"
+            )
         meant, kept = _meant(field, block, columns)
         fitting = _cast(field.name, array, meant)
         if not (kept and fitting.equals(block.column(field.name))):
@@ -64,7 +66,9 @@ def _meant(
     if at >= 0 and block.schema.field(at).type.equals(field.type):
         return _parsed(field.name, recorded_type(block.schema.field(at))), True
     if field.name not in columns:
-        raise CannotTransform(f"the transform gave column {field.name}, which the table has not")
+        raise CannotTransform(
+            f"the transform returned column {field.name}, which the table does not have"
+        )
     return _parsed(field.name, columns[field.name]), False
 
 
@@ -87,8 +91,8 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
         return pc.cast(array, meant.arrow)
     except pa.ArrowException as error:
         raise CannotTransform(
-            f"column {name} is {array.type}, {meant.clickhouse} takes {meant.arrow}: "
-            f"{one_line(error)}"
+            f"the transform returned column {name} as {array.type}, but {meant.clickhouse} needs "
+            f"{meant.arrow}: {one_line(error)}"
         ) from error
 
 

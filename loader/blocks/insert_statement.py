@@ -285,7 +285,7 @@ def _written(answer: object) -> plan.Answer:
     rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
     if rows is None:
         return plan.NoAnswer(
-            "the server did not say how many rows it wrote: does a proxy before it take away the "
-            "header X-ClickHouse-Summary?"
+            "the server did not say how many rows it wrote; check whether a proxy removes the "
+            "header X-ClickHouse-Summary"
         )
     return plan.Wrote(int(rows))

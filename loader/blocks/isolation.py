@@ -66,16 +66,22 @@ class Isolator:
             rows = rows.filter(pa.array(left_out.kept(block, listed)))
             found = self._refused(attempt, rows, left)
         except TooMany:
-            return plan.Impossible(f"{reason}; so are more than {MOST:,} of its messages alone")
+            return plan.Impossible(
+                f"{reason}; the table also refuses more than {MOST:,} of its messages one by one"
+            )
         except NoScratch as error:
-            return plan.Impossible(f"{reason}; single messages cannot be told apart: {error}")
+            return plan.Impossible(
+                f"{reason}; the block's messages cannot be tried one by one: {error}"
+            )
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         if not found:
             views = attempt.target.nature.views if attempt.target is not None else ()
             return plan.Impossible(f"{reason}; {by_others(views)}")
         if len(found) == len(left.offsets) and not self._dead:
-            return plan.Impossible(f"{reason}; so is each of its messages alone")
+            return plan.Impossible(
+                f"{reason}; the table also refuses each of its messages one by one"
+            )
         named = [*block.left_out, *left_out.messages(left, found)]
         attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))
         reached("messages_isolated")

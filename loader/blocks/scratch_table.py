@@ -91,7 +91,8 @@ def like(
     try:
         if not int(str(client.command(f"CHECK GRANT DROP TABLE ON {name}"))):
             raise NoScratch(
-                f"this user may not drop it afterwards: GRANT DROP TABLE ON {name[:-32]}*"
+                "this user may not drop the trial table afterwards: GRANT DROP TABLE ON "
+                f"{name[:-32]}*"
             )
         _drop_left_behind(client, database)
         engine = engine_of(*_engine(client, block.table))
@@ -123,7 +124,8 @@ def _engine(client: HttpClient, table: str) -> tuple[str, str]:
     ).result_rows
     if not rows:
         raise TableRefused(
-            f"{table} was dropped meanwhile", "Make it again, or give its blocks up."
+            f"{table} was dropped meanwhile",
+            "Create the table again, or discard its blocks (`loader parked resolve --discard`).",
         )
     return str(rows[0][0]), str(rows[0][1])
 

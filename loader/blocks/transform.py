@@ -60,7 +60,9 @@ class Transform:
             made = _joined(made)
         if not isinstance(made, pa.RecordBatch):
             kind = type(made).__name__
-            raise CannotTransform(f"{self.version} gave {kind}, not a RecordBatch or Table")
+            raise CannotTransform(
+                f"transform {self.version} returned {kind}, not a RecordBatch or Table"
+            )
         return made
 
 
@@ -113,9 +115,10 @@ class Transforms:
         if table not in self._tried:
             if difference := differ(made, transform.once(table, batch)):
                 raise Refused(
-                    f"{transform.version} is not deterministic: two runs over the same rows of "
-                    f"{table} differ in {difference}",
-                    "Make it depend on its rows alone: no clock, chance, set order or other state.",
+                    f"transform {transform.version} is not deterministic: two runs over the same "
+                    f"rows of {table} differ in {difference}",
+                    "Make the transform depend on its input rows only: no clock, random numbers, "
+                    "order of sets or other state.",
                 )
             self._tried.add(table)
         return made
@@ -133,7 +136,7 @@ def load(name: str) -> Transform:
         Refused: there is no such module or function here, or the module has no source.
     """
     module_name, _, attribute = name.partition(":")
-    install = "Install the module where executors run, or name it in their PYTHONPATH."
+    install = "Install the module where Spark's executors run, or add it to their PYTHONPATH."
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # an import may raise anything
@@ -156,8 +159,9 @@ def _source(module: str) -> bytes:
     text = reader.get_source(module) if hasattr(reader, "get_source") else None
     if text is None:
         raise Refused(
-            f"loader.transform: {module} has no source, by which its versions are told apart",
-            "Give the module as Python source; it may call compiled code.",
+            f"loader.transform: module {module} has no Python source, from which the loader "
+            "derives the transform's version",
+            "Provide the module as Python source; it may call compiled code.",
         )
     return str(text).encode()
 

@@ -105,7 +105,7 @@ def run(
     if len(every) > 1:
         if checkpoint is not None or lost:
             option = "--checkpoint" if checkpoint is not None else "--ledger-lost"
-            raise click.UsageError(f"{option} is one pipeline's: name it with --pipeline")
+            raise click.UsageError(f"{option} applies to one pipeline: name it with --pipeline")
         from loader.spark.several_apps import load  # noqa: PLC0415 - Spark
 
         sys.exit(load(every, master, listen, once=once, json_log=log_format == "json"))

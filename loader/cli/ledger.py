@@ -68,7 +68,9 @@ def clean_command(
     settings = settings_of(config_file)
     found = ledger_of(settings)
     if not found.exists():
-        raise ConfigError(f"there is no ledger {found.name}", "Start `loader run` once.")
+        raise ConfigError(
+            f"there is no ledger {found.name}", "Start `loader run` once, which creates it."
+        )
     told = clean(settings, found, gone, days * _DAY, run=run)
     if as_json:
         click.echo(json.dumps({"app": settings.app, "removed": run, **asdict(told)}))
@@ -81,11 +83,16 @@ def _shown(told: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> lis
     does = "removed" if run else "would be removed"
     lines = []
     for table, blocks in told.blocks.items():
-        lines.append(f"{table}: {blocks['old']:,} blocks whose journal records are gone {does}")
+        lines.append(f"{table}: {blocks['old']:,} blocks whose journal records were deleted {does}")
         if blocks["new"]:
-            lines.append(f"  kept {blocks['new']:,}: settled less than {days} days ago")
+            lines.append(
+                f"  {blocks['new']:,} blocks are kept: they were settled less than {days} days ago"
+            )
         if blocks["unsettled"]:
-            lines.append(f"  kept {blocks['unsettled']:,}: not settled, see `loader parked ls`")
+            lines.append(
+                f"  {blocks['unsettled']:,} blocks are kept: they are not settled, see `loader "
+                "parked ls`"
+            )
     lines.append(f"positions: {told.rows['positions']:,} old rows {does}, the newest kept")
     if gone:
         lines.append(
@@ -93,10 +100,11 @@ def _shown(told: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> lis
             "blocks were never loaded, and are lost"
         )
     lines += [
-        f"kept all of journal {one}, which is not the topic of now: --gone {one}"
+        f"all entries of journal {one}, which is not the present topic, are kept; --gone {one} "
+        "removes them"
         for one in told.others
         if one not in gone
     ]
     if not run:
-        lines.append("nothing was changed; --run removes it")
+        lines.append("nothing was changed; add --run to remove the entries")
     return lines

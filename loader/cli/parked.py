@@ -149,7 +149,10 @@ def resolve(
         click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
         left += outcome != wanted
     if left:
-        raise Refused(f"{left} block(s) are not {wanted}", "Read the reasons above.")
+        raise Refused(
+            f"{left} block(s) are not {wanted}",
+            "Read the reasons above, correct what they name, and run it again.",
+        )
 
 
 def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
@@ -157,7 +160,9 @@ def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
     if human is None:
         raise click.UsageError("Say what to do: --retry, --insert, --loaded, --discard or --dead.")
     if human == "discard" and not why.strip():
-        raise click.UsageError("--discard gives rows up: say why, with --why TEXT.")
+        raise click.UsageError(
+            "--discard gives the blocks' rows up: give your reason with --why TEXT."
+        )
     if for_real and human not in {"discard", "dead"}:
         raise click.UsageError("--run goes with --discard or --dead; the others do it at once.")
     return human
@@ -169,7 +174,9 @@ def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:
         for one in block.left_out:
             place = f"{block.source_topic} {block.partition}:{one.offset}"
             yield f"would become a dead letter: {place}, of {block.table}: {one.reason}"
-    yield "nothing was done: --run does it" if blocks else "no such block waits"
+    yield (
+        "nothing was done; add --run to do it" if blocks else "no such block is parked or set aside"
+    )
 
 
 def given_up(blocks: Collection[Block]) -> Iterator[str]:
@@ -181,9 +188,11 @@ def given_up(blocks: Collection[Block]) -> Iterator[str]:
     tables: Counter[str] = Counter()
     rows: Counter[str] = Counter()
     for block in blocks:
-        yield f"would be given up: {block.id}  {block.rows:,} rows of {block.table}"
+        yield f"--run would give up: {block.id}  {block.rows:,} rows of {block.table}"
         tables[block.table] += 1
         rows[block.table] += block.rows
     for table, count in sorted(tables.items()):
         yield f"{table}: {count:,} block(s), {rows[table]:,} rows"
-    yield "nothing was done: --run does it" if blocks else "no such block waits"
+    yield (
+        "nothing was done; add --run to do it" if blocks else "no such block is parked or set aside"
+    )

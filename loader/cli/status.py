@@ -127,7 +127,7 @@ _TABLE = (
     Column("parked"),
     Column("discarded"),
     Column("dead", optional=1),
-    Column("waits longest", right=False),
+    Column("oldest waiting", right=False),
     Column("for"),
 )
 

@@ -51,9 +51,10 @@ def _block(app: str, line: str) -> Block:
     try:
         block = Block.FromString(base64.b64decode(line.strip(), validate=True))
     except (binascii.Error, DecodeError) as error:
-        raise ConfigError(f"not a block: {line.strip()[:60]!r}", "give what a rewind gave") from (
-            error
-        )
+        raise ConfigError(
+            f"not a block id: {line.strip()[:60]!r}",
+            "pass the block ids that `relay rewind` wrote, one a line",
+        ) from (error)
     if not block.id.startswith(f"{app}:{block.table}:"):
         raise ConfigError(f"{block.id!r} is no block of app {app}", "check the configuration file")
     return block

@@ -99,7 +99,7 @@ def _connecting(settings: ClickHouse, error: Exception) -> str:
     """What an error of it is about; one of a silent server names that itself."""
     if unanswered(error) is None:
         return f"ClickHouse at {settings.url}"
-    return f"none of {settings.url} answers" if len(settings.urls) > 1 else "making a connection"
+    return f"none of {settings.url} answers" if len(settings.urls) > 1 else "opening a connection"
 
 
 def error_code(error: Exception) -> int | None:
@@ -121,14 +121,14 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
     """Return the error for a person, of a statement that the loader cannot do without."""
     text = _cut(error_line(error, what))
     if not is_permanent(error):
-        return Unavailable(text, "Start ClickHouse, or mend clickhouse.url.")
+        return Unavailable(text, "Start ClickHouse, or correct clickhouse.url.")
     if is_denied(error):
         return Refused(
             text,
             "Give the loader's user the rights that `relay doctor CONFIG --grants --role loader` "
-            "prints, or mend user and password.",
+            "prints, or correct user and password.",
         )
-    return Refused(text, "Mend what the server names, then start the loader again.")
+    return Refused(text, "Correct what the server's message names, then start the loader again.")
 
 
 def table_failure(error: Exception, what: str) -> Unavailable | Refused:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 NEXT = (
-    "Upgrade ClickHouse to a version that `relay docs clickhouse-versions` lists; see what the "
-    "user's profile says of insert_deduplicate, deduplicate_insert and deduplicate_insert_select; "
-    "then `relay doctor CONFIG --try`."
+    "Upgrade ClickHouse to a version that `relay docs clickhouse-versions` lists; check "
+    "insert_deduplicate, deduplicate_insert and deduplicate_insert_select in the user's profile; "
+    "then run `relay doctor CONFIG --try`."
 )
 
 
@@ -38,12 +38,13 @@ def check(client: Client, database: str) -> str:
         copies = dedup_trial.tried(client, dedup_trial.lasting(client, database)).table
     except ClickHouseError as error:
         if is_permanent(error):
-            return f"whether repeated INSERTs are dropped could not be tried: {one_line(error)}"
+            return f"the trial whether repeated INSERTs are dropped failed: {one_line(error)}"
         raise failure(error, "trying whether a repeated INSERT is dropped") from error
     if copies > 1:
         raise ContractBroken(
-            f"ClickHouse {client.server_version} inserts again what is repeated under the same "
-            f"token: {copies * dedup_trial.ROWS:g} rows of {dedup_trial.ROWS}",
+            f"ClickHouse {client.server_version} does not drop an INSERT that is repeated under "
+            f"the same token: the trial table has {copies * dedup_trial.ROWS:g} rows instead of "
+            f"{dedup_trial.ROWS}",
             NEXT,
         )
     return ""

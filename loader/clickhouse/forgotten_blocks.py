@@ -131,4 +131,4 @@ class Forgotten:
         try:
             return list(self._ledger.client.query(sql, parameters=parameters).result_rows)
         except ClickHouseError as error:
-            raise failure(error, "asking what the tables have already") from error
+            raise failure(error, "asking which blocks the tables have already") from error

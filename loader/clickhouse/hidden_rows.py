@@ -39,4 +39,4 @@ def condition(plan: Iterable[str]) -> str:
     """Return the filter in a plan of a SELECT that has none itself; empty: there is none."""
     lines = [line for line in plan if _FILTER.search(line)]
     found = [match[1] for line in lines if (match := _CONDITION.search(line))]
-    return found[0] if found else "(a condition that the server does not tell)" if lines else ""
+    return found[0] if found else "(a condition that the server does not show)" if lines else ""

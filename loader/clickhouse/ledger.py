@@ -115,11 +115,11 @@ class Ledger:
         if seen:
             raise Refused(
                 f"this user sees only those rows of the ledger {self.name} where {seen}: a row "
-                "policy or additional_table_filters hides the others, and of the blocks in them "
-                "nobody could tell that they are loaded",
-                f"Exempt the loader's user (ALTER ROW POLICY … ON {self.name} TO ALL EXCEPT it, or "
-                "its settings profile), then start the loader again: nothing was inserted on what "
-                "was hidden.",
+                "policy or additional_table_filters hides the others, so the loader cannot know "
+                "which blocks are loaded",
+                f"Exempt the loader's user (ALTER ROW POLICY … ON {self.name} TO ALL EXCEPT it, "
+                "or change its settings profile), then start the loader again. Nothing was "
+                "inserted meanwhile.",
             )
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:

@@ -55,7 +55,8 @@ def add(name: str, found: Collection[str]) -> str:
     if others := [column for column in missing if column not in LATER]:
         raise ContractBroken(
             f"{name} has no column {', '.join(others)}",
-            "Set loader.database to one whose `ledger` is this product's, or to a new one.",
+            "Set loader.database to a database whose table `ledger` belongs to block-relay, or to "
+            "a new one.",
         )
     added = ", ".join(f"ADD COLUMN IF NOT EXISTS {column} {COLUMNS[column]}" for column in missing)
     return f"ALTER TABLE {name} {added}" if added else ""

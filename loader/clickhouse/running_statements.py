@@ -171,7 +171,7 @@ class Running:
         try:
             return self._client.query(sql, parameters=about).result_rows
         except ClickHouseError as error:
-            raise failure(error, "asking what runs") from error
+            raise failure(error, "asking which statements run") from error
 
     def _on_any(self, about: About) -> Still:
         answered, silent = [], []
@@ -234,7 +234,7 @@ class Running:
             known |= set(every)
         whole = known and known <= answers.keys()
         missing = ", ".join(sorted(known - answers.keys())) or "of the table"
-        said = "" if whole else f"replica {missing} was not met behind {balancer.url}{why}"
+        said = "" if whole else f"no connection to {balancer.url} reached replica {missing}{why}"
         return list(answers.items()), said
 
 

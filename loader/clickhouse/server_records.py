@@ -135,10 +135,13 @@ class ServerRecords:
             **_place(table),
         )
         if parts is None:
-            return "whether this user sees all rows cannot be asked (SELECT on system.parts)"
+            return (
+                "whether this user sees all rows is not known (the user needs SELECT on "
+                "system.parts)"
+            )
         shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
         if shown is None:
-            return f"its rows cannot be counted (SELECT on {table})"
+            return f"its rows cannot be counted (the user needs SELECT on {table})"
         if int(shown[0][0]) < int(parts[0][0]):
             return "this user does not see all rows of the table (a row policy, DELETEs)"
         if seen := self.shown_only(table):  # others' rows came between the two, as many as hide
@@ -152,7 +155,7 @@ class ServerRecords:
         except ClickHouseError as error:
             if is_permanent(error):
                 return ""  # nor can it count them
-            raise failure(error, "asking which rows are shown") from error
+            raise failure(error, "asking which rows this user sees") from error
 
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
@@ -185,8 +188,8 @@ class ServerRecords:
         kinds = sorted({kind for kind, *_ in found})
         return ServerRecord(
             "unclear",
-            said="the server's query log has no INSERT of it that ended well"
-            + (f" ({', '.join(kinds)})" if kinds else ", and may lack some"),
+            said="the server's query log has no INSERT of this block that succeeded"
+            + (f" ({', '.join(kinds)})" if kinds else ", and the log may lack some"),
         )
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
@@ -195,10 +198,10 @@ class ServerRecords:
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
         if there:
             return ServerRecord("written", claim)
-        said = "the server recorded that its INSERT ended well"
+        said = "the server recorded that its INSERT succeeded"
         if made and not elsewhere:
             return ServerRecord(
-                "gone", claim, f"{said}, and its parts were dropped or replaced since"
+                "gone", claim, f"{said}, but its parts were dropped or replaced since then"
             )
         return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
@@ -269,12 +272,17 @@ def why_fewer(
     """
     reasons = list(known)
     if parts is not None and parts.dropped:
-        reasons.append("the table or partitions of it were dropped, detached or replaced since")
+        reasons.append(
+            "the table or partitions of it were dropped, detached or replaced since then"
+        )
     deletes = evidence.deletes(table, since_ms)
     if deletes:
-        reasons.append("rows were deleted since")
+        reasons.append("rows were deleted since then")
     if deletes is None:
-        reasons.append("whether rows were deleted since cannot be asked (system.mutations)")
+        reasons.append(
+            "whether rows were deleted since then is not known (the user needs SELECT on "
+            "system.mutations)"
+        )
     if not reasons and (hidden := evidence.hidden(table)):
         reasons.append(hidden)
     return ", ".join(reasons)

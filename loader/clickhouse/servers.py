@@ -40,14 +40,14 @@ def several(clickhouse: ClickHouse, engine: str) -> bool:
         return len(found) > 1
     if len(found) > 1:
         raise Refused(
-            f"clickhouse.url is several servers: {' and '.join(found)} answered at "
-            f"{clickhouse.url}, and there is no quorum",
+            f"several servers answer at clickhouse.url: {' and '.join(found)} answered at "
+            f"{clickhouse.url}, but no quorum is set",
             MEND,
         )
     if engine.startswith("Shared"):
         raise Refused(
-            f"the ledger is a {engine}, which any of several servers behind {clickhouse.url} may "
-            "answer for, and there is no quorum",
+            f"the ledger is a {engine}, for which any of several servers behind {clickhouse.url} "
+            "may answer, but no quorum is set",
             MEND,
         )
     if is_shared(engine):

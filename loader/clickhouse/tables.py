@@ -156,9 +156,10 @@ class Tables:
                     continue
                 if self._several and not is_shared(engine):
                     raise TableRefused(
-                        f"clickhouse.url names several replicas, and {table} is not replicated: "
+                        f"clickhouse.url names several replicas, but {table} is not replicated: "
                         f"it is a {engine}",
-                        "Make it a ReplicatedMergeTree, or name one replica.",
+                        "Make the table a ReplicatedMergeTree, or name one replica in "
+                        "clickhouse.url.",
                     )
                 defaults = self._window_defaults(engine)
                 natures[table] = nature(engine, engine_full, defaults, partition_key, tuple(views))
@@ -188,10 +189,10 @@ class Tables:
         if counted is not None and counted < block.rows:
             known = [of.vanish] if of.vanish else []
             if 0 <= newest < run.since:
-                known.append("its newest parts are gone")
+                known.append("its newest parts disappeared")
             fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
             if not fewer and self._count(block) != counted:
-                fewer = "other rows of it are seen now than a moment ago"
+                fewer = "queries now show other rows of it than a moment ago"
         return InsertFacts(
             inserted=inserted,
             margin=of.window.margin(claimed.seconds),

@@ -103,7 +103,7 @@ def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
         ValueError: the block does not say whose its rows are.
     """
     if listed is None:
-        raise ValueError(f"{block.topic} does not say which row is of which message")
+        raise ValueError(f"{block.topic} does not say which row belongs to which message")
     return np.repeat(inserted(block, listed), listed.rows)
 
 

@@ -637,7 +637,7 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
     if not facts.views and facts.inserted is not None and facts.inserted <= facts.margin:
         return Insert(facts.newest + facts.margin - facts.inserted)
     left = "" if counted is None else f"; {_share(run, counted)}"
-    return Park(run.attempt, f"{run.rejected}{left}, and may be of the INSERT that was refused")
+    return Park(run.attempt, f"{run.rejected}{left}, and may come from the INSERT that was refused")
 
 
 def _for_letters(run: Run, counted: int | None) -> Effect:
@@ -710,22 +710,22 @@ def _knows(run: Run, claim: str) -> bool:
 def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
-    found = ["an earlier attempt ended before its answer came"]
+    found = ["an earlier attempt ended before the server answered"]
     if not run.earlier:
         found = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
         found.append(_share(run, counted))
         if counted and len({entry.transform for entry in run.earlier}) > 1:
-            found.append("versions of the transform made different numbers of them")
+            found.append("versions of the transform made different numbers of rows")
     elif not run.all_stamped:
-        found.append("the table has no block-id column for all of it")
+        found.append("the table did not have the block-id column during every attempt")
     if facts.fewer:
         found.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
         found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
     if any(entry.transform != run.transform for entry in run.earlier):
         found.append("the transform has changed")
-    found.append("its deduplication window may have moved on")
+    found.append("the table may have forgotten the block's deduplication token")
     if record.said:
         found.append(record.said)
     return "; ".join(found) + ": only a person can tell whether the rows are there"
@@ -764,7 +764,7 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         # Which of two versions it was is the person's to know.
         fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
         if not fitting:
-            return Park(run.attempt, f"a person said that it is loaded, but {found}")
+            return Park(run.attempt, f"a person marked it as loaded, but {found}")
         said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
         return Settle(run.attempt, LOADED, said, fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):

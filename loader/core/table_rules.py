@@ -137,9 +137,9 @@ def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window
 def _vanish(engine: str, engine_full: str) -> str:
     match = _MERGE_TREE.fullmatch(engine)
     if match is None:
-        return f"a {engine} does not keep rows as they were inserted"
+        return f"engine {engine} does not keep rows as they were inserted"
     if match[2]:
-        return f"a {engine} merges rows into others"
+        return f"engine {engine} merges rows into others"
     clause = engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
     # Rows that are moved or recompressed are still there.
     expiry = _STAYS.sub("", clause).strip(", ")

@@ -46,13 +46,17 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         raise ConfigError(f"unknown option {unknown[0]}", f"known: {', '.join(sorted(_KNOWN))}")
     table = options.get("table", "")
     if not names.is_table_name(table):
-        raise ConfigError(f"option table: {table!r} is no database.table", "name one")
+        raise ConfigError(
+            f"option table: {table!r} is not database.table", "name a table as database.table"
+        )
     wanted = BlockSelection(
         table, _time(options, "since"), _time(options, "until"), options.get("block", "")
     )
     size = options.get("partition_bytes", str(PARTITION_BYTES))
     if not size.isdecimal() or not int(size):
-        raise ConfigError(f"option partition_bytes: {size!r} is no number above 0", "give bytes")
+        raise ConfigError(
+            f"option partition_bytes: {size!r} is not a number above 0", "give a number of bytes"
+        )
     metadata = options.get("metadata", "false").lower()
     if metadata not in {"true", "false"}:
         raise ConfigError(f"option metadata: {metadata!r}", "give true or false")
@@ -63,7 +67,10 @@ def _settings(options: Mapping[str, str]) -> Settings:
     if "config" in options:
         return settings_file.load(Path(options["config"]), pipeline=options.get("pipeline"))
     if not {"app", "bootstrap"} <= options.keys():
-        raise ConfigError("where is the journal?", "give option config, or app and bootstrap")
+        raise ConfigError(
+            "the options do not say where the journal is",
+            "give option config, or app and bootstrap",
+        )
     # Nothing else of an app is asked for.
     return Settings.model_validate(
         {

@@ -62,7 +62,7 @@ class RelayDataSource(DataSource):
         if block is None:
             raise ConfigError(
                 f"the journal of {what.settings.app} holds no block of {what.wanted.table}",
-                "wait for the first, or give the schema yourself",
+                "wait for the first block, or give the schema yourself",
             )
         fetcher = Fetcher(what.settings.kafka)
         try:
@@ -126,9 +126,9 @@ def _rows(kafka: Kafka, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.Rec
             try:
                 yield block, fetcher.fetch(block, blocks[at : at + AT_ONCE])
             except Damaged as error:
-                raise Refused(f"block {block.id}: {error}", "leave it out by since or block") from (
-                    error
-                )
+                raise Refused(
+                    f"block {block.id}: {error}", "leave the block out with option since or block"
+                ) from (error)
     finally:
         fetcher.close()
 
@@ -161,9 +161,9 @@ def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) 
     except pa.ArrowException as error:
         was = recorded_type(field)
         raise Refused(
-            f"block {block.id}: column {field.name} was {was}, and does not read as "
-            f"{wanted.type}: {one_line(error)}",
-            "read it by itself (option block), or those since the change (option since)",
+            f"block {block.id}: column {field.name} was {was} when it was sealed, and cannot be "
+            f"read as {wanted.type}: {one_line(error)}",
+            "read this block alone (option block), or the blocks since the change (option since)",
         ) from error
 
 

@@ -26,8 +26,9 @@ from relay.errors import ContractBroken
 
 GO_ON = (
     "If the ledger was lost or emptied, start once with `loader run CONFIG --once --ledger-lost`: "
-    "it begins with the journal's first record and asks each table what it has before it inserts; "
-    "restored, or in another database (loader.database), it is found again by itself."
+    "it begins with the journal's first record and asks each table which blocks it has before it "
+    "inserts. If the ledger was restored, or is in another database, set loader.database and "
+    "start again."
 )
 
 
@@ -135,12 +136,12 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
     others = [one for one in noted.others(journal) if one not in noted.gone]
     if others and not noted.of(journal):
         raise ContractBroken(
-            f"the ledger's positions of app {app} belong to journal {', '.join(others)}, the "
-            f"topic is now {journal}: it was deleted and made anew",
-            "What the loader had not loaded of the old journal is lost. To go on, take note of it: "
+            f"the ledger's positions of app {app} belong to journal {', '.join(others)}, but the "
+            f"topic is now {journal}: it was deleted and created again",
+            "Blocks of the old journal that were not loaded are lost. To acknowledge that, run "
             f"`loader ledger clean CONFIG {' '.join(f'--gone {one}' for one in others)} --run`; "
-            "without --run it shows what goes. If kafka.bootstrap names other brokers than before, "
-            "mend that.",
+            "without --run it shows what would be removed. If kafka.bootstrap names other brokers "
+            "than before, correct that.",
         )
 
 
@@ -154,11 +155,12 @@ def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
     if found.journal in facts.noted.gone or facts.lost:
         return {}, True
     raise ContractBroken(
-        f"the checkpoint belongs to journal {found.journal or '(not readable)'}, the topic is now "
-        f"{facts.journal}: it was deleted and made anew, or {facts.where} is another app's",
-        "If it is another app's, set loader.checkpoint to a directory of its own. If the topic was "
-        "made anew, move the checkpoint away: blocks of the old journal that were not loaded are "
-        "lost.",
+        f"the checkpoint belongs to journal {found.journal or '(not readable)'}, but the topic is "
+        f"now {facts.journal}: it was deleted and created again, or {facts.where} belongs to "
+        "another app",
+        "If the checkpoint belongs to another app, set loader.checkpoint to another directory. If "
+        "the topic was created again, move the checkpoint away: blocks of the old journal that "
+        "were not loaded are lost.",
     )
 
 
@@ -174,17 +176,17 @@ def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) 
             continue
         if found.get(p, 0) > low:
             raise ContractBroken(
-                f"the ledger {facts.ledger} has no position of app {facts.app} in partition {p} of "
-                f"its journal, the checkpoint {facts.where} stands at {found[p]}: the ledger was "
-                "lost, or it is another one",
+                f"the ledger {facts.ledger} has no position of app {facts.app} in partition {p} "
+                f"of its journal, but the checkpoint {facts.where} stands at {found[p]}: the "
+                "ledger was lost, or it is another one",
                 GO_ON,
             )
         if low > found.get(p, 0):
             raise ContractBroken(
-                f"the journal's partition {p} begins at offset {low}, and nobody has loaded what "
-                f"was before: the ledger {facts.ledger} has no position there, and records were "
-                "deleted by retention",
-                f"What was deleted can only come from a re-run of the source. {GO_ON}",
+                f"the journal's partition {p} begins at offset {low}, and no loader loaded the "
+                f"records before it: the ledger {facts.ledger} has no position there, and "
+                "retention deleted the records",
+                f"Deleted blocks can only be loaded by running the source again. {GO_ON}",
             )
 
 
@@ -193,9 +195,9 @@ def _went_back(facts: StartFacts, mine: Mapping[int, int], back: Mapping[int, in
         return []
     at = "; ".join(f"partition {p}: {mine[p]}, checkpoint {back[p]}" for p in sorted(back))
     what = (
-        f"ClickHouse went back. The ledger {facts.ledger} stands in the journal before "
-        f"Spark's checkpoint ({at}): it was restored from a backup, or this is another server. "
-        "Beginning where the ledger stands; of what follows, each table is asked by its block-id "
-        "column what it has already"
+        f"ClickHouse went back. The ledger {facts.ledger} is behind Spark's checkpoint ({at}): it "
+        "was restored from a backup, or this is another server. The loader begins where the "
+        "ledger stands, and asks each table by its block-id column which of the following blocks "
+        "it has already"
     )
     return [what]

@@ -154,7 +154,7 @@ class Checkpoint:
         except OSError as error:
             raise Refused(
                 f"cannot move the checkpoint {self.where} aside: {error}",
-                "Move it away yourself, or let the loader's user write there.",
+                "Move the directory away yourself, or let the loader's user write there.",
             ) from error
         return f"{self.where.rstrip('/')}/{into}"
 

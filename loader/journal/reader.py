@@ -107,8 +107,8 @@ class JournalPolling:
             if message is None:
                 if time.monotonic() > deadline:
                     raise Unavailable(
-                        f"{self._topic}: no answer for {ANSWER_SECONDS:g} s",
-                        "Look after the brokers.",
+                        f"{self._topic}: the brokers did not answer for {ANSWER_SECONDS:g} s",
+                        "Check kafka.bootstrap, and that the brokers run.",
                     )
                 continue
             partition, offset = message.partition() or 0, message.offset() or 0
@@ -170,7 +170,7 @@ class JournalPolling:
         try:
             return call()
         except KafkaException as error:
-            raise self._error(f"look at {self._topic}", error.args[0]) from error
+            raise self._error(f"describe {self._topic}", error.args[0]) from error
 
     def _error(self, what: str, error: KafkaError) -> Unavailable | Refused:
         grant = f"grant Read on topic {self._topic} to the user of kafka.client"
@@ -202,10 +202,10 @@ class JournalPolling:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             low, high = self.watermarks(partition)
             raise ContractBroken(
-                f"{self._topic}[{partition}] holds offsets {low} to {high}, the loader stands at "
-                f"{position[partition]}: records were deleted before they were loaded, or the "
-                "topic was made anew",
-                "Find out which; what was deleted can only come from a re-run of the source.",
+                f"{self._topic}[{partition}] holds offsets {low} to {high}, but the loader stands "
+                f"at {position[partition]}: records were deleted before they were loaded, or the "
+                "topic was deleted and created again",
+                "Find out which; deleted blocks can only be loaded by running the source again.",
             )
         if not error.retriable() and error.code() not in (
             KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001

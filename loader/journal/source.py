@@ -118,8 +118,8 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if start[JOURNAL] != self._start.journal:
             raise ContractBroken(
-                f"the checkpoint belongs to journal {start[JOURNAL]}, the topic {self._topic} is "
-                f"now {self._start.journal}: it was deleted and made anew",
+                f"the checkpoint belongs to journal {start[JOURNAL]}, but the topic {self._topic} "
+                f"is now {self._start.journal}: it was deleted and created again",
                 "Use a new app name; or, if every block of the old journal is loaded, remove the "
                 "checkpoint directory and the app's position rows in the ledger.",
             )
@@ -147,10 +147,11 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         low, high = self._polling.watermarks(partition)
         if low > 0:
             raise ContractBroken(
-                f"{self._topic}[{partition}] holds offsets {low} to {high}, and the ledger has no "
+                f"{self._topic}[{partition}] holds offsets {low} to {high}, but the ledger has no "
                 f"position there: the records before {low} were deleted before they were loaded",
-                "What was deleted can only come from a re-run of the source. To go on with what is "
-                "there, start once with `loader run CONFIG --once --ledger-lost`.",
+                "Deleted blocks can only be loaded by running the source again. To continue with "
+                "the records that are left, start once with `loader run CONFIG --once "
+                "--ledger-lost`.",
             )
         return low
 

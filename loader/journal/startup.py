@@ -55,9 +55,9 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
         raise ConfigError(
-            f"clickhouse.url names several replicas, and {ledger.name} is not replicated",
-            "Make it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has the "
-            "columns), or name one replica.",
+            f"clickhouse.url names several replicas, but {ledger.name} is not replicated",
+            "Create it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has "
+            "the columns), or name one replica in clickhouse.url.",
         )
     if make:
         ledger.ensure(settings.loader.database)
@@ -197,5 +197,7 @@ def topic_id(settings: Settings, topic: str) -> str:
     """
     facts = Topics(settings).describe(topic, (READ,))
     if facts is None:
-        raise Unavailable(f"topic {topic} is not there", "Start `relay run` once, it creates it.")
+        raise Unavailable(
+            f"topic {topic} does not exist", "Start `relay run` once, which creates the topic."
+        )
     return facts.topic_id

@@ -67,7 +67,7 @@ class LoaderGauges(Collector):
             away=recorder.away,
             started=recorder.started,
             executors=None if recorder.executors is None else recorder.executors(),
-            unseen="not looked at yet" if look is None else look.failed,
+            unseen="not read yet" if look is None else look.failed,
             waiting={} if look is None else self._unmoved(look),
         )
 

@@ -63,15 +63,15 @@ def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ..
         Check(
             "query",
             between <= limits.query_seconds,
-            f"last sign of life {silent:.1f} s ago, limit {limits.query_seconds:g} s between "
-            "two micro-batches",
+            f"Spark's query last reported {silent:.1f} s ago, limit {limits.query_seconds:g} s "
+            "between two micro-batches",
         ),
         Check(
             "batch",
             inside <= limits.batch_seconds,
-            f"no block came back for {inside:.1f} s, limit {limits.batch_seconds:g} s"
+            f"no block was finished for {inside:.1f} s, limit {limits.batch_seconds:g} s"
             if facts.batch_open
-            else "none is open",
+            else "no micro-batch is open",
         ),
         _partitions(facts, limits.partition_seconds),
     )
@@ -96,11 +96,15 @@ def _executors(there: int | None) -> Check:
 def _partitions(facts: LoaderHealth, limit: float) -> Check:
     """Each one: the others may flow all the while."""
     if facts.away:
-        return Check("partitions", ok=True, why="not judged while a server is away")
+        return Check("partitions", ok=True, why="not judged while a server does not answer")
     late = sorted(p for p, seconds in facts.waiting.items() if seconds > limit)
     if not late:
-        return Check("partitions", ok=True, why=f"all {len(facts.waiting)} move")
+        return Check(
+            "partitions", ok=True, why=f"all {len(facts.waiting)} journal partitions make progress"
+        )
     shown = ", ".join(map(str, late[:10])) + (" and more" if len(late) > 10 else "")
     return Check(
-        "partitions", ok=False, why=f"blocks of journal partitions {shown} wait for {limit:g} s"
+        "partitions",
+        ok=False,
+        why=f"blocks of journal partitions {shown} have waited for {limit:g} s",
     )

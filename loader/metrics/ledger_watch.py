@@ -103,7 +103,7 @@ class LedgerWatch:
             self.latest = self._look()
         except (RelayError, KafkaException) as error:
             why = error.message if isinstance(error, RelayError) else f"journal: {error.args[0]}"
-            log.warning("cannot look at ledger or journal", extra={"why": why})
+            log.warning("cannot read ledger or journal", extra={"why": why})
             before = self.latest or LedgerLook(self._clock())
             self.latest = replace(before, failed=why)
 

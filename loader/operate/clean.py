@@ -86,14 +86,14 @@ def _check(journal: str, others: Sequence[str], gone: Sequence[str], noted: Note
     if wrong := [one for one in gone if one not in others]:
         known = ", ".join(others) or "none but its own"
         raise ConfigError(
-            f"journal {wrong[0]} is not one that was deleted: the topic is {journal}, the ledger "
-            f"has positions of {known}",
-            "Name one that the error of `loader run` named.",
+            f"{wrong[0]} is not a deleted journal: the topic is {journal}, the ledger has "
+            f"positions of {known}",
+            "Name a journal that the error message of `loader run` named.",
         )
     if gone and set(gone) != set(others) and not noted.of(journal):
         raise ConfigError(
-            f"the ledger has positions of {', '.join(others)}: which entries are of which is not "
-            "known",
+            f"the ledger has positions of {', '.join(others)}, and nothing says which entries "
+            "belong to which journal",
             "Name all of them with --gone.",
         )
 

@@ -122,15 +122,17 @@ def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[s
     said = [text for name in wanted if (text := _as_it_is(ledger, name))]
     if said:
         raise ConfigError(
-            f"nothing to settle: {'; '.join(said)}", "`loader parked ls` shows which blocks wait."
+            f"there is nothing to settle: {'; '.join(said)}",
+            "`loader parked ls` lists the blocks that wait.",
         )
     from loader.journal.sealed_blocks import sealed  # noqa: PLC0415 - Spark's Python
 
     found = {block.id: block for block in sealed(settings, ledger).blocks if block.id in wanted}
     if missing := [name for name in wanted if name not in found]:
         raise ConfigError(
-            f"not in the ledger, nor in the journal behind its position: {', '.join(missing)}",
-            "`loader parked ls` shows which blocks wait, `relay blocks ls` all.",
+            "neither the ledger nor the journal after the ledger's position has block "
+            f"{', '.join(missing)}",
+            "`loader parked ls` lists the blocks that wait, `relay blocks ls` lists all.",
         )
     return found
 

@@ -89,7 +89,7 @@ def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -
             first = outcomes[left[0].id]
             raise Unavailable(
                 f"{len(left)} block(s) are not settled; {first.block}: {first.reason}",
-                "look at the loaders, then run it again: what was done stays done",
+                "check the loaders, then run it again: it continues where it stopped",
             )
         time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
 
@@ -102,9 +102,10 @@ def _remove(settings: Settings, ledger: Ledger, table: str, ids: Sequence[str]) 
         return 0  # and with it its rows
     if not target.stamped(stamp):
         raise Refused(
-            f"{table} has no column {stamp}, or an engine that merges rows into others: which rows "
-            "are of which block is not known",
-            "add the column; what is in the table without it stays, unless you remove it yourself",
+            f"{table} has no column {stamp}, or an engine that merges rows into others: nothing "
+            "says which rows belong to which block",
+            "add the column; rows that were inserted without it stay, unless you remove them "
+            "yourself",
         )
     removed = 0
     for at in range(0, len(ids), AT_ONCE):
@@ -119,7 +120,7 @@ def _remove(settings: Settings, ledger: Ledger, table: str, ids: Sequence[str]) 
         if left := _count(ledger, table, where):
             raise Unavailable(
                 f"{table}: {left} rows of superseded blocks are still there",
-                "look at system.mutations, then run it again",
+                "check system.mutations, then run it again",
             )
         removed += before
     return removed

@@ -126,10 +126,9 @@ class KnownBlocks:
         for partition, offset in sorted(self._positions.items()):
             if now.get(partition, -1) < offset:
                 raise Unavailable(
-                    f"ClickHouse went back under the running loader: the ledger "
-                    f"{self._ledger.name} stood at {offset} in partition {partition} of the "
-                    f"journal, now it "
+                    f"ClickHouse went back while the loader ran: the ledger {self._ledger.name} "
+                    f"stood at {offset} in partition {partition} of the journal, now it "
                     + (f"stands at {now[partition]}" if partition in now else "has no position"),
-                    "Start the loader again: it begins where the ledger stands. If nobody restored "
-                    "or emptied ClickHouse, another server answers under its address.",
+                    "Start the loader again: it begins where the ledger stands. If nobody "
+                    "restored or emptied ClickHouse, another server answers at its address.",
                 )

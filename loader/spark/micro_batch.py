@@ -180,7 +180,9 @@ class Settling:
         """Set aside, untried, the blocks of tables that take nothing now."""
         shut = {table: self._asides.shut(table) for table in {b.table for b in open_.values()}}
         some = [
-            Aside(block, f"not tried, since a block before it met: {shut[block.table]}")
+            Aside(
+                block, f"not tried, because an earlier block of its table met: {shut[block.table]}"
+            )
             for block in open_.values()
             if shut[block.table]
         ]
@@ -242,8 +244,8 @@ class Settling:
         why = "; ".join(sorted(reasons)[:3])
         if limit and waited > limit:
             raise Unavailable(
-                f"waited {limit:g} s: {why}",
-                "Start what is away, or raise loader.wait_for_servers_seconds.",
+                f"a server did not answer for {limit:g} s: {why}",
+                "Start the server, or raise loader.wait_for_servers_seconds.",
             )
         self._observer.waiting(why)
         first = sorted(block.id for block in blocks)[:_NAMED]
@@ -260,7 +262,7 @@ class Settling:
         self._say(
             f"batch {self._batch}: {blocks(count[LOADED])}, {count['rows']:,} rows, "
             f"{count['rows'] / max(seconds, 1e-3):,.0f} rows/s"
-            + (f", {count['known']} known already" if count["known"] else "")
+            + (f", {count['known']} already settled" if count["known"] else "")
             + (f", {count[ASIDE]} set aside" if count[ASIDE] else "")
             + (f", {count[PARKED]} parked" if count[PARKED] else "")
             + f" | all: {blocks(self._total[LOADED])}, {self._total['rows']:,} rows"

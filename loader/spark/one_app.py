@@ -163,7 +163,10 @@ def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:
     try:
         text = str(error)
     except ConnectionError:  # the text is in the JVM
-        return Unavailable("Spark's JVM has ended", "Find out what ended it; start again.")
+        return Unavailable(
+            "Spark's JVM has ended",
+            "Find out what ended it (memory, a signal), then start the loader again.",
+        )
     if _TWO_WRITE in text:
         return used(checkpoint)
     found = _RAISED.search(text)

@@ -75,8 +75,8 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
     except PySparkRuntimeError as error:
         raise MissingTool(
             f"Spark's JVM did not start: {error}",
-            "Its own words are above. Spark wants bash, Java 17 or newer (JAVA_HOME, or in PATH) "
-            "and a directory for temporary files.",
+            "The JVM's own message is above. Spark needs bash, Java 17 or newer (JAVA_HOME, or in "
+            "PATH) and a directory for temporary files.",
         ) from error
     _clear(SparkConf(_jvm=gateway.jvm))
     SparkContext(conf=conf, gateway=gateway)

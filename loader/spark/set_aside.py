@@ -222,8 +222,8 @@ class SetAside:
         why = {one.block: one.reason for one in outcomes}
         for block, state in gone.items():
             left_out = without.get(block, 0)
-            but = f", without {left_out} messages that it refuses" if left_out else ""
-            text = f"{state} {block}, which stood aside{but}"
+            but = f", without {left_out} messages that the table refuses" if left_out else ""
+            text = f"{state} {block}, which had been set aside{but}"
             if state in {DEAD, PARKED} and why.get(block):
                 text += f": {why[block]}"
             self._say(text, block=block, table=table, left_out=left_out)

@@ -131,9 +131,11 @@ class Loading(threading.Thread):
                 return
             self.status = status
             if self._once or pause is None or self._without_engine:
-                self._say("stays ended; the others go on", level=logging.ERROR, status=status)
+                self._say(
+                    "is not started again; the others continue", level=logging.ERROR, status=status
+                )
                 return
-            self._say(f"begins again in {pause:g} s", level=logging.WARNING, status=status)
+            self._say(f"starts again in {pause:g} s", level=logging.WARNING, status=status)
             self._ending.wait(pause)
 
     def end(self) -> None:
@@ -154,7 +156,8 @@ class Loading(threading.Thread):
             return self._of_engine() or error.exit_code
         except Exception as error:  # noqa: BLE001 - it must not end the others
             self._say(
-                f"not foreseen: {type(error).__name__}: {one_line(error)}", level=logging.ERROR
+                f"a bug in block-relay: {type(error).__name__}: {one_line(error)}",
+                level=logging.ERROR,
             )
             return self._of_engine() or EXIT_BUG
         return 0

@@ -164,12 +164,15 @@ def _read(chunk: bytes) -> list[pa.RecordBatch]:
     counts = [len(stream) for stream in streams]
     if set(counts) != {1}:
         raise ValueError(
-            f"{len(streams)} streams of {counts} batches, which are not heads and rows"
+            f"the chunks hold {len(streams)} streams of {counts} batches, expected one stream of "
+            "message heads and one of rows"
         )
     *parts, last = (stream[0] for stream in streams)
     rows = put_back(parts.pop(), last) if is_taken_out(last.schema) else last
     if len(parts) > 1:
-        raise ValueError(f"{len(streams)} streams, which are not heads and rows")
+        raise ValueError(
+            f"the chunks hold {len(streams)} streams, expected one of message heads and one of rows"
+        )
     return [together(parts[0], rows)] if parts else [rows]
 
 

@@ -79,7 +79,10 @@ def together(heads: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     unknown = set(heads.schema.names) - set(rows.schema.names)
     if heads.num_rows != 1 or unknown:
-        raise ValueError(f"{heads.num_rows} heads, and columns {sorted(unknown)} without rows")
+        raise ValueError(
+            f"the block has {heads.num_rows} message heads, and no rows for columns "
+            f"{sorted(unknown)}"
+        )
     columns = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         at = heads.schema.get_field_index(field.name)

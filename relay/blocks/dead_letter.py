@@ -122,8 +122,9 @@ def headers_without(
 ) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a letter too large for its topic; the rest stays behind."""
     said = (
-        f"{reason[:REASON]}; its dead letter is larger than the topic of dead letters takes: the "
-        f"message, a value of {size:,} bytes, is in the source topic alone, while that keeps it"
+        f"{reason[:REASON]}; with the whole message the dead letter would be larger than its "
+        f"topic accepts, so the message (a value of {size:,} bytes) is only in the source topic, "
+        "until retention deletes it"
     )
     headers = [*_always(source_topic, source, table, said), *_of_block(block)]
     return [*headers, (_LEFT_OUT, str(size).encode())]
@@ -156,7 +157,9 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
     def text(name: str) -> str:
         raw = found.get(name)
         if raw is None:
-            raise ValueError(f"no dead letter of a relay: no header {name!r}")
+            raise ValueError(
+                f"the record is not a dead letter of a relay: it has no header {name!r}"
+            )
         return raw.decode("utf-8")
 
     source = RecordPlace(int(text("source_partition")), int(text("source_offset")))
@@ -181,7 +184,7 @@ def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
     kept = [(name.removeprefix(_PREFIX), raw) for name, raw in headers if name.startswith(_PREFIX)]
     kept += _unpack(found.get(_PACKED) or b"")
     if len(kept) != int(count):
-        raise ValueError(f"{len(kept)} of {int(count)} source headers are there")
+        raise ValueError(f"the dead letter holds {len(kept)} of {int(count)} source headers")
     return Origin(found.get(_KEY), kept)
 
 
@@ -206,11 +209,11 @@ def _unpack(packed: bytes) -> list[tuple[str, bytes | None]]:
         try:
             of_name, of_value = _LENGTHS.unpack_from(packed, at)
         except struct.error as error:
-            raise ValueError(f"packed headers are cut at {at}") from error
+            raise ValueError(f"packed headers end early, at byte {at}") from error
         begin = at + _LENGTHS.size + of_name
         at = begin + max(of_value, 0)
         if at > len(packed):
-            raise ValueError(f"packed headers are cut at {len(packed)} of {at}")
+            raise ValueError(f"packed headers end early, at byte {len(packed)} of {at}")
         name = packed[begin - of_name : begin].decode()
         found.append((name, None if of_value < 0 else packed[begin:at]))
     return found

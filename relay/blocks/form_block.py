@@ -140,6 +140,6 @@ def _others(
 
 def _why(one: Oversized, most: int) -> str:
     return (
-        f"row {one.row}: {one.bytes:,} bytes in a chunk of its own, and the table's block topic "
-        f"takes records of {most:,} bytes: raise its max.message.bytes"
+        f"row {one.row}: the row alone needs a chunk of {one.bytes:,} bytes, and the table's "
+        f"block topic accepts records of {most:,} bytes: raise its max.message.bytes"
     )

@@ -66,7 +66,7 @@ def decode(value: bytes) -> MessageRows:
         steps = np.frombuffer(plain, f"<u{of_step}", count, _HEAD.size)
         rows = np.frombuffer(plain, f"<u{of_rows}", count, _HEAD.size + count * of_step)
     except (zlib.error, struct.error, TypeError, ValueError) as error:
-        raise ValueError(f"no list of a block's messages: {error}") from error
+        raise ValueError(f"the record is not a list of a block's messages: {error}") from error
     return MessageRows(first + np.cumsum(steps.astype(np.int64)), rows.astype(np.int64))
 
 

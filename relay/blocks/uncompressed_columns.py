@@ -46,20 +46,20 @@ def is_taken_out(schema: pa.Schema) -> bool:
     return schema.metadata == _MARK
 
 
-def put_back(rows: pa.RecordBatch, taken_out: pa.RecordBatch) -> pa.RecordBatch:
+def put_back(rows: pa.RecordBatch, taken: pa.RecordBatch) -> pa.RecordBatch:
     """Return what `aside` was given.
 
     Raises:
         ValueError: these two do not belong together.
     """
     missing = [field.name for field in rows.schema if pa.types.is_null(field.type)]
-    if missing != taken_out.schema.names or rows.num_rows != taken_out.num_rows:
+    if missing != taken.schema.names or rows.num_rows != taken.num_rows:
         raise ValueError(
-            f"{rows.num_rows} rows without columns {missing}, and {taken_out.num_rows} of columns "
-            f"{taken_out.schema.names}"
+            f"the block has {rows.num_rows} rows without columns {missing}, and {taken.num_rows} "
+            f"rows of columns {taken.schema.names}"
         )
     fields, columns = list(rows.schema), list(rows.columns)
-    for field, column in zip(taken_out.schema, taken_out.columns, strict=True):
+    for field, column in zip(taken.schema, taken.columns, strict=True):
         at = rows.schema.get_field_index(field.name)
         fields[at], columns[at] = field, column
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -71,13 +71,14 @@ def accept(
     """
     log.setup(json=False)
     if begin is not None and partition is None:
-        raise click.UsageError("--from is of one source partition: name it with --partition")
+        raise click.UsageError("--from applies to one source partition: name it with --partition")
     why = " ".join(why.split())
     if do and not why:
-        raise click.UsageError("say why: --why TEXT stays in the journal")
+        raise click.UsageError("say why with --why TEXT; the journal keeps the reason")
     settings = settings_of(config_file)
     step = (
-        "mend what is missing, or begin under a new `app`, with source.start where it is to read on"
+        "restore what is missing, or begin under a new `app`, with source.start where reading "
+        "should continue"
     )
     within_one_cluster(settings, "accept", step)
     begins = {} if begin is None or partition is None else {partition: begin}

@@ -90,7 +90,7 @@ def list_blocks(
             click.echo(json.dumps(block_story.row_as_json(row), ensure_ascii=False))
         return
     if not found:
-        click.echo("no such blocks in the journal that is retained", err=True)
+        click.echo("the retained journal records list no such blocks", err=True)
         return
     shown = found[-limit:] if limit else found
     console = console_of(_RECORDS_WIDTH)
@@ -105,7 +105,7 @@ def _ledger(settings: Settings, listed: Sequence[Listed], *, needed: bool) -> di
     except (Unavailable, Refused) as error:
         if needed:
             raise
-        click.echo(f"states are not known: {error.message}", err=True)
+        click.echo(f"the blocks' states are not known: {error.message}", err=True)
         return None
 
 
@@ -131,5 +131,6 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     if found.chunks is not None and found.chunks.problems:
         raise NotExactlyOnce(
             found.chunks.problems[0],
-            "keep source and block topic from retention; `relay verify --deep` looks at all blocks",
+            "keep the records of source and block topic (raise their retention); `relay verify "
+            "--deep` checks all blocks",
         )

@@ -145,8 +145,8 @@ def check(config_file: Path) -> None:
         click.echo(f"{config_file}: ok{which}, app {settings.app!r}")
         if settings.source.start is None:
             click.echo(
-                "note: source.start is not set; partitions without a committed floor need"
-                " `relay run --start`"
+                "note: source.start is not set; for partitions without a committed offset, start "
+                "with `relay run --start`"
             )
         native = [url for url in settings.clickhouse.urls if urlsplit(url).port in _NATIVE_PORTS]
         if native:

@@ -54,22 +54,25 @@ def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_js
     logging.getLogger().addHandler(logging.NullHandler())  # errors say what clients would log
     for member in members:  # each a name that a relay could have
         settings = settings_of(config_file, {"relay.member": member})
-    step = "start a relay: whoever takes a source partition over ends what was left open there"
+    step = (
+        "start a relay: when it takes over a source partition, it ends the transactions that are "
+        "open there"
+    )
     within_one_cluster(settings, "retire", step)
     group = {member.name: member.partitions for member in GroupReader(settings).read().members}
     retirements = plan(settings.app, members, group)
     if for_real and (obstacles := [one.obstacle for one in retirements if one.obstacle]):
         raise Refused(
             "; ".join(obstacles),
-            f"stop it and wait {settings.relay.session_timeout_seconds:g} s (its session), or "
-            "leave it out; nothing was done",
+            f"stop that relay and wait {settings.relay.session_timeout_seconds:g} s until its "
+            "session ends, or leave the member out; nothing was done",
         )
     for retirement in retirements:
         if for_real:
             ending.end(settings, retirement)
         click.echo(_said(retirement, done=for_real, as_json=as_json))
     if not for_real and not as_json:
-        click.echo("nothing was done: --run does it")
+        click.echo("nothing was done; add --run to do it")
 
 
 def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:

@@ -35,7 +35,7 @@ def _offset(text: str) -> int | str:
     if text == EARLIEST:
         return text
     if not text.isdecimal():
-        raise ValueError(f"neither an offset nor {EARLIEST!r}: {text!r}")
+        raise ValueError(f"{text!r} is neither an offset nor {EARLIEST!r}")
     return int(text)
 
 
@@ -119,11 +119,11 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     log.setup(json=False)
     bare = partition is None and table is None and not whole
     if bare and (to_offset is not None or when_ms is not None):
-        raise click.UsageError("say what: --partition, --table or --all")
+        raise click.UsageError("say what to rewind: --partition, --table or --all")
     if not bare and (to_offset is None) == (when_ms is None):
-        raise click.UsageError("say from where: --to-offset or --to-time")
+        raise click.UsageError("say from where to read again: --to-offset or --to-time")
     if whole and (partition is not None or table is not None):
-        raise click.UsageError("--all is more than --partition and --table")
+        raise click.UsageError("--all cannot be combined with --partition or --table")
     settings = settings_of(config_file)
     within_one_cluster(settings, "rewind", "begin under a new `app`, which reads the source again")
     author = partial(_author, why)
@@ -143,7 +143,9 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
         if begun:
             _say(output_rewind.unfinished(begun, as_json=as_json))
         elif wanted is None:
-            raise click.UsageError("no rewind was begun; say what: --partition, --table or --all")
+            raise click.UsageError(
+                "no unfinished rewind; say what to rewind: --partition, --table or --all"
+            )
         else:
             would = steps.ready(servers, places, wanted, column)
             members = _members(settings)

@@ -72,7 +72,7 @@ def _first(inner: list[BaseException], one: BaseException) -> BaseException | No
 def _why(cause: BaseException) -> str:
     """In a few words; what is not known here in its own, cut."""
     if isinstance(cause, NameResolutionError):
-        return "its name is not known (DNS)"
+        return "its name cannot be resolved (DNS)"
     if isinstance(cause, exceptions.TimeoutError | OSError) and "timed out" in str(cause):
         return "no answer in time"
     if isinstance(cause, ConnectionError) and not cause.errno:  # http.client's, of its own words

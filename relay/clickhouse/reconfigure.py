@@ -106,7 +106,8 @@ class RenewingClient(HttpClient):
         name = unknown_setting(str(error))
         return ServerReplacedError(
             f"ClickHouse {self.url} was replaced by a server that does not know the setting "
-            f"{name}; it was asked for its settings again, version {self.server_version}"
+            f"{name}; the client has now read that server's settings (version "
+            f"{self.server_version})"
         )
 
 

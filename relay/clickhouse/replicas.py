@@ -121,7 +121,7 @@ class OneServer(PoolManager):
         elif server != self._server:
             answer.close()
             raise HTTPError(
-                f"clickhouse.url is several servers: {self._server} answered until now, and now "
+                f"several servers answer at clickhouse.url: {self._server} until now, now "
                 f'{server}. Set clickhouse.insert_quorum = "auto"'
             )
         return answer

@@ -25,9 +25,9 @@ LEDGER_COLUMNS = frozenset(
 """That every version's ledger has (loader.clickhouse.ledger_table). A table that has them all is
 one, wherever it is: another app's, or one of before `loader.database` was changed."""
 DESCRIPTION = (
-    "tables that rows may go into, as database.table with * for any part of a name; of others, "
-    "messages are dead letters and blocks are parked. Empty: every table but ClickHouse's own "
-    "and ledgers, which no list allows"
+    "tables that may receive rows, as database.table; * stands for any part of a name. A message "
+    "for any other table becomes a dead letter, and a block for it is parked. Empty: every table. "
+    "ClickHouse's own tables and ledgers are never allowed"
 )
 _CLICKHOUSES_OWN = frozenset({"system", "information_schema", "_temporary_and_external_tables"})
 _PATTERN = re.compile(r"[A-Za-z0-9_*]+\.[A-Za-z0-9_*]+")
@@ -41,7 +41,9 @@ def _checked(patterns: list[str]) -> list[str]:
     """
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
-            raise ValueError(f"not database.table, with * for any part of a name: {pattern!r}")
+            raise ValueError(
+                f"{pattern!r} is not database.table, where * may stand for any part of a name"
+            )
     return patterns
 
 
@@ -76,7 +78,10 @@ class Targets:
 
 def ledger_refusal(table: str) -> str:
     """Return why no row may go into a ledger."""
-    return f"table {table} is a loader's ledger, which says what blocks are loaded: no rows for it"
+    return (
+        f"table {table} is a loader's ledger, which records which blocks are loaded; no rows may "
+        "go into it"
+    )
 
 
 def is_ledger(columns: Collection[str]) -> bool:

@@ -70,7 +70,10 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
             yield (*cluster, *path), reason
     of_source = holder(data, ("source", "kafka", "bootstrap")) or {}
     if not of_source.get("bootstrap") and any(of_source.values()):
-        yield ("source", "kafka", "bootstrap"), "missing beside the settings of its client"
+        yield (
+            ("source", "kafka", "bootstrap"),
+            "missing, although other settings of [source.kafka] are given",
+        )
 
 
 def _text_at(data: dict[str, Any], path: tuple[str, ...]) -> str | None:
@@ -82,7 +85,7 @@ def _bootstrap(value: str) -> str | None:
     for broker in value.split(","):
         match = _HOST_PORT.fullmatch(broker.strip())
         if match is None or not 0 < int(match[2]) < 65536:
-            return f"should be host:port, separated by commas; {broker.strip()!r} is not"
+            return f"should be host:port, separated by commas; {broker.strip()!r} is not one"
     return None
 
 
@@ -102,14 +105,20 @@ def _clickhouse(given: dict[str, Any]) -> Iterator[Found]:
             yield ("clickhouse", "url"), reason
     if len(urls) > 1 and given.get("insert_quorum") is None:
         reason = (
-            "names several replicas: set insert_quorum, too; else what became of an INSERT whose "
-            "answer was lost would be asked of a replica that may not have it yet"
+            "names several replicas: also set clickhouse.insert_quorum. Without a quorum, if the "
+            "answer to an INSERT is lost, the replica that is asked may not have the rows yet"
         )
         yield ("clickhouse", "url"), reason
     if {"password", "password_file"} <= given.keys():
-        yield ("clickhouse", "password_file"), "give either this or password, not both"
+        yield (
+            ("clickhouse", "password_file"),
+            "clickhouse.password is also set; give only one of them",
+        )
     if "key_file" in given and "certificate_file" not in given:
-        yield ("clickhouse", "key_file"), "give the certificate_file that it belongs to"
+        yield (
+            ("clickhouse", "key_file"),
+            "also give clickhouse.certificate_file, the certificate that this key belongs to",
+        )
 
 
 def _url(url: str) -> str | None:
@@ -120,11 +129,11 @@ def _url(url: str) -> str | None:
         return f"not a URL: {wrong}"
     if parts.username is not None or parts.password is not None:
         return (
-            "holds a user or a password, which logs would show; use clickhouse.user and "
+            "contains a user or a password, which logs would show; use clickhouse.user and "
             "clickhouse.password_file"
         )
     if parts.scheme in {"http", "https"} and (not parts.hostname or port == 0):
-        return f"names no host and port: {url!r}"
+        return f"must contain a host, and a port above 0: {url!r}"
     return None
 
 
@@ -161,13 +170,13 @@ def _client(brokers: dict[str, Any]) -> Iterator[Found]:
     if mechanism == "OAUTHBEARER" and client.get("sasl.oauthbearer.method") != "oidc":
         yield (
             ("client", "sasl.oauthbearer.method"),
-            'must be "oidc": any other waits for ever for a token that a program would have to set',
+            'must be "oidc": any other method waits for a token that only a program can set',
         )
 
 
 def _missing(key: str, value: str) -> str | None:
     if key in CLIENT_PATHS and value != PROBE and not Path(value).exists():
-        return f"there is no {value}"
+        return f"there is no file {value}"
     return None
 
 
@@ -179,9 +188,9 @@ def _client_files(brokers: dict[str, Any]) -> Iterator[Found]:
     for key, path in files.items():
         if key not in kafka_allowlist.SECRETS:
             # Of another setting librdkafka's objection could show what the file holds.
-            reason: str | None = "no secret of kafka.client: write its value there"
+            reason: str | None = "is not a secret of kafka.client: write its value there"
         elif isinstance(client, dict) and key in client:
-            reason = "give either this or kafka.client's, not both"
+            reason = "is also set in kafka.client; give only one of them"
         else:
             reason = _readable(path) if isinstance(path, str) else None
         if reason is not None:

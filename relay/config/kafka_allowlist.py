@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_OURS = "the relay and the loader set it themselves, exactly-once depends on it"
+_OURS = "the relay and the loader set it themselves, because exactly-once depends on it"
 _LOADS_CODE = "it loads program code into this process"
 _OWNED_BY_REASON: Mapping[str, str] = {
     "set kafka.bootstrap": "bootstrap.servers metadata.broker.list",
@@ -16,20 +16,20 @@ _OWNED_BY_REASON: Mapping[str, str] = {
     "set relay.session_timeout_seconds": "session.timeout.ms",
     "set relay.transaction_timeout_seconds": "transaction.timeout.ms message.timeout.ms "
     "delivery.timeout.ms",
-    "write its keys straight into kafka.client": "default.topic.config",
-    "it is named after app and relay.member": "group.id group.instance.id transactional.id",
-    "the classic protocol fences the old member, the newer one the new": "group.protocol "
-    "group.remote.assignor",
-    "every assignment must read the committed floors anew": "partition.assignment.strategy",
-    "floors are committed only inside transactions": "enable.auto.commit auto.commit.enable "
+    "write the keys of default.topic.config directly into kafka.client": "default.topic.config",
+    "its value is made from app and relay.member": "group.id group.instance.id transactional.id",
+    "the relay needs the classic protocol, which fences the old member; the newer protocol fences "
+    "the new one": "group.protocol group.remote.assignor",
+    "the relay must read committed offsets at every assignment": "partition.assignment.strategy",
+    "the relay commits offsets only inside transactions": "enable.auto.commit auto.commit.enable "
     "auto.commit.interval.ms enable.auto.offset.store offset.store.method offset.store.path",
     "aborted records must never be read": "isolation.level",
     "a damaged record must never become a row": "check.crcs",
-    "topics are created with their own settings, or not at all": "allow.auto.create.topics",
-    "every record is written once, acknowledged by all replicas in sync": "enable.idempotence "
+    "the relay creates its topics itself, with settings of its own": "allow.auto.create.topics",
+    "every record must be written once, acknowledged by all in-sync replicas": "enable.idempotence "
     "enable.gapless.guarantee acks request.required.acks retries message.send.max.retries "
     "max.in.flight max.in.flight.requests.per.connection",
-    "deliveries are counted before a transaction is committed": "delivery.report.only.error",
+    "the relay counts deliveries before it commits a transaction": "delivery.report.only.error",
     _OURS: "enable.partition.eof logger",
 }
 
@@ -44,9 +44,9 @@ DENIED: Mapping[str, str] = {
     "ssl.engine.id": _LOADS_CODE,
     "ssl.providers": _LOADS_CODE,
     "sasl.kerberos.kinit.cmd": "it runs a shell command",
-    "enable.sasl.oauthbearer.unsecure.jwt": "its tokens are unsigned, so anyone could be anyone",
-    "enable.ssl.certificate.verification": "whoever stands between could read and change all; "
-    "name the authority in ssl.ca.location",
+    "enable.sasl.oauthbearer.unsecure.jwt": "its tokens are not signed: anybody could be anyone",
+    "enable.ssl.certificate.verification": "anybody between client and broker could "
+    "read and change all data; name the certificate authority in ssl.ca.location",
 }
 """Settings that would make a configuration file run code, or take the protection away."""
 
@@ -77,5 +77,8 @@ def refusal(key: str, value: object) -> str | None:
     if key.endswith("_cb"):
         return f"not for kafka.client: {_OURS}"
     if _INTO_SHELL.fullmatch(key) and not _SHELL_SAFE.fullmatch(str(value)):
-        return "refused: it becomes part of a shell command and holds characters a shell reads"
+        return (
+            "refused: the value becomes part of a shell command and contains characters that a "
+            "shell interprets"
+        )
     return None

@@ -64,7 +64,7 @@ def secret(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
         raise ConfigError(
             f"kafka.client_files: cannot read {path}: {reason}",
             "name a file that this process can read",

@@ -67,7 +67,9 @@ def split(data: Table) -> tuple[list[PipelineTable], list[Found]]:
     shared = {key: value for key, value in data.items() if key != PIPELINES}
     tables = data[PIPELINES]
     if not isinstance(tables, dict) or not tables:
-        return [], [((PIPELINES,), "should hold a table for each pipeline, as [pipelines.east]")]
+        return [], [
+            ((PIPELINES,), "should contain one table for each pipeline, as in [pipelines.east]")
+        ]
     parts: list[PipelineTable] = []
     found: list[Found] = []
     for name, own in tables.items():
@@ -109,7 +111,9 @@ def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Foun
     """Fills in what follows from a pipeline's name; its app, and (key in its table, reason)."""
     found: list[Found] = []
     if not names.is_app_name(name):
-        found.append(((), f"use up to 40 letters, digits, _ and - for its name, not {name!r}"))
+        found.append(
+            ((), f"a pipeline's name has up to 40 letters, digits, _ and -; {name!r} does not")
+        )
     app = merged.get("app")
     usable = isinstance(app, str) and names.is_app_name(app) and not found
     if usable and "app" not in own:
@@ -119,12 +123,15 @@ def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Foun
             merged["app"] = app
         else:
             reason = (
-                f"its app would be {app!r}, longer than 40 characters: shorten its name, or give "
-                "it an `app` of its own"
+                f"the app of this pipeline would be {app!r}, which is longer than 40 characters: "
+                "shorten the pipeline's name, or give the pipeline an `app` of its own"
             )
             found.append(((), reason))
     if _has(own, ("loader", "master")):
-        reason = "one Spark session loads all pipelines: write it in the file's own [loader]"
+        reason = (
+            "one Spark session loads all pipelines: set loader.master at the top of the file, "
+            "not for one pipeline"
+        )
         found.append((("loader", "master"), reason))
     loader = merged.get("loader")
     if isinstance(loader, dict) and not _has(own, ("loader", "checkpoint")):
@@ -149,19 +156,23 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
     # Spark's names and many a file system know no case.
     if early.app and late.app and early.app.casefold() == late.app.casefold():
         reason = (
-            f"its app {late.app!r} is that of pipeline {early.name}: topics, group, transactional "
-            "ids, block ids and ledger entries would be one"
+            f"app {late.app!r} is also the app of pipeline {early.name}: the two would share "
+            "topics, consumer group, transactional ids, block ids and ledger entries. Give this "
+            "pipeline another app"
         )
         yield ("app",) if "app" in late.own else (), reason
     checkpoints = [_at(part, "loader", "checkpoint") for part in (early, late)]
     if checkpoints[0] is not None and checkpoints[0] == checkpoints[1]:
-        yield ("loader", "checkpoint"), f"is that of pipeline {early.name}; give it one of its own"
+        yield (
+            ("loader", "checkpoint"),
+            f"pipeline {early.name} has the same checkpoint; give each pipeline its own",
+        )
     topics = [_at(part, "source", "topic") for part in (early, late)]
     beside = bool(_read_from(early) & _read_from(late))
     if beside and topics[0] == topics[1] and _shares(early, late, "clickhouse", "url"):
         reason = (
-            f"pipeline {early.name} reads {topics[1]!r} of the same brokers into the same "
-            "ClickHouse: every row would come twice; another topic, or other servers"
+            f"pipeline {early.name} also reads {topics[1]!r} from the same brokers into the same "
+            "ClickHouse, so every row would be loaded twice; name another topic or other servers"
         )
         yield ("source", "topic"), reason
     for reader, writer in ((early, late), (late, early)):
@@ -169,7 +180,10 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
         if not _read_from(reader) & _servers(writer, "kafka", "bootstrap"):
             continue
         if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
-            reason = f"pipeline {writer.name} writes {topic!r}, which pipeline {reader.name} reads"
+            reason = (
+                f"pipeline {reader.name} reads {topic!r}, which pipeline {writer.name} writes; "
+                "read another topic, or change the app"
+            )
             yield ("source", "topic") if reader is late else (), reason
 
 

@@ -133,4 +133,7 @@ def _in_plain(path: tuple[str, ...]) -> str:
         instead = "name a file in clickhouse.password_file"
     else:
         instead = f'name a file in {".".join(path[:-2])}.client_files."{path[-1]}"'
-    return f'a secret in plain, which this file must not hold; {instead}, or write "${{NAME}}"'
+    return (
+        f'this file must not contain a secret in plain text; {instead}, or write "${{NAME}}" for '
+        "an environment variable"
+    )

@@ -25,19 +25,20 @@ class Brokers(Section):
     """How to reach the brokers of one cluster."""
 
     bootstrap: str = Field(
-        description="brokers, host:port separated by commas", examples=["localhost:9092"]
+        description="addresses of the brokers, as host:port separated by commas",
+        examples=["localhost:9092"],
     )
     client: dict[str, str | int | float | bool] = Field(
         default_factory=dict,
-        description="librdkafka settings passed through to every client; those that "
-        "correctness owns, or that run code, are refused",
+        description="librdkafka settings for every Kafka client. Settings that exactly-once "
+        "depends on, or that run code, are refused",
         examples=[{"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512"}],
         repr=False,
     )
     client_files: dict[str, Path] = Field(
         default_factory=dict,
-        description="secrets among those settings, each from a file that holds the value alone; "
-        "read anew for every client",
+        description="files for the secrets among kafka.client, one for each setting. A file holds "
+        "nothing but the value, and is read again for every new client",
         examples=[{"sasl.password": "/run/secrets/kafka"}],
     )
 
@@ -46,7 +47,10 @@ class Kafka(Brokers):
     """How to reach the brokers."""
 
     replication: int = Field(
-        1, ge=1, le=32767, description="of topics the relay creates; 3 in production"
+        1,
+        ge=1,
+        le=32767,
+        description="replication factor of the topics that the relay creates; use 3 in production",
     )
 
 
@@ -55,8 +59,9 @@ class SourceKafka(Brokers):
 
     bootstrap: str = Field(
         "",
-        description="brokers of the source topic, if they are not [kafka]'s: rows then go from one "
-        "cluster to the other exactly once, with where to read on in the target's journal",
+        description="addresses of the source topic's brokers, if it is in another cluster than "
+        "[kafka]. Rows then cross from that cluster to [kafka] exactly once: the journal in "
+        "[kafka] holds the offset to continue from",
     )
 
 
@@ -64,34 +69,42 @@ class ClickHouse(Section):
     """How to reach ClickHouse over HTTP."""
 
     url: str = Field(
-        description="http://host:8123 or https://host:8443; several, as a list or separated by "
-        "commas, are replicas of one shard: where one does not answer, the next is asked",
+        description="address of the HTTP interface: http://host:8123 or https://host:8443. "
+        "Several addresses, as a list or separated by commas, are replicas of one shard: if one "
+        "does not answer, the next is asked",
         examples=["http://localhost:8123"],
     )
     insert_quorum: Annotated[int, Field(ge=2)] | Literal["auto"] | None = Field(
         None,
-        description='replicas that must have an INSERT before it counts, a number or "auto" (more '
-        "than half); what is read then is what so many have. Needed where url names several",
+        description="how many replicas must have an INSERT before it counts as done: a number, or "
+        '"auto" for more than half. Queries then return only what that many replicas have. '
+        "Required if url names several replicas",
         examples=["auto"],
     )
-    user: str = Field("default", description="who inserts and reads the tables' columns")
-    password: SecretStr = Field(SecretStr(""), description="rather use password_file")
+    user: str = Field("default", description="user that inserts rows and reads the tables' columns")
+    password: SecretStr = Field(
+        SecretStr(""), description="this user's password; better name a password_file"
+    )
     password_file: Path | None = Field(
-        None, description="holds the password alone", examples=["/run/secrets/clickhouse"]
+        None,
+        description="file that holds nothing but the password",
+        examples=["/run/secrets/clickhouse"],
     )
     ca_file: Path | None = Field(
         None,
-        description="certificates (PEM) that may vouch for an https server, instead of those "
-        "that come with the client",
+        description="file of CA certificates (PEM) that sign the https server's certificate, "
+        "instead of those that come with the client",
         examples=["/run/secrets/ca.pem"],
     )
     certificate_file: Path | None = Field(
         None,
-        description="certificate (PEM) that this client shows, where the server asks for one",
+        description="file of the client certificate (PEM), if the server asks for one",
         examples=["/run/secrets/relay.pem"],
     )
     key_file: Path | None = Field(
-        None, description="its private key (PEM)", examples=["/run/secrets/relay.key"]
+        None,
+        description="file of the client certificate's private key (PEM)",
+        examples=["/run/secrets/relay.key"],
     )
 
     @field_validator("url", mode="before")

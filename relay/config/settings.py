@@ -52,28 +52,33 @@ def _by_table(tables: dict[str, T]) -> dict[str, T]:
 class Source(Section):
     """The multi-table topic."""
 
-    topic: str = Field(description="read, never created by the relay", examples=["rows"])
+    topic: str = Field(
+        description="topic that the relay reads rows from; the relay never creates it",
+        examples=["rows"],
+    )
     framing: Literal["batch", "row"] = Field(
-        "batch", description="batch: value is a RowBatch; row: value is one bare row message"
+        "batch",
+        description="a message's value. batch: it is a RowBatch. row: it is a single row message",
     )
     unknown_fields: Literal["dead", "ignore"] = Field(
         "dead",
-        description="a row with a field number that its table never had, because a producer is "
-        "ahead of the table: dead keeps its message whole among the dead letters, to be "
-        "replayed once the column is there; ignore loads the row without that value, which is "
-        "lost. Both count and log the numbers",
+        description="what happens to a row that has a field number which its table never had, "
+        "because the producer was changed before the table. dead: the whole message becomes a "
+        "dead letter, and can be replayed once the column exists. ignore: the row is loaded "
+        "without the value, which is lost. Either way the field numbers are counted and logged",
     )
     all_dead: Literal["stop", "continue"] = Field(
         "stop",
-        description="where none of the first 100 messages can become rows, and this app never had "
-        "one that could: stop, before they are committed, and say what they look like, as it is "
-        "probably another topic or another format; continue makes them dead letters, for a "
-        "source that may be all dead at first. An app that once had a row never stops for it",
+        description="what the relay does if none of the first 100 messages can become rows, which "
+        "usually means a wrong topic or format. stop: the relay ends before it commits anything, "
+        "and says what the messages look like. continue: they become dead letters. Once one "
+        "message of this app has become a row, the relay never stops for this reason",
     )
     start: Literal["earliest", "latest"] | None = Field(
         None,
-        description="where a partition without a committed floor begins; no default, because "
-        "either answer loses or repeats something unless somebody chose it",
+        description="where the relay begins in a partition for which it has no committed offset. "
+        "There is no default: earliest may load rows again that you have already, latest skips "
+        "what is in the topic, so somebody has to choose",
         examples=["earliest"],
     )
     tables: Patterns = Field([], description=DESCRIPTION, examples=[["shop.*", "dims.countries"]])
@@ -84,19 +89,26 @@ class TableBlock(Section):
     """Settings of one table's blocks."""
 
     max_age_seconds: Seconds = Field(
-        description="instead of block.max_age_seconds: a quiet table can wait for minutes"
+        description="this table's own block.max_age_seconds; a table with few rows can wait for "
+        "minutes"
     )
 
 
 class Block(Section):
     """When a buffer is sealed into a block."""
 
-    max_bytes: Bytes = Field(10_000_000, description="row bytes in a block")
-    max_rows: Annotated[int, Field(gt=0)] = Field(1_000_000, description="rows in a block")
+    max_bytes: Bytes = Field(
+        10_000_000, description="a buffer is sealed when it holds this many bytes of rows"
+    )
+    max_rows: Annotated[int, Field(gt=0)] = Field(
+        1_000_000, description="a buffer is sealed when it holds this many rows"
+    )
     max_age_seconds: Seconds = Field(
         0.75,
-        description="of the oldest message in the buffer; what is due soon goes along. Ten times "
-        "as old while the relay is behind: when every poll for so long was at least half full",
+        description="a buffer is sealed when its oldest message was polled this long ago. "
+        "Buffers that would be due within 0.5 s are sealed together with it. While the relay is "
+        "catching up, because every poll for this long was at least half full, the limit is ten "
+        "times larger",
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
@@ -106,7 +118,9 @@ class Block(Section):
         "because ClickHouse suffers from many small inserts",
     )
     chunk_bytes: Bytes = Field(
-        900_000, description="compressed size a chunk stays below; under max.message.bytes"
+        900_000,
+        description="a block is cut into chunks that stay below this compressed size; keep it "
+        "below max.message.bytes of the block topics",
     )
     tables: dict[str, TableBlock] = Field(
         default_factory=dict,
@@ -126,49 +140,58 @@ class Relay(Section):
     member: str = Field(
         default_factory=socket.gethostname,
         pattern=MEMBER,
-        description="identity of this process: names its transactional id and static group "
-        "membership; two processes never share one. Default: the host name",
+        description="name of this process; its transactional id and its static membership of the "
+        "consumer group carry it, so no two processes may share it. Default: the host name",
         examples=["relay-0"],
     )
-    commit_interval_seconds: Seconds = Field(0.25, description="least time between transactions")
+    commit_interval_seconds: Seconds = Field(
+        0.25, description="shortest time between two transactions"
+    )
     max_buffer_bytes: Bytes = Field(
         512_000_000,
-        description="over all buffers; largest sealed first. Tables share it: under a backlog it "
-        "bounds the blocks of hundreds, and a small block costs what a large one does",
+        description="how many bytes of rows all buffers may hold together; beyond it the largest "
+        "are sealed first. All tables share this memory: with hundreds of tables and a backlog it "
+        "keeps blocks small, and a small block costs as much as a large one",
     )
     max_reread: Annotated[int, Field(gt=0)] = Field(
-        1_000_000, description="offsets from floor to position; oldest buffers sealed first"
+        1_000_000,
+        description="how many offsets of a partition a restart may have to read again; beyond it "
+        "the oldest buffers are sealed first",
     )
     flush_point_interval_seconds: Seconds = Field(
-        300.0, description="between forced flush points, at which the verifier can count"
+        300.0,
+        description="time between flush points. At a flush point all buffers of a partition are "
+        "sealed, so that the verifier can compare its counts",
     )
     journal_keepalive_seconds: Seconds = Field(
         3600.0,
-        description="an idle partition is recorded again so often; far below retention.ms of the "
-        "journal, which a take-over reads",
+        description="an idle partition gets a new journal record this often. A take-over reads "
+        "the last record, so keep this far below retention.ms of the journal",
     )
     transaction_timeout_seconds: Annotated[float, Field(ge=1, le=900)] = Field(
-        40.0, description="must be below session_timeout_seconds"
+        40.0,
+        description="time after which the brokers abort an open transaction; must be below "
+        "session_timeout_seconds",
     )
     session_timeout_seconds: Annotated[float, Field(ge=1, le=1800)] = Field(
-        45.0, description="until a relay that is silent loses its partitions"
+        45.0, description="time without a heartbeat after which a relay loses its partitions"
     )
     schema_refresh_seconds: Seconds = Field(
-        2.0, description="between looks at the tables' columns in ClickHouse"
+        2.0, description="time between two queries for the tables' columns in ClickHouse"
     )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         60.0,
-        description="how long to wait at start for servers that are away, 0 for ever; a relay "
-        "that has started waits for ever",
+        description="how long to wait at start for servers that do not answer; 0 waits for ever. "
+        "A relay that has started always waits for ever",
     )
 
     @model_validator(mode="after")
     def _transaction_ends_first(self) -> Relay:
         if self.transaction_timeout_seconds >= self.session_timeout_seconds:
             raise ValueError(
-                f"transaction_timeout_seconds ({self.transaction_timeout_seconds:g}) must be below "
-                f"session_timeout_seconds ({self.session_timeout_seconds:g}): a stalled relay's "
-                "transaction has to end before its partitions move on"
+                f"transaction_timeout_seconds ({self.transaction_timeout_seconds:g}) must be "
+                f"below session_timeout_seconds ({self.session_timeout_seconds:g}): a stalled "
+                "relay's transaction must end before another relay gets its partitions"
             )
         return self
 
@@ -177,31 +200,36 @@ class TableLoad(Section):
     """How one table's blocks are loaded."""
 
     transform: str = Field(
-        pattern=TRANSFORM, description="instead of loader.transform; empty: none for this table"
+        pattern=TRANSFORM,
+        description="this table's own loader.transform; empty: no transform for this table",
     )
 
 
 class Loader(Section):
     """The Spark job."""
 
-    database: str = Field("relay", description="of the ledger table in ClickHouse")
-    master: str = Field("local[*]", description="Spark master")
+    database: str = Field("relay", description="ClickHouse database that holds the ledger table")
+    master: str = Field("local[*]", description="URL of the URL of the Spark master")
     checkpoint: Path = Field(
-        description="directory of Spark's checkpoint; losing it alone costs nothing",
+        description="directory of Spark's checkpoint. Nothing is lost if only this directory is "
+        "lost: the ledger decides where to begin",
         examples=["checkpoint"],
     )
     blocks_per_batch: Annotated[int, Field(gt=0)] = Field(
-        256, description="blocks planned per micro-batch"
+        256, description="how many blocks a micro-batch loads at most"
     )
     # At 0.2 s a micro-batch of 0.65 s was one of 0.8, just longer than blocks need to be sealed:
     # the loader fell behind them, and caught up, again and again.
     trigger_seconds: Annotated[float, Field(ge=0)] = Field(
-        0.05, description="micro-batches begin at multiples of it"
+        0.05,
+        description="micro-batches begin at multiples of this time; 0 begins the next one at once",
     )
     block_column: str = Field(
-        "_block", description="String column that gets the block id, in tables that have it"
+        "_block",
+        description="name of the String column that the loader fills with the block id in tables "
+        "that have it",
     )
-    insert_timeout_seconds: Seconds = Field(300.0, description="of one INSERT")
+    insert_timeout_seconds: Seconds = Field(300.0, description="how long one INSERT may take")
     rejected: Literal["park", "dead"] = Field(
         "park",
         description="messages that only the INSERT finds to be bad, as a CHECK of the table or an "
@@ -211,14 +239,14 @@ class Loader(Section):
         "write the dead letters: `relay doctor --grants` prints the rights",
     )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="how long to wait for servers that are away; 0 waits for ever"
+        0.0, description="how long to wait for servers that do not answer; 0 waits for ever"
     )
     transform: str = Field(
         "",
         pattern=TRANSFORM,
-        description="module:function that makes a block's rows (a pyarrow.RecordBatch) into "
-        "others before they are inserted, always the same from the same ones; it is imported and "
-        "run where Spark's workers are. Empty: none",
+        description="module:function that turns a block's rows (a pyarrow.RecordBatch) into the "
+        "rows to insert. It must return the same rows for the same input. Spark's workers import "
+        "and run it. Empty: no transform",
     )
     tables: dict[str, TableLoad] = Field(
         default_factory=dict,
@@ -235,7 +263,10 @@ class Loader(Section):
 class Settings(Section):
     """One app: everything relay and loader are told."""
 
-    app: str = Field(description="prefix of topics, group and transactional ids", examples=["shop"])
+    app: str = Field(
+        description="name of this app; prefix of its topics, consumer group and transactional ids",
+        examples=["shop"],
+    )
     kafka: Kafka
     source: Source
     clickhouse: ClickHouse

@@ -44,8 +44,8 @@ def load(
     if len(every) > 1:
         choices = ", ".join(one.name for one in every)
         raise ConfigError(
-            f"{path} has several pipelines, and this is about one of them: {choices}",
-            "name it with --pipeline",
+            f"{path} has several pipelines ({choices}), and this command needs one of them",
+            "name one with --pipeline",
         )
     return every[0].settings
 
@@ -93,7 +93,11 @@ def _wrong(
         lines.append(f"  {f'{option} ({key})' if option else key}: {reason}")
     where = f"in {path}" if of_file else "on the command line"
     head = f"{several(len(found), 'problem')} {where}:"
-    mend = f"mend them, then `relay config check {path}`" if of_file else "give another value"
+    mend = (
+        f"correct the settings, then run `relay config check {path}`"
+        if of_file
+        else "give another value for the option for the option"
+    )
     return "\n".join([head, *lines]), mend
 
 
@@ -109,8 +113,11 @@ def _chosen(path: Path, parts: list[PipelineTable], pipeline: str | None) -> lis
     chosen = [part for part in parts if part.name == pipeline]
     if not chosen:
         choices = ", ".join(part.name for part in parts if part.name)
-        there = f"there are {choices}" if choices else f"the file has no [{PIPELINES}]"
-        raise ConfigError(f"{path} has no pipeline {pipeline!r}: {there}", "name another, or none")
+        there = f"it has {choices}" if choices else f"it has no table [{PIPELINES}]"
+        raise ConfigError(
+            f"{path} has no pipeline {pipeline!r}: {there}",
+            "name one that the file has, or leave --pipeline out",
+        )
     return chosen
 
 
@@ -150,11 +157,13 @@ def _read(path: Path) -> Table:
         ) from missing
     except OSError as refused:
         raise ConfigError(
-            f"cannot read {path}: {refused.strerror}", "name a file that this user may read"
+            f"cannot read {path}: {refused.strerror}",
+            "give this user the right to read the file, or name another",
         ) from refused
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise ConfigError(
-            f"{path} is not TOML in UTF-8: {wrong}", "mend that place; https://toml.io explains"
+            f"{path} is not TOML in UTF-8: {wrong}",
+            "correct the line that the message names; https://toml.io explains the format",
         ) from wrong
 
 

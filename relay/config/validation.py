@@ -20,7 +20,7 @@ from relay.config.settings import MEMBER, TRANSFORM, Settings
 
 _WORDS = {
     MEMBER: "1 to 100 letters, digits, dots, underscores and hyphens",
-    TRANSFORM: "module:function, as etl.prices:rounded, or empty for none",
+    TRANSFORM: "module:function, as in etl.prices:rounded, or empty for no transform",
 }
 """What the patterns of relay.config.settings mean."""
 
@@ -85,14 +85,14 @@ def _take_out(data: Table, path: KeyPath) -> bool:
 
 def _reason(path: KeyPath, detail: ErrorDetails) -> str:
     if detail["type"] == "missing":
-        return "missing, and it has no default"
+        return "is missing, and has no default"
     if detail["type"] == "extra_forbidden":
         if path[-2:] == ("source", "topics"):
             return "an app reads one topic, source.topic; name a pipeline for each in [pipelines]"
         meant = _did_you_mean(path)
         return f"unknown key; did you mean {meant}?" if meant else "unknown key"
     if path[:-2] in CLUSTERS and path[-2] == "client":
-        return "should be text, a number or true or false"
+        return "should be text, a number, true or false"
     value = detail["input"]
     if detail["type"] == "string_pattern_mismatch":
         pattern = detail["ctx"]["pattern"]

@@ -15,8 +15,8 @@ from relay.core.records import Arrival, JournalEnd, JournalRecord
 from relay.core.state import Seal
 
 ONE_PROCESS = (
-    "run one process per relay.member; if that is so already, its successor has taken over, or "
-    "`relay rewind`, `relay accept` or `relay retire` has: start it again after them"
+    "run one process per relay.member. If there is only one, its successor took over, or `relay "
+    "rewind`, `relay accept` or `relay retire` did: start this one again when they are done"
 )
 """The next step of a relay that was fenced."""
 

@@ -386,7 +386,8 @@ def _fenced(fencing: Fencing, why: str) -> ef.StopError:
         return ef.StopError(
             ef.StopKind.FENCED,
             f"another relay took over a source partition of this one: {why}",
-            "start again: the group gave the partition away while this relay was silent",
+            "start again: the group assigned the partition to another relay while this one sent "
+            "no heartbeat",
         )
     return ef.StopError(
         ef.StopKind.FENCED,
@@ -399,7 +400,8 @@ def _refused(why: str) -> ef.StopError:
     return ef.StopError(
         ef.StopKind.REFUSED,
         why,
-        "grant the right, create the topic or mend the setting, then start again",
+        "grant the right, create the topic or correct the setting that the message names, then "
+        "start again",
     )
 
 
@@ -407,7 +409,8 @@ def _gave_up(failures: int, why: str) -> ef.StopError:
     return ef.StopError(
         ef.StopKind.UNAVAILABLE,
         f"{failures} producers in a row could not commit one transaction; the last one: {why}",
-        "look at the brokers' transaction coordinators, then start again",
+        "check the brokers' transaction coordinators (their logs, and the state of topic "
+        "__transaction_state), then start again",
     )
 
 

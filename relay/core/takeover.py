@@ -28,7 +28,7 @@ def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
         or _out_of_bounds(found, found.committed)
     )
     if problem is not None or found.record is None:
-        return problem or _stop(found, "no journal record")
+        return problem or _stop(found, "the journal has no record for the committed offset")
     record = found.record
     return Partition(
         epoch=record.epoch,
@@ -63,8 +63,9 @@ def _ahead(found: PartitionTruth) -> StopError | None:
     ends = "is empty" if head is None else f"ends with n={head.n}"
     return _stop(
         found,
-        f"the group in the source's cluster shows floor {found.shown.floor} (n={found.shown.n}), "
-        f"the journal {ends}: it lost records, or this is not the target of before",
+        f"the group in the source's cluster has floor {found.shown.floor} (n={found.shown.n}), "
+        f"but the journal {ends}: the journal lost records, or [kafka] names another cluster than "
+        "before",
     )
 
 
@@ -74,14 +75,16 @@ def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
             return anew  # the broker deletes a group's offsets with the topic
         return _stop(
             found,
-            "the consumer group has no committed offset, but the journal holds "
+            "the consumer group has no committed offset, but the journal has "
             f"{found.later_records} record(s): the offset expired or was deleted",
         )
     if found.start_offset is None:
         return StopError(
             StopKind.CONFIG,
-            f"source partition {found.partition} was never read, and nobody chose where to begin",
-            'set source.start = "earliest" (all that is retained) or "latest" (only what comes)',
+            f"source partition {found.partition} was never read, and source.start does not say "
+            "where to begin",
+            'set source.start = "earliest" (everything that the topic still holds) or "latest" '
+            "(only new messages)",
         )
     return Partition(
         epoch=names.first_epoch(found.journal_topic_id),
@@ -103,20 +106,20 @@ def _disagreement(
     if record is None:
         return _stop(
             found,
-            f"committed floor {committed.floor} names journal offset "
-            f"{committed.journal_offset}, where no record of this partition is",
+            f"committed floor {committed.floor} names journal offset {committed.journal_offset}, "
+            "but the journal has no record of this partition there",
         )
     if (record.n, record.floor) != (committed.n, committed.floor):
         return _stop(
             found,
-            f"committed floor {committed.floor} (n={committed.n}) and journal record floor "
+            f"committed floor {committed.floor} (n={committed.n}) and the journal record's floor "
             f"{record.floor} (n={record.n}) differ: somebody moved the group's offsets",
         )
     if found.later_records:
         return _stop(
             found,
-            f"the journal holds {found.later_records} record(s) after n={committed.n}, which is "
-            "the one the group's offset names: the offset was set back",
+            f"the group's offset names n={committed.n}, but the journal has {found.later_records} "
+            "record(s) after it: somebody set the offset back",
         )
     return _made_anew(found, record)
 
@@ -127,9 +130,9 @@ def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> StopError
         return None
     return StopError(
         StopKind.CONTRACT_BROKEN,
-        f"source partition {found.partition}: a rewind to offset {record.floor} was begun and has "
-        "not ended: rows that it replaces may still be in ClickHouse",
-        "let `relay rewind CONFIG --run` finish it, then start again",
+        f"source partition {found.partition}: a rewind to offset {record.floor} was begun and is "
+        "not finished: rows that it replaces may still be in ClickHouse",
+        "finish it with `relay rewind CONFIG --run`, then start again",
     )
 
 
@@ -139,7 +142,7 @@ def _made_anew(found: PartitionTruth, record: JournalRecord) -> StopError | None
     return _stop(
         found,
         f"topic id changed from {record.source_topic_id} to {found.source_topic_id}: "
-        "the source topic was deleted and made anew",
+        "the source topic was deleted and created again",
     )
 
 
@@ -163,6 +166,6 @@ def _stop(found: PartitionTruth, what: str) -> StopError:
     return StopError(
         StopKind.CONTRACT_BROKEN,
         f"source partition {found.partition}: {what}",
-        "find out what changed the topic or the group, nothing was read or written; "
-        "`relay accept CONFIG` shows how to go on",
+        "find out what changed the topic or the group; nothing was read or written. `relay accept "
+        "CONFIG` shows how to continue",
     )

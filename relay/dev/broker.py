@@ -161,7 +161,7 @@ def properties(directory: Path, index: int, plan: Layout) -> dict[str, str]:
 def _layout(directory: Path, index: int) -> Layout:
     plan = layout.read(directory)
     if plan is None or not 0 <= index < len(plan.kafka_ports):
-        raise ConfigError(f"{directory} has no {name(index)}", "start it with `relay dev up`")
+        raise ConfigError(f"{directory} holds no {name(index)}", "start it with `relay dev up`")
     return plan
 
 

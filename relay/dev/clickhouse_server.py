@@ -119,13 +119,13 @@ class EmbeddedServer:
                 late = monotonic() - started > _CLOSE_SECONDS
                 if late or not under_way:
                     for query_id in under_way:
-                        _log.warning("%s is killed after %g s", query_id, _CLOSE_SECONDS)
+                        _log.warning("killing query %s after %g s", query_id, _CLOSE_SECONDS)
                         self._ask(f"KILL QUERY WHERE query_id = '{query_id}' ASYNC")
                     self._ask(f"KILL QUERY WHERE {_IS_KEEPALIVE} ASYNC")
                     self._thread.join()
                     return
             except OSError as error:  # until it has begun to listen there is nobody to tell
-                _log.warning("cannot end in order yet: %s", error)
+                _log.warning("cannot stop ClickHouse in order yet: %s", error)
             self._thread.join(_POLL_SECONDS)
 
     def _ask(self, sql: str) -> str:

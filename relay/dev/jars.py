@@ -33,8 +33,8 @@ KAFKA = (
 _MANIFEST = "jars.json"
 _FETCH_SECONDS = 900
 _OFFLINE = (
-    "check the network and run it again; behind a mirror set RELAY_IVY_SETTINGS to an Ivy "
-    "settings file, behind a proxy set JAVA_TOOL_OPTIONS"
+    "check the network and run it again; to use a mirror set RELAY_IVY_SETTINGS to an Ivy "
+    "settings file, to use a proxy set JAVA_TOOL_OPTIONS"
 )
 
 Progress = Callable[[str], None]
@@ -176,9 +176,13 @@ def _write_manifest(directory: Path) -> None:
             with zipfile.ZipFile(jar) as archive:
                 damaged = archive.testzip()
         except zipfile.BadZipFile as error:
-            raise MissingTool(f"{jar.name} was not fetched whole: {error}", _OFFLINE) from error
+            raise MissingTool(
+                f"{jar.name} was not downloaded completely: {error}", _OFFLINE
+            ) from error
         if damaged is not None:
-            raise MissingTool(f"{jar.name} was not fetched whole: {damaged} differs", _OFFLINE)
+            raise MissingTool(
+                f"{jar.name} was not downloaded completely: {damaged} differs", _OFFLINE
+            )
         manifest[jar.name] = _digest(jar)
     if not manifest:
         raise MissingTool("Ivy fetched no jar", _OFFLINE)

@@ -117,7 +117,10 @@ def end(directory: Path, name: str, *, kill: bool = False) -> bool:
         with suppress(psutil.NoSuchProcess):  # ended by itself: what was wanted
             process.kill()
     if not _gone_within(directory, name, _END_SECONDS):
-        raise Unavailable(f"{name} (pid {process.pid}) does not end", "look at the process")
+        raise Unavailable(
+            f"{name} (pid {process.pid}) does not end",
+            "check why the process does not end; `kill` it if nothing else helps",
+        )
     pid_file(directory, name).unlink(missing_ok=True)
     return True
 

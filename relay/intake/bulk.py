@@ -67,7 +67,7 @@ class WhenFull:
         self._why_never = librdkafka.unsupported()
         if self._why_never:
             log.warning(
-                "messages are taken in one by one, at half the speed",
+                "the relay copies messages one by one, at half the speed",
                 extra={"why": self._why_never},
             )
 

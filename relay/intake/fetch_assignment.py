@@ -87,7 +87,7 @@ class Fetching:
                 if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001
                     raise Unavailable(
                         f"seek {self._topic}[{partition}] to {offset}: {error.args[0]}",
-                        "check the brokers that lead the source topic",
+                        "check the brokers that lead the source topic's partitions",
                     ) from error
                 time.sleep(0.02)
             else:

@@ -57,9 +57,9 @@ def of_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
     """Return why these headers name no table: which are there, or what stands in `table`."""
     found = [value for name, value in headers if name == names.TABLE_HEADER]
     if len(found) > 1:
-        return f"header 'table' stands there {len(found)} times"
+        return f"it has header 'table' {len(found)} times"
     if found:
-        return f"header 'table' holds {_shown(found[0])}"
+        return f"its header 'table' is {_shown(found[0])}"
     others = list(dict.fromkeys(name for name, _ in headers))
     if not others:
         return "it has no header (of more than 100,000 headers the client library reads none)"
@@ -95,7 +95,7 @@ def _shown(raw: bytes | None) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        return f"bytes that are no UTF-8 ({raw[:8].hex(' ')})"
+        return f"not UTF-8 (bytes {raw[:8].hex(' ')})"
     without = ", a name without its database" if text and "." not in text else ""
     return f"{_short(text)}{without}"
 

@@ -54,10 +54,11 @@ class Joining:
             return
         self._since = None
         log.warning(
-            "no partitions yet",
+            "the relay waits for partitions from the consumer group",
             extra={
-                "why": "the group waits for members that are gone, as after members were renamed, "
-                f"until their session ends ({self._session:g} s); or one of them is busy",
+                "why": "the group waits until the session of members that left without notice "
+                f"ends ({self._session:g} s), for instance because members were renamed; or "
+                "one member is busy",
                 "next": "wait; `relay status` shows the members",
             },
         )

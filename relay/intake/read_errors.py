@@ -75,9 +75,10 @@ class Troubles:
     def _next_step(self, code: int) -> str:
         if code in _TOO_LARGE:
             return (
-                f'a batch of records takes more than "{RECEIVE}" ({self._receive_bytes}) once it '
-                "is uncompressed, or is damaged: raise that in [kafka.client] and start again"
+                f'a batch of records is damaged, or is larger than "{RECEIVE}" '
+                f"({self._receive_bytes}) when decompressed: raise that setting in [kafka.client] "
+                "and start again"
             )
         if code in _DAMAGED:
-            return "a record is damaged: look at the brokers' disks and replicas"
-        return "it is tried again"
+            return "a record is damaged: check the brokers' disks and replicas"
+        return "nothing: the relay reads it again"

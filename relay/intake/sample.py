@@ -84,7 +84,7 @@ def sample(settings: Settings, wanted: int) -> list[SampledMessage]:
             ]
     except KafkaException as error:
         grant = f"grant Read on topic {topic} to the user of the source's brokers"
-        raise answered(f"look at messages of {topic}", error.args[0], grant) from error
+        raise answered(f"read messages of {topic}", error.args[0], grant) from error
 
 
 def by_table(messages: Iterable[SampledMessage]) -> dict[str, list[SampledMessage]]:

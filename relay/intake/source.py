@@ -236,16 +236,16 @@ class SourceMember:
             return
         if error.code() in GONE:
             raise ContractBroken(
-                f"{self._topic}[{message.partition()}] cannot be read on: {error.name()} "
+                f"cannot continue reading {self._topic}[{message.partition()}]: {error.name()} "
                 f"({error.str()})",
-                "the offset or the topic is gone; find out what removed it",
+                "the offset or the topic was deleted; find out what deleted it",
             )
         if ends_reading(error):
             raise self._as_error(error)
         partition, offset = message.partition() or 0, message.offset() or 0
         told = self._troubles.tell(partition, offset, error, time.monotonic())
         if told is not None:
-            log.warning("a source partition cannot be read on", extra=told)
+            log.warning("the relay cannot continue reading a source partition", extra=told)
         self._on_trouble(partition, error.name())
 
     def _on_error(self, error: KafkaError) -> None:
@@ -255,7 +255,7 @@ class SourceMember:
     def _as_error(self, error: KafkaError) -> RelayError:
         text = describe(f"consumer of topic {self._topic} in group {self._group}", error)
         if error.code() in REFUSED:
-            return Refused(text, "grant the right or mend the credentials, then start again")
+            return Refused(text, "grant the right or correct the credentials, then start again")
         if concerns_member(error):
             return MemberFenced(text, self._ids)
         return Fenced(text, ONE_PROCESS)

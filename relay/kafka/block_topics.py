@@ -105,7 +105,7 @@ class BlockTopics:
         if lost.error.code() in TOO_LARGE:
             if self._limits.learn(lost.topic, lost.size, told):
                 log.error(
-                    "a record is too large for its topic",
+                    "the topic refused a record because of its size",
                     extra={"topic": lost.topic, "bytes": lost.size, "topic_takes": told},
                 )
                 return True
@@ -115,7 +115,9 @@ class BlockTopics:
         if not table:
             return False
         text = describe(f"delivery to {lost.topic}", lost.error)
-        self._refuse(table, Refused(f"{text}; its limit is {told}", "mend the topic's settings"))
+        self._refuse(
+            table, Refused(f"{text}; its limit is {told}", "correct the settings of the topic")
+        )
         return True
 
     def _denied_since(self) -> bool:
@@ -134,7 +136,7 @@ class BlockTopics:
         why = f"no block topic for {table}: {error.message}; next: {error.next_step}"
         if self._refused.get(table) != why:
             log.error(
-                "a table has no block topic, its messages become dead letters",
+                "a table has no block topic, so its messages become dead letters",
                 extra={"table": table, "why": error.message, "next": error.next_step},
             )
         self._refused[table] = why

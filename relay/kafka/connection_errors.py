@@ -178,6 +178,6 @@ def name_unresolved_brokers(error: Unavailable, brokers: Brokers) -> Unavailable
     return Unavailable(
         f"{error.message}: {brokers.bootstrap} answers and advertises brokers whose names cannot "
         f"be resolved from here: {listed}",
-        "mend advertised.listeners of these brokers, or make the names known on this machine (DNS, "
-        "/etc/hosts); kafka.bootstrap and the brokers themselves are right",
+        "correct advertised.listeners of these brokers, or make the names known on this machine "
+        "(DNS, /etc/hosts); kafka.bootstrap is right, and the brokers run",
     )

@@ -102,7 +102,7 @@ class Delivery:
         self.check()
         if left:
             raise Unavailable(
-                f"{left} messages to {self.topic} have no answer after {self._timeout:g} s",
+                f"{left} messages to {self.topic} were not acknowledged within {self._timeout:g} s",
                 "check kafka.bootstrap and that the brokers are up",
             )
 
@@ -188,7 +188,7 @@ class Delivery:
             unknown = what == "commit_transaction"
             return Unavailable(
                 f"{text}; the outcome of the transaction is unknown" if unknown else text,
-                "read the topic before writing the rows again"
+                "find out which rows the topic holds before you write the rows again"
                 if unknown
                 else "check kafka.bootstrap and that the brokers are up",
             )

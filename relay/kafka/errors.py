@@ -32,21 +32,25 @@ FENCED: Mapping[int, str] = {
 }
 
 REFUSED: Mapping[int, str] = {
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "needs Write on the transactional id",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "needs Write (blocks) or Read (source) on the topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "needs Read on the consumer group",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "needs IdempotentWrite on the cluster",
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "exceeds the broker's transaction.max.timeout.ms",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this user needs Write on the "
+    "transactional id",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "this user needs Write (block topics) or Read (source "
+    "topic) on the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "this user needs Read on the consumer group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "this user needs IdempotentWrite on the cluster",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "relay.transaction_timeout_seconds exceeds the "
+    "brokers' transaction.max.timeout.ms",
     KafkaError._AUTHENTICATION: "wrong user, password or certificate",  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: "wrong user or password",
     # The same records would be refused again, by any producer.
-    KafkaError.MSG_SIZE_TOO_LARGE: "exceeds the topic's max.message.bytes: raise that, or lower "
-    "block.chunk_bytes; for a dead letter raise message.max.bytes in kafka.client as well, and set "
-    "compression.type there, as its source message was compressed",
-    KafkaError.RECORD_LIST_TOO_LARGE: "exceeds the topic's segment.bytes",
-    KafkaError.INVALID_RECORD: "the topic's settings allow no such record",
+    KafkaError.MSG_SIZE_TOO_LARGE: "the record exceeds the topic's max.message.bytes: raise "
+    "that, or lower block.chunk_bytes. For a dead letter also raise message.max.bytes in "
+    "kafka.client, and set compression.type there to that of the source message",
+    KafkaError.RECORD_LIST_TOO_LARGE: "the record exceeds the topic's segment.bytes",
+    KafkaError.INVALID_RECORD: "the topic's settings do not allow this record",
     KafkaError.POLICY_VIOLATION: "a policy of the brokers forbids it",
-    KafkaError.OFFSET_METADATA_TOO_LARGE: "exceeds the brokers' offset.metadata.max.bytes",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "the offset's metadata exceeds the brokers' "
+    "offset.metadata.max.bytes",
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is older than "
     "transactions",
     KafkaError.UNSUPPORTED_VERSION: "the brokers are too old",
@@ -55,11 +59,11 @@ REFUSED: Mapping[int, str] = {
 
 ENDED: Mapping[int, str] = {
     KafkaError.ILLEGAL_GENERATION: "the group rebalanced since the transaction began",
-    KafkaError.REBALANCE_IN_PROGRESS: "the group rebalances",
-    KafkaError.UNKNOWN_MEMBER_ID: "the group has let go of this member: its session timed out",
-    KafkaError.INVALID_TXN_STATE: "the coordinator has ended this transaction, or knows of none",
-    KafkaError.INVALID_PRODUCER_ID_MAPPING: "the coordinator has forgotten the transactional id",
-    KafkaError.UNKNOWN_PRODUCER_ID: "the partition's leader has forgotten the producer",
+    KafkaError.REBALANCE_IN_PROGRESS: "the group is rebalancing",
+    KafkaError.UNKNOWN_MEMBER_ID: "the group removed this member because its session timed out",
+    KafkaError.INVALID_TXN_STATE: "the coordinator ended this transaction, or knows no open one",
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: "the coordinator no longer knows the transactional id",
+    KafkaError.UNKNOWN_PRODUCER_ID: "the partition's leader no longer knows the producer",
     KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: "records before this one never arrived",
     KafkaError._MSG_TIMED_OUT: "not acknowledged within the transaction's time",  # noqa: SLF001
 }
@@ -118,7 +122,8 @@ SYMPTOMS = frozenset(
 
 
 NOWHERE = KafkaError(
-    KafkaError.DUPLICATE_SEQUENCE_NUMBER, "acknowledged without an offset: it may not be there"
+    KafkaError.DUPLICATE_SEQUENCE_NUMBER,
+    "the broker acknowledged the record without an offset, so the record may be missing",
 )
 """Of a record that librdkafka reports as delivered, but not where. It concludes so when a later
 record of the producer is accepted; but to a partition new to the producer the broker accepts
@@ -250,7 +255,7 @@ def answered(what: str, error: KafkaError, refusal: str) -> Unavailable | Refuse
     """
     text = f"{what}: {error.name()} ({error.str()})"
     if error.code() in CREDENTIALS:
-        step = "mend user, password or certificate in kafka.client"
+        step = "correct user, password or certificate in kafka.client"
         return Refused(text, step, code=error.code())
     # Negative codes are librdkafka's own: no broker answered.
     if error.retriable() or error.code() < 0 or error.code() in PASSING:

@@ -40,7 +40,10 @@ def show(consumer: Consumer, places: list[TopicPartition]) -> None:
     try:
         consumer.commit(offsets=places, asynchronous=True)
     except KafkaException as error:  # the next commit shows more
-        log.debug("floors are not shown", extra={"why": error.args[0].name()})
+        log.debug(
+            "the relay could not commit its floors to the group in the source's cluster",
+            extra={"why": error.args[0].name()},
+        )
 
 
 def read(
@@ -59,11 +62,11 @@ def read(
         entries = consumer.committed(asked, timeout=seconds)
     except KafkaException as error:
         grant = "grant Read on the relay's group to the user of source.kafka.client"
-        raise answered(f"read what the group shows of {topic}", error.args[0], grant) from error
+        raise answered(f"read the group's offsets of {topic}", error.args[0], grant) from error
     for entry in entries:
         if entry.error is not None:
             raise Unavailable(
-                f"what the group shows of {topic}[{entry.partition}]: {entry.error}",
+                f"the group's offset of {topic}[{entry.partition}]: {entry.error}",
                 "check the source's group coordinators",
             )
         shown = CommittedOffset.parse(entry.offset, entry.metadata)

@@ -52,13 +52,13 @@ def unsupported() -> str:
     """Return why nothing of this can be had here; empty where they can."""
     version = metadata.version("confluent-kafka")
     if not KNOWN[0] <= tuple(int(part) for part in version.split(".")[:2]) < KNOWN[1]:
-        return f"confluent-kafka {version} is not one of those known here"
+        return f"this version of block-relay does not know confluent-kafka {version}"
     if ctypes.sizeof(ctypes.c_void_p) != 8:
-        return "addresses have not 64 bits"
+        return "this machine's addresses do not have 64 bits"
     try:
         library()
     except (OSError, AttributeError) as error:
-        return f"librdkafka is not found behind the binding: {error}"
+        return f"librdkafka was not found in the confluent-kafka package: {error}"
     return ""
 
 

@@ -59,8 +59,8 @@ def records(
             position, heard = now, time.monotonic()
         elif time.monotonic() - heard > seconds:
             raise Unavailable(
-                f"{place.topic}[{place.partition}]: nothing came for {seconds:g} s, read to "
-                f"{position} of {end}",
+                f"{place.topic}[{place.partition}]: the brokers sent nothing for {seconds:g} s; "
+                f"read to offset {position} of {end}",
                 "check the brokers that lead the topic",
             )
 
@@ -122,5 +122,5 @@ class PartitionReader(Consumer):
         topics = super().list_topics(of.topic, timeout).topics
         known = topics[of.topic].partitions.get(of.partition)
         if known is not None and known.leader < 0:
-            nobody = f"nobody leads {of.topic}[{of.partition}]"
+            nobody = f"{of.topic}[{of.partition}] has no leader"
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, nobody))

@@ -93,7 +93,7 @@ class Topics:
         facts = self.describe(topic, (READ,))
         if facts is None:
             raise Refused(
-                f"source topic {topic!r} is not there (bootstrap = "
+                f"source topic {topic!r} does not exist (bootstrap = "
                 f"{self._settings.source_kafka.bootstrap})",
                 "create it with `relay topic create`, or mend source.topic; relays only read it",
             )
@@ -151,7 +151,9 @@ class Topics:
         since = self._narrow_since = self._narrow_since or time.monotonic()
         text = f"topic {topic} has {found} partitions, {needed} are needed: the source was grown"
         if time.monotonic() - since < GROW_SECONDS:
-            return Unavailable(text, "the brokers tell each other; it is asked again")
+            return Unavailable(
+                text, "nothing: the brokers are still telling each other, and the relay asks again"
+            )
         bootstrap = self._settings.kafka_of(topic).bootstrap
         return Refused(
             f"{text}, and after {GROW_SECONDS:g} s the brokers still say so",
@@ -281,7 +283,7 @@ class Topics:
         elif facts.partitions > partitions and self._too_wide(facts, partitions):
             raise ConfigError(
                 f"topic {topic} has {facts.partitions} partitions, the source {partitions}",
-                "use another app name: this one's topics belong to another source",
+                "set another `app`: the topics of this one belong to another source topic",
             )
         self._ready.add(topic)
 
@@ -328,7 +330,8 @@ class Topics:
         while self.describe(topic, rights) is None:
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"topic {topic} was created and is not there after {APPEAR_SECONDS:g} s",
+                    f"topic {topic} was created, but the brokers do not list it after "
+                    f"{APPEAR_SECONDS:g} s",
                     "check that the brokers reach each other",
                 )
             time.sleep(_LOOK_SECONDS)
@@ -342,7 +345,7 @@ def _code(future: Future[Any]) -> int | None:
 
 def _deleted(topic: str) -> Refused:
     return Refused(
-        f"topic {topic} is not there any more: somebody deleted it",
-        "find out who, then start again: the relay makes it anew, empty, and what "
-        "the loader had not loaded of it is lost (`relay verify CONFIG --deep`)",
+        f"topic {topic} does not exist any more: somebody deleted it",
+        "find out who deleted it, then start again: the relay creates it again, empty. What the "
+        "loader had not loaded from it is lost (`relay verify CONFIG --deep` lists it)",
     )

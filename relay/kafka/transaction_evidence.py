@@ -61,7 +61,7 @@ class TransactionEvidence:
     @property
     def doubt(self) -> str:
         """Why the transaction may not have ended, or may end another; empty: it ended, once."""
-        return self._lost or ("" if self._ended else "no answer to EndTxn was heard of")
+        return self._lost or ("" if self._ended else "librdkafka's log shows no answer to EndTxn")
 
     def begun(self) -> None:
         """Begin a transaction: its end is in doubt until something is known of it."""

@@ -88,12 +88,14 @@ class TransactionalProducer:
     def begin(self, group: Any) -> None:
         """Begin under the group metadata of now: a rebalance from then on aborts."""
         if self._evidence.doubt:
-            raise _unknown(f"the last transaction's end is in doubt: {self._evidence.doubt}")
+            raise _unknown(
+                f"the outcome of the last transaction is in doubt: {self._evidence.doubt}"
+            )
         self._unacknowledged, self._lost, self._lost_topics = 0, None, set()
         self._refused = []
         self._group = group
         if self._group is None:
-            raise TransactionFailed(Failure.ABORT, "the group does not know this member any more")
+            raise TransactionFailed(Failure.ABORT, "the group no longer knows this member")
         self.serve()
         if self._fatal is not None:
             raise self._failed("producer", self._fatal)
@@ -142,7 +144,7 @@ class TransactionalProducer:
                     raise self._failed(f"produce to {place.topic}", cause) from error
                 self._look_again(place)
             if time.monotonic() > deadline:
-                raise _unknown("produce: queue stays full")
+                raise _unknown("produce: the client's queue stays full")
             self.serve(QUEUE_FULL_SECONDS)
 
     def _look_again(self, place: TopicPartition) -> None:
@@ -156,7 +158,7 @@ class TransactionalProducer:
         deadline = time.monotonic() + self._deadline_seconds
         while len(producer) and self._lost is None:
             if time.monotonic() > deadline:
-                raise _unknown(f"flush: {self._unacknowledged} records unacknowledged")
+                raise _unknown(f"flush: {self._unacknowledged} records were not acknowledged")
             self._call("flush", lambda: producer.flush(SLICE_SECONDS))
         if self._lost is not None:
             topics = ", ".join(sorted(self._lost_topics))
@@ -202,7 +204,7 @@ class TransactionalProducer:
         self._call("abort_transaction", lambda: producer.abort_transaction(SLICE_SECONDS))
         self.serve()
         if self._evidence.doubt:
-            raise _unknown(f"the abort's end is in doubt: {self._evidence.doubt}")
+            raise _unknown(f"the outcome of the abort is in doubt: {self._evidence.doubt}")
         if self._lost is not None:
             # librdkafka would purge the next transaction's records as well (seen with
             # MSG_SIZE_TOO_LARGE), so this producer is of no more use.

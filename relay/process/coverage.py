@@ -65,7 +65,10 @@ class Coverage:
         try:
             found = self._asked()
         except KafkaException as error:
-            log.warning("who has which source partition cannot be asked", extra={"why": str(error)})
+            log.warning(
+                "cannot ask the group which relay has which source partition",
+                extra={"why": str(error)},
+            )
             found = None
         self._pause = AGAIN_SECONDS if found else FIRST_SECONDS
         self._at = None if found == frozenset() else self._clock() + AGAIN_SECONDS

@@ -69,8 +69,8 @@ class HeadReader(TruthReader):
         if beginning > 0:
             raise ContractBroken(
                 f"source partition {index}: {names.journal_topic(self._settings.app)}[{index}] "
-                f"holds no record, and its first {beginning} offsets are gone: where to go on is "
-                "not known",
-                "find out what deleted them; to go on without, begin under a new app name",
+                f"holds no record, and its first {beginning} offsets were deleted, so nothing "
+                "says where to continue",
+                "find out what deleted them; to continue without them, begin under a new app name",
             )
         return 0, None

@@ -110,11 +110,11 @@ class RelayProcess:
             self._wait(self._ownership.start, limit)
             self._source.join()
             self._joining.joined()
-            log.info("joined", extra={"member": self._settings.relay.member})
+            log.info("joined the consumer group", extra={"member": self._settings.relay.member})
             while self._state.phase is not Phase.STOPPED:
                 self._turn()
         except StoppedWaiting:
-            log.info("stopped while a server was away")
+            log.info("stopped while waiting for a server")
         finally:
             self._leave()
         if self._error is not None:
@@ -148,7 +148,10 @@ class RelayProcess:
             ends = self._source.fetching.ends(asked)
             self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends))
         if left := self._coverage.left_over():
-            log.warning("nobody has some source partitions", extra={"partitions": sorted(left)})
+            log.warning(
+                "no relay of the group has some source partitions, joining again",
+                extra={"partitions": sorted(left)},
+            )
             self._source.join()
 
     def _refresh_tables(self) -> None:
@@ -160,7 +163,10 @@ class RelayProcess:
             changed = self._tables.refresh()
         except Unavailable as error:  # what is known stays valid; loading waits, not the relay
             # ClickHouse, or the broker that leads the registry's topic: the error says which.
-            log.warning("changes of tables cannot be seen", extra={"why": error.message})
+            log.warning(
+                "cannot read the tables' columns from ClickHouse; the relay keeps those it knows",
+                extra={"why": error.message},
+            )
             self._observer.refreshed(time.monotonic() - begun, 0, error.message)
             return
         self._observer.refreshed(time.monotonic() - begun, len(changed), "")
@@ -172,10 +178,16 @@ class RelayProcess:
     def _say_changed(self, changed: frozenset[str]) -> None:
         gone = changed & self._tables.gone()
         if gone:
-            why = "their messages are dead letters and their blocks set aside until they are back"
-            log.warning("tables are gone", extra={"tables": ",".join(sorted(gone)), "why": why})
+            why = (
+                "their messages become dead letters and their blocks are set aside until the "
+                "tables exist again"
+            )
+            log.warning("tables were dropped", extra={"tables": ",".join(sorted(gone)), "why": why})
         if changed - gone:
-            log.info("row messages changed", extra={"tables": ",".join(sorted(changed - gone))})
+            log.info(
+                "the row messages of tables changed",
+                extra={"tables": ",".join(sorted(changed - gone))},
+            )
 
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
         """Inside poll: read the truth of what the group gave; where to begin each."""
@@ -184,14 +196,17 @@ class RelayProcess:
         with contextlib.suppress(StoppedWaiting):  # the loop sees the stop next
             self._dispatch(ev.Assigned(partitions))
         starts, self._assigning = self._assigning, None
-        log.info("assigned", extra={"partitions": sorted(partitions), "floors": starts})
+        log.info(
+            "the group assigned source partitions",
+            extra={"partitions": sorted(partitions), "floors": starts},
+        )
         return starts
 
     def _revoked(self, partitions: frozenset[int]) -> None:
         """Inside poll, and before it returns: the group may give the partitions away then."""
         if self._leaving:
             return  # the group hears of it by our leaving; a transaction ends with its producer
-        log.info("revoked", extra={"partitions": sorted(partitions)})
+        log.info("the group revoked source partitions", extra={"partitions": sorted(partitions)})
         self._dispatch(ev.Revoked(partitions))
 
     def _dispatch(self, event: ev.Event) -> None:
@@ -239,7 +254,7 @@ class RelayProcess:
             stack.callback(self._ownership.close)
             stack.callback(self._performer.close)
             stack.callback(self._source.close)
-        log.info("left", extra={"member": self._settings.relay.member})
+        log.info("left the consumer group", extra={"member": self._settings.relay.member})
 
 
 def until_ended(
@@ -260,11 +275,11 @@ def until_ended(
                     raise
                 limit = 0  # it has started once
                 log.warning(
-                    "the session in the group ended while the brokers were away, joining anew",
+                    "the session in the group ended while no broker answered, joining again",
                     extra={"member": settings.relay.member, "why": error.message},
                 )
     except StoppedWaiting:
-        log.info("stopped while a server was away")
+        log.info("stopped while waiting for a server")
     except RelayError as error:
         observer.ended(error)
         raise
@@ -274,7 +289,7 @@ def _is_own_past(error: MemberFenced, settings: Settings, wait: ServerWait) -> b
     try:
         return is_own_past(wait(lambda: holder(settings)), error.mine)
     except Refused as refused:  # who may not ask believes what the group said
-        log.warning("who holds the member cannot be asked", extra={"why": refused.message})
+        log.warning("cannot ask which process holds this member", extra={"why": refused.message})
         return False
 
 

@@ -113,7 +113,10 @@ class Performer:
             answer = self._attempt(effect)
         except TransactionFailed as failed:
             kind = self._kind(failed)
-            log.warning("failed", extra={"effect": name, "kind": kind.name, "why": failed.why})
+            log.warning(
+                "a transactional call failed",
+                extra={"effect": name, "kind": kind.name, "why": failed.why},
+            )
             return ev.Failed(kind, failed.why)
         reached(f"after_{name}")
         self._concerning.after(effect)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.operate.metrics.observer import RelayObserver
 
-_NO_GROUP = "no group fences here"
+_NO_GROUP = "no consumer group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
 
 
@@ -66,7 +66,7 @@ class OfMember:
         Raises:
             Unavailable, Refused, Fenced: as `start`.
         """
-        raise AssertionError(f"partitions {partitions} are fenced by the group")
+        raise AssertionError(f"the consumer group fences partitions {partitions}")
 
     def let_go(self, partitions: Collection[int]) -> None:
         """Let go of these source partitions: they are another relay's."""
@@ -106,7 +106,7 @@ class OfPartitions(OfMember):
         try:
             return {index: self._take(index) for index in sorted(partitions)}
         except TransactionFailed as failed:
-            step = "start again: another relay took a source partition over at the same moment"
+            step = "start again: another relay took over a source partition at the same moment"
             raise _error(failed, step) from failed
 
     def _take(self, index: int) -> int:
@@ -149,4 +149,7 @@ def _error(failed: TransactionFailed, fenced: str) -> RelayError:
         return Unavailable(failed.why, "check the brokers")
     if failed.kind is Failure.FENCED:
         return Fenced(failed.why, fenced)
-    return Refused(failed.why, "grant the right or mend the setting, then start again")
+    return Refused(
+        failed.why,
+        "grant the right or correct the setting that the message names, then start again",
+    )

@@ -45,7 +45,7 @@ def end(settings: Settings, retirement: Retirement) -> None:
 def _error(failed: TransactionFailed, identity: str) -> RelayError:
     return ended(
         failed,
-        fenced=f"a relay runs under {identity} again: leave it, or stop it first",
+        fenced=f"a relay with identity {identity} runs again: leave it, or stop it first",
         refused=f"grant Write on transactional id {identity}",
         unknown="check kafka.bootstrap and the brokers, then run it again",
     )

@@ -35,7 +35,7 @@ class Retirement:
         held = ", ".join(map(str, self.partitions)) or "none"
         return (
             f"{self.member} is in the group (partitions: {held}): ending its transactions would "
-            "fence a relay at work"
+            "fence a relay that works"
         )
 
 

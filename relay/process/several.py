@@ -42,7 +42,7 @@ def supervise(relays: Mapping[str, Sequence[str]]) -> int:
             for child in children:
                 child.look(time.monotonic())
             if all(child.stays_ended for child in children):
-                log.error("every relay has ended, and none is started again")
+                log.error("every relay process ended, and none is started again")
                 break
     finally:
         _end([child.process for child in children if child.process is not None])
@@ -89,10 +89,14 @@ class Child:
         told = {"relay": self._name, "status": status}
         if pause is None:
             self.stays_ended = True
-            log.error("a relay ended and stays ended; the others go on", extra=told)
+            log.error(
+                "a relay process ended and is not started again; the others continue", extra=told
+            )
         else:
             self._due = now + pause
-            log.warning("a relay ended, starting again", extra={**told, "in_seconds": pause})
+            log.warning(
+                "a relay process ended, starting it again", extra={**told, "in_seconds": pause}
+            )
 
 
 def _asked_to_stop() -> threading.Event:

@@ -44,10 +44,10 @@ class CommitTotals:
             "rows_per_s": round(self._rows / seconds),
             "dead_letters": self._dead,
         }
-        log.info("committed", extra=counts)
+        log.info("committed transactions", extra=counts)
         if self._unknown:
             named = ", ".join(f"{where}: {held}" for where, held in sorted(self._unknown.items()))
-            log.warning("messages with fields that their table never had", extra={"held": named})
+            log.warning("messages have fields that their table never had", extra={"held": named})
             self._unknown.clear()
         self._since = time.monotonic()
         self._transactions = self._blocks = self._rows = self._dead = 0

@@ -133,8 +133,8 @@ class TruthReader:
         facts = self._topics.describe(self._journal)
         if facts is None:
             raise Unavailable(
-                f"topic {self._journal} is not there any more: somebody deleted it",
-                "find out who, then start again",
+                f"topic {self._journal} does not exist any more: somebody deleted it",
+                "find out who deleted it, then start again",
             )
         return facts.topic_id
 
@@ -152,7 +152,7 @@ class TruthReader:
                 f"partition {entry.partition}: committed offset {entry.offset} of group "
                 f"{names.group_id(self._settings.app)} carries metadata {entry.metadata!r}, "
                 "which no relay wrote: a tool moved the group's offsets",
-                "`relay accept CONFIG` shows how to go on",
+                "`relay accept CONFIG` shows how to continue",
             )
         return committed
 
@@ -211,9 +211,9 @@ class TruthReader:
         if low > 0:
             raise ContractBroken(
                 f"source partition {index}: group {names.group_id(self._settings.app)} has no "
-                f"committed offset, and the first {low} offsets of {self._journal}[{index}] are "
-                "gone: where to go on is not known",
-                "`relay accept CONFIG` shows how to go on",
+                f"committed offset, and the first {low} offsets of {self._journal}[{index}] were "
+                "deleted, so nothing says where to continue",
+                "`relay accept CONFIG` shows how to continue",
             )
 
     def _at(self, index: int, offset: int) -> JournalRecord | None:
@@ -274,7 +274,7 @@ class TruthReader:
                 if behind is not None:
                     raise KafkaException(behind)
                 raise Unavailable(
-                    f"{self._journal}[{index}]: offset {position} did not come within "
+                    f"{self._journal}[{index}]: the brokers did not send offset {position} within "
                     f"{self._deadline_seconds:g} s",
                     "check the brokers that lead the journal",
                 )

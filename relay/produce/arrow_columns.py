@@ -88,7 +88,7 @@ def check_names(
     if unknown and not ignore_unknown:
         problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
     if missing and not allow_missing:
-        problems.append(f"the file lacks column {', '.join(map(repr, missing))}")
+        problems.append(f"the file has no column {', '.join(map(repr, missing))}")
     if problems:
         raise ConfigError(
             f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
@@ -125,7 +125,7 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
     if doubled := sorted(twice(batch.schema)):
         raise ConfigError(
             f"{origin.file}: column {', '.join(map(repr, doubled))} is there twice",
-            "rename or drop one: which of them is meant cannot be known",
+            "rename or drop one of them: nothing says which is meant",
         )
     arrays = []
     for name, type_ in zip(codec.column_names, codec.types, strict=True):
@@ -170,7 +170,7 @@ def _bad_value(
 ) -> BadValue:
     error = BadValue(
         f"{origin.file}, row {origin.first_row + row}, column {name!r}: {reason}",
-        "mend the value, or change the column's type in ClickHouse",
+        "correct the value, or change the column's type in ClickHouse",
     )
     error.value, error.type = value, type_.clickhouse
     return error

@@ -74,12 +74,13 @@ class RowFile:
             ConfigError: no file, or a suffix that says nothing.
         """
         if not path.is_file():
-            raise ConfigError(f"{path} is no file", "name files with rows")
+            raise ConfigError(f"{path} is not a file", "name files with rows")
         suffixes = [s for s in path.suffixes if s not in {".gz", ".bz2", ".zst"}]
         found = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
         if found is None:
             raise ConfigError(
-                f"{path}: what format is it? (known: {', '.join(SUFFIXES)})", "say it with --format"
+                f"{path}: the suffix does not say the format (known: {', '.join(SUFFIXES)})",
+                "name the format with --format",
             )
         return cls(path, found, options or FileOptions())
 
@@ -99,7 +100,9 @@ class RowFile:
             yield from _READERS[self.format](self, encoder)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise ConfigError(f"{self.label}: {reason}", f"is it {self.format}? mend it") from error
+            raise ConfigError(
+                f"{self.label}: {reason}", f"check that the file is {self.format}, and correct it"
+            ) from error
         except BadValue as error:
             advise(error, self.options, csv=self.format == "csv")
             raise
@@ -211,7 +214,9 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
         try:
             rows.append(encoder.encode(_chosen(source, encoder, _json_object(line))))
         except ValueError as error:
-            raise ConfigError(f"{source.label}, row {number}: {error}", "mend the line") from error
+            raise ConfigError(
+                f"{source.label}, row {number}: {error}", "correct the line"
+            ) from error
         except ConfigError as error:
             error.message = f"{source.label}, row {number}: {error.message}"
             raise
@@ -237,7 +242,7 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
 def _json_object(line: bytes) -> dict[str, object]:
     row = json.loads(line, object_pairs_hook=_object, parse_float=_number)
     if not isinstance(row, dict):
-        raise ConfigError(f"no JSON object: {line[:80]!r}", "write one object in each line")
+        raise ConfigError(f"not a JSON object: {line[:80]!r}", "write one object in each line")
     return row
 
 

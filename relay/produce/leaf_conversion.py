@@ -63,10 +63,11 @@ def _shortest(array: Array, scale: int) -> Array:
     finite: Any = pc.is_finite(array)
     if not pc.all(finite).as_py():
         first = array[pc.index(finite, value=False).as_py()].as_py()
-        raise pa.ArrowInvalid(f"{first} is no decimal number")
+        raise pa.ArrowInvalid(f"{first} is not a decimal number")
     refused = pa.ArrowInvalid(
-        f"a float is taken by its shortest decimal text, and that has more than {scale} digits "
-        f"behind the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal or text"
+        "a float is converted through its shortest decimal text, which here has more than "
+        f"{scale} digits after the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal "
+        "or text"
     )
     # Of 16 bits none is as small, and Arrow compares none.
     if not pa.types.is_float16(array.type) and pc.any(_out_of_range(array, scale)).as_py():
@@ -188,7 +189,7 @@ def _ticks(array: Array, base: str) -> Array:
         whole: Array = days
         return whole
     if base.startswith("Time") and not _is_time(array.type):
-        raise pa.ArrowInvalid(f"{array.type} is no time of day")
+        raise pa.ArrowInvalid(f"{array.type} is not a time of day")
     precision = int(match[1]) if (match := _TICKS.match(base)) else 0
     unit, digits = next(pair for pair in _UNITS if pair[1] >= precision)
     zone = getattr(array.type, "tz", None)

@@ -101,13 +101,13 @@ class RowEncoder:
         try:
             data: bytes = self.codec.message_class(**fields).SerializeToString()
         except ValueError as error:  # text that is no Unicode
-            raise BadValue(f"{self.codec.schema.table}: {error}", "mend the value") from error
+            raise BadValue(f"{self.codec.schema.table}: {error}", "correct the value") from error
         return data
 
     def _bad_value(self, name: str, value: object, misfit: _UnfitValue) -> BadValue:
         error = BadValue(
             f"{self.codec.schema.table}, column {name!r}: {misfit}",
-            "mend the value, or change the column's type in ClickHouse",
+            "correct the value, or change the column's type in ClickHouse",
         )
         error.value = value
         error.type = self.codec.types[self.codec.column_names.index(name)].clickhouse
@@ -119,7 +119,7 @@ def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
     return ConfigError(
         f"{codec.schema.table} has no column {', '.join(map(repr, unknown))} "
         f"(it has {', '.join(codec.column_names)})",
-        "mend the name, or add the column in ClickHouse",
+        "correct the name, or add the column in ClickHouse",
     )
 
 

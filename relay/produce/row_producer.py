@@ -148,7 +148,8 @@ class RowProducer:
         with self._lock:
             if not self._transactional or self._in_transaction:
                 raise ConfigError(
-                    "begin() inside a transaction, or of a producer without one",
+                    "begin() was called inside a transaction, or on a producer without a "
+                    "transactional_id",
                     "give the producer a transactional_id; commit() or abort() first",
                 )
             self._delivery.begin()
@@ -220,7 +221,7 @@ class RowProducer:
 
     def _check(self) -> None:
         if self._transactional and not self._in_transaction:
-            raise ConfigError("a write outside a transaction", "call begin() first")
+            raise ConfigError("a row was written outside a transaction", "call begin() first")
         if self._problem is not None:
             raise self._problem
         self._delivery.check()

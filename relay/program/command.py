@@ -135,8 +135,8 @@ def _unforeseen(prog_name: str, bug: Exception) -> int:
     _show_trace()
     what = " ".join(str(bug).split()) or "no message"
     click.echo(
-        f"{prog_name}: sorry, this was not foreseen: {type(bug).__name__}: {what}"
-        f" ({TRACEBACK}=1 shows where)",
+        f"{prog_name}: a bug in block-relay: {type(bug).__name__}: {what} ({TRACEBACK}=1 shows "
+        "where)",
         err=True,
     )
     return EXIT_BUG

@@ -92,14 +92,15 @@ def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]
         Check(
             "poll",
             silent <= limits.poll_seconds,
-            f"last polled {silent:.1f} s ago, limit {limits.poll_seconds:g} s",
+            f"the last poll was {silent:.1f} s ago, limit {limits.poll_seconds:g} s",
         ),
         Check(
             "transaction",
             open_ <= limits.transaction_seconds,
-            f"open for {open_:.1f} s, limit {limits.transaction_seconds:g} s"
+            f"the transaction has been open for {open_:.1f} s, limit "
+            f"{limits.transaction_seconds:g} s"
             if since is not None
-            else "none is open",
+            else "no transaction is open",
         ),
         _assignment(facts, limits),
         _partitions(facts, limits),
@@ -119,7 +120,7 @@ def readiness(facts: RelayHealth) -> tuple[Check, ...]:
             if whole
             else f"{facts.pending} partitions are being taken over"
             if facts.assigned
-            else "the group has given no assignment yet",
+            else "the group has not assigned partitions to this relay yet",
         ),
         Check("servers", kafka, facts.away or ("answer" if kafka else "no broker is connected")),
     )
@@ -131,7 +132,9 @@ def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     if since is None:
         return Check("assignment", ok=True, why="all partitions are taken over")
     seconds, limit = facts.now - since, limits.assignment_seconds
-    why = f"{facts.pending} partitions are being taken over for {seconds:.1f} s, limit {limit:g} s"
+    why = (
+        f"{facts.pending} partitions have been in take-over for {seconds:.1f} s, limit {limit:g} s"
+    )
     if facts.away:
         why += f"; {facts.away}"
     return Check("assignment", facts.connected is not True or seconds <= limit, why)
@@ -140,7 +143,7 @@ def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
 def _partitions(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     """Each one: what all of them together have done hides the one that stands still."""
     if facts.away:
-        return Check("partitions", ok=True, why="not judged while a server is away")
+        return Check("partitions", ok=True, why="not judged while a server does not answer")
     limit = limits.partition_seconds
     unread = [
         one.partition
@@ -149,10 +152,15 @@ def _partitions(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
     ]
     unsealed = [one.partition for one in facts.partitions if one.overdue_seconds > limit]
     if not (unread or unsealed):
-        return Check("partitions", ok=True, why=f"all {len(facts.partitions)} move")
+        return Check(
+            "partitions", ok=True, why=f"all {len(facts.partitions)} partitions make progress"
+        )
     said = [
         f"messages wait in {_listed(unread)} and none was polled for {limit:g} s" if unread else "",
-        f"buffers of {_listed(unsealed)} should be in blocks since {limit:g} s" if unsealed else "",
+        f"buffers of {_listed(unsealed)} are {limit:g} s past the time when they should be in "
+        "blocks"
+        if unsealed
+        else "",
     ]
     return Check("partitions", ok=False, why="; ".join(filter(None, said)))
 

@@ -50,7 +50,7 @@ def _find() -> Path:
         return java
     found = shutil.which("java")
     if found is None:
-        raise MissingTool("no java in PATH, and JAVA_HOME is not set", _HOW)
+        raise MissingTool("there is no java in PATH, and JAVA_HOME is not set", _HOW)
     return Path(found)
 
 

@@ -105,7 +105,7 @@ def parsed(listen: str) -> tuple[str, int]:
     whole = colon and port.isascii() and port.isdigit() and int(port) < 1 << 16
     if not whole or (":" in host and not bracketed):
         raise ConfigError(
-            f"not an address to listen on: {listen!r}", "write HOST:PORT, as in 127.0.0.1:9464"
+            f"{listen!r} is not an address to listen on", "write HOST:PORT, as in 127.0.0.1:9464"
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -154,7 +154,7 @@ def _answer(routes: Mapping[str, Route], environ: WSGIEnvironment) -> Answer:
     try:
         return route(query)
     except Exception:  # a fault of the page must not end the program that it tells about
-        log.exception("cannot answer", extra={"path": path})
+        log.exception("the HTTP server failed to answer a request", extra={"path": path})
         return 500, TEXT, b"see the log\n"
 
 
@@ -174,7 +174,9 @@ class _HttpServer(ThreadingMixIn, WSGIServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that went away is no event."""
         del request
-        log.debug("a reader went away", extra={"client": str(client_address)})
+        log.debug(
+            "an HTTP client closed its connection early", extra={"client": str(client_address)}
+        )
 
 
 class _Server6(_HttpServer):

@@ -44,10 +44,13 @@ class BuildWithShared(build_py):
 class SourceWithShared(sdist):
     """Also packs the files of SHARED, so that a wheel that is built from it has them."""
 
-    def add_defaults(self) -> None:
-        """List the files of the source distribution."""
-        super().add_defaults()
-        self.filelist.extend([str(path) for path in _paths()])
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Copy the files of the source distribution.
+
+        The list of files is egg_info's own, which asks no method of this class for more.
+        """
+        shared = (str(path) for path in _paths())
+        super().make_release_tree(base_dir, sorted({*files, *shared}))
 
 
 def _paths() -> Iterator[Path]:

@@ -69,7 +69,7 @@ def laid_out(
     yield _table(columns, rows, some, width, narrow=True)
     if left_out:
         names = ", ".join(columns[at].heading for at in sorted(left_out))
-        yield f"[dim]no room for: {escape(names)}[/dim]"
+        yield f"[dim]no room for columns: {escape(names)}[/dim]"
 
 
 def _says(rows: Sequence[Sequence[str]], at: int) -> bool:

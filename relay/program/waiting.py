@@ -50,7 +50,7 @@ def until_available(
             if limit_seconds and time.monotonic() - begun >= limit_seconds:
                 raise
             log.warning(
-                "server is away, waiting",
+                "a server is unavailable, waiting for it",
                 extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
             )
             for told in away:

@@ -155,7 +155,7 @@ class TableCodecs:
         try:
             self._registry.catch_up()
         except Unavailable as error:
-            log.warning("the registry is away", extra={"why": error.message})
+            log.warning("cannot read the schema registry topic", extra={"why": error.message})
             return False
         schema = self._registry.current(table)
         if schema is None or schema.version <= known.schema.version:
@@ -168,7 +168,10 @@ class TableCodecs:
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | str:
         problems = unsupported_columns(schema)
         if problems:
-            log.error("table cannot be read", extra={"table": table, "why": "; ".join(problems)})
+            log.error(
+                "rows of a table cannot be decoded",
+                extra={"table": table, "why": "; ".join(problems)},
+            )
             return "; ".join(problems)
         known = self._known.get(table)
         if isinstance(known, RowCodec) and known.schema.version == schema.version:

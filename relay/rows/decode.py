@@ -112,7 +112,11 @@ def _narrow(
     columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
         misfits.append(
-            _UnfitValues(at, rows, partial(_said, "not as long as the others of its Nested"))
+            _UnfitValues(
+                at,
+                rows,
+                partial(_said, "the array is not as long as the others of its Nested column"),
+            )
         )
     for at, kind in enumerate(codec.types):
         array = columns[at]
@@ -135,7 +139,7 @@ def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
     return kind.why(array.slice(row, 1))
 
 
-_LEFT_OUT = "left out, but EPHEMERAL and not Nullable, so that nothing can stand for it"
+_LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"
 
 
 def _first_misfits(

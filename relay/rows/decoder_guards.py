@@ -51,7 +51,7 @@ def refuse_deep(messages: pa.BinaryArray, message_class: type[Message]) -> None:
         try:
             message_class().ParseFromString(held.tobytes())
         except DecodeError as error:
-            raise ValueError("does not parse, or is nested too deep for protobuf") from error
+            raise ValueError("it does not parse, or is nested too deep for protobuf") from error
 
 
 def decoded(handler: Any, messages: Any) -> pa.RecordBatch:

@@ -120,7 +120,8 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
             reason = (
                 "empty batch"
                 if empty[at]
-                else f"not a RowBatch: {sizes[at] - explained[at]} of {sizes[at]} bytes are no rows"
+                else f"not a RowBatch: {sizes[at] - explained[at]} of {sizes[at]} bytes do not "
+                "belong to rows"
             )
             bad.append(BadMessage(int(index[at]), reason))
         rows = rows.filter(pa.array(np.repeat(~wrong, counts)))

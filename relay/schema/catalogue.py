@@ -152,9 +152,9 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     if code is None:
         said = unanswered(error)
         return Unavailable(
-            f"{said} (asked to {doing})"
+            f"{said} (while it was to {doing})"
             if said
-            else f"{where} could not be asked to {doing}: {error}",
+            else f"cannot ask {where} to {doing}: {error}",
             "check clickhouse.url and that the server runs",
         )
     text, what = answer_line(str(error)), about(str(error), code)
@@ -162,7 +162,9 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     # what the relay knows of the other tables stays valid.
     some = what in {About.TABLE, About.UNKNOWN} and code not in RIGHTS
     if what in PASSING or some:
-        return Unavailable(f"{where} cannot {doing} now: {text}", "wait, or look at its load")
+        return Unavailable(
+            f"{where} cannot {doing} now: {text}", "wait, or check the server's load"
+        )
     return Refused(
         f"{where} refused to {doing}: {text}",
         "check clickhouse.user, its password and its rights (SHOW COLUMNS, SHOW TABLES, INSERT)",

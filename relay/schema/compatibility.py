@@ -65,7 +65,7 @@ def findings(
     numbers = {field.number for field in written.fields}
     for number, column in needed.items():
         if number not in numbers:
-            what = f"column {column} must be given, and the producer has no field {number}"
+            what = f"column {column} needs a value, and the producer has no field {number}"
             found.append(CompatibilityFinding(True, "missing", column, number, what))
     return found
 
@@ -85,7 +85,7 @@ def _messages(
             what = f"field {field.number} is reserved: it was {gone[field.number]}"
             yield CompatibilityFinding(True, "reserved", name, field.number, what)
         else:
-            what = f"field {field.number} is not known to the table: its values would not arrive"
+            what = f"the table does not know field {field.number}: its values would be lost"
             yield CompatibilityFinding(True, "unknown", name, field.number, what)
 
 

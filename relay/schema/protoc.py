@@ -68,7 +68,7 @@ def _parsed(path: Path) -> FileDescriptor:
         )
         if done.returncode != 0:
             said = done.stderr.strip() or f"protoc ended with status {done.returncode}"
-            raise ConfigError(f"{path} is not a .proto that protoc takes:\n{said}")
+            raise ConfigError(f"protoc refuses {path}:\n{said}")
         files = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file
     pool = descriptor_pool.DescriptorPool()
     for file in files:

@@ -145,7 +145,7 @@ class Registry:
             # It may be there or not; whoever reads the topic next sees which.
             self._drop_producer()
             raise Unavailable(
-                f"{self._topic}: no acknowledgement within {ANSWER_SECONDS:g} s",
+                f"{self._topic}: the brokers acknowledged nothing within {ANSWER_SECONDS:g} s",
                 "check that the brokers are up",
             )
         if self._failed is not None:
@@ -158,7 +158,7 @@ class Registry:
             raise ContractBroken(
                 f"{self._topic}: version {schema.version} of {schema.table} was acknowledged "
                 "and the table still has no version at all",
-                "see whether records of the topic were deleted",
+                "check whether records of the topic were deleted",
             )
         return current
 
@@ -178,7 +178,8 @@ class Registry:
         while self._next < end:
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"{self._topic}: read to {self._next} of {end} within {ANSWER_SECONDS:g} s",
+                    f"{self._topic}: only offsets up to {self._next} of {end} arrived within "
+                    f"{ANSWER_SECONDS:g} s",
                     "check that the brokers are up",
                 )
             self._take(self._consumer.poll(_POLL_SECONDS))
@@ -214,7 +215,7 @@ class Registry:
             record = TableSchema.FromString(message.value() or b"")
         except DecodeError as cause:
             raise ContractBroken(
-                f"{self._topic}, offset {offset}: not a schema record ({cause})",
+                f"{self._topic}, offset {offset}: the record is not a schema record ({cause})",
                 "find out who writes to this topic; only relays of this app may",
             ) from cause
         fold([record], self._versions)
@@ -237,8 +238,8 @@ class Registry:
         said = f"cannot {doing} {self._topic}: {error.str()} ({error.name()})"
         if error.code() in _NO_TOPIC:
             return Refused(
-                f"schema registry topic {self._topic} is not there",
-                "start the relay of this app once, it creates the topic; or mend `app`",
+                f"schema registry topic {self._topic} does not exist",
+                "start the relay of this app once, which creates the topic; or correct `app`",
             )
         # Negative: librdkafka's own, nobody answered.
         if error.retriable() or error.code() < 0 or error.code() in PASSING:

@@ -61,7 +61,7 @@ def test_the_name_is_told(
     assert ended.returncode == 4, said
     assert f"{elsewhere} answers and advertises brokers whose names cannot be resolved" in said
     assert NAME in said
-    assert "mend advertised.listeners" in said
+    assert "correct advertised.listeners" in said
     assert "that the brokers are up" not in said
 
 

@@ -17,15 +17,17 @@ def test_a_dropped_table_is_a_warning(pipeline: Pipeline, client: Client) -> Non
     pipeline.send([1, 2])
     pipeline.exactly_once()
     client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN more Int64")
-    wait_until(lambda: "row messages changed" in pipeline.log(process), "the change")
+    wait_until(lambda: "the row messages of tables changed" in pipeline.log(process), "the change")
     client.command(f"DROP TABLE {pipeline.table} SYNC")
-    wait_until(lambda: "tables are gone" in pipeline.log(process), "the drop")
-    told = [line for line in pipeline.log(process).splitlines() if "tables are gone" in line]
+    wait_until(lambda: "tables were dropped" in pipeline.log(process), "the drop")
+    told = [line for line in pipeline.log(process).splitlines() if "tables were dropped" in line]
     assert len(told) == 1
     assert "WARNING" in told[0]
     assert re.search(rf"tables={re.escape(pipeline.table)}\b", told[0])
     assert "dead letters" in told[0]
-    changed = [line for line in pipeline.log(process).splitlines() if "messages changed" in line]
+    changed = [
+        line for line in pipeline.log(process).splitlines() if "messages of tables changed" in line
+    ]
     assert all("INFO" in line for line in changed)
     assert len(changed) == 1
     process.send_signal(signal.SIGTERM)

@@ -57,7 +57,7 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     relayed(pipeline, path, range(100))
 
     said = load(settings_file.load(path))
-    assert any("without 2 messages that it refuses" in line for line in said), said
+    assert any("without 2 messages that the table refuses" in line for line in said), said
     assert client.query(f"SELECT count(), uniqExact(id) FROM {table}").result_rows == [(98, 98)]
     status, output = ran(path, "parked", "ls", "--json")
     waiting = [json.loads(line) for line in output.splitlines()]

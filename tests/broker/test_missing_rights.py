@@ -250,7 +250,7 @@ def test_a_right_on_one_tables_topic(
 MEANWHILE = {
     "transactional id": ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs Write"),
     "group": (".relay", "GROUP_AUTHORIZATION_FAILED", "needs Read"),
-    "source": (".source", "TOPIC_AUTHORIZATION_FAILED", "Read (source)"),
+    "source": (".source", "TOPIC_AUTHORIZATION_FAILED", "Read (source topic)"),
     "blocks": (".blocks.", "TOPIC_AUTHORIZATION_FAILED", "needs Write"),
 }
 
@@ -283,7 +283,7 @@ def test_a_wrong_password(pipeline: Pipeline, server: Authorized) -> None:
 
     process = pipeline.start("a", config(pipeline, server, password="not this one"))
 
-    refused(pipeline, process, "_AUTHENTICATION", "mend user, password")
+    refused(pipeline, process, "_AUTHENTICATION", "correct user, password")
     assert "not this one" not in pipeline.log(process)
 
 
@@ -312,7 +312,7 @@ def test_a_wrong_password_is_told_by_every_command(
 
     said = capfd.readouterr().err
     assert "_AUTHENTICATION" in said
-    assert "mend user, password or certificate in kafka.client" in said
+    assert "correct user, password or certificate in kafka.client" in said
     assert "not this one" not in said
 
 
@@ -388,7 +388,7 @@ def test_a_loader_with_a_wrong_password_says_so(pipeline: Pipeline, server: Auth
     with pytest.raises(Refused, match="_AUTHENTICATION") as error:
         startup.topic_id(denied, f"{pipeline.app}.journal")
 
-    assert error.value.next_step.startswith("mend user, password")
+    assert error.value.next_step.startswith("correct user, password")
 
 
 def read_journal(allowed: Settings, journal: str) -> list[Row]:

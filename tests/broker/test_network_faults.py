@@ -99,7 +99,7 @@ def test_metadata_that_names_no_broker(
     proxy.name_no_broker()
     pipeline.send(range(100, 200))
     pipeline.until(lambda: proxy.counts()["emptied"] > before + 4, "answers without brokers")
-    pipeline.until(lambda: "server is away" in pipeline.logs(), "the relay says so")
+    pipeline.until(lambda: "a server is unavailable" in pipeline.logs(), "the relay says so")
     proxy.name_no_broker(False)
     report("no broker", pipeline.progress_seconds(range(200, 300)))
     pipeline.exactly_once()
@@ -112,7 +112,7 @@ def test_cut_off_while_an_assignment_waits(proxied_pipeline: ProxiedPipeline) ->
     pipeline.started()
     proxy.refuse(client=READERS)
     pipeline.start("b", Pipeline.config(pipeline))  # for a rebalance
-    pipeline.until(lambda: "server is away" in pipeline.log(process), "the relay waits")
+    pipeline.until(lambda: "a server is unavailable" in pipeline.log(process), "the relay waits")
     proxy.cut(pipeline.client("a"))
     proxy.refuse(False, READERS)
 

@@ -23,7 +23,7 @@ def test_several_processes_share_the_partitions_and_stop_together(pipeline: Pipe
     pipeline.until(lambda: process.poll() is not None, "the end of all", pipeline.end_seconds)
     assert process.returncode == 0
     assert {c.member for commits in pipeline.journal().values() for c in commits} <= {"m-0", "m-1"}
-    assert pipeline.log(process).count("left member") == 2
+    assert pipeline.log(process).count("left the consumer group member") == 2
 
 
 def test_one_that_dies_is_started_again_and_the_others_go_on(pipeline: Pipeline) -> None:
@@ -38,4 +38,4 @@ def test_one_that_dies_is_started_again_and_the_others_go_on(pipeline: Pipeline)
     pipeline.until(lambda: pipeline.log(process).count("joined") >= 3, "the one that died")
     assert lives.is_running()
     assert process.poll() is None
-    assert "a relay ended, starting again" in pipeline.log(process)
+    assert "a relay process ended, starting it again" in pipeline.log(process)

@@ -95,7 +95,7 @@ def test_rows_of_a_journal_made_anew_all_come(
     pipeline.create_source()
     relayed(pipeline, path, range(1000, 1150))
 
-    with pytest.raises(ContractBroken, match="made anew") as stopped:
+    with pytest.raises(ContractBroken, match="created again") as stopped:
         loaded(path)
     advice = re.search(
         r"`loader (ledger clean) CONFIG (--gone \S+ --run)`", stopped.value.next_step
@@ -104,7 +104,7 @@ def test_rows_of_a_journal_made_anew_all_come(
     command = [*advice[1].split(), str(path), *advice[2].split()]
     shown = CliRunner().invoke(loader, command[:-1])
     assert "nothing was changed" in shown.output
-    with pytest.raises(ContractBroken, match="made anew"):
+    with pytest.raises(ContractBroken, match="created again"):
         loaded(path)
     done = CliRunner().invoke(loader, command)
     assert done.exit_code == 0, done.output

@@ -18,7 +18,7 @@ Headers = list[tuple[str, str | bytes | None]]
 MANY = 150
 FEW = 30
 JSON = b'{"id": 1, "v": "a"}'
-FIRST = "the first dead letter of its kind"
+FIRST = "the first dead letter of this kind"
 
 
 def fill(
@@ -36,7 +36,11 @@ def fill(
     [
         (JSON, [], ("it has no header", "looks like JSON")),
         (b"\0\0\0\0\x07\x08\x01", [("id", b"1")], ("'id'", "Confluent's", "schema id")),
-        (row_batch([1]), [("table", b"t")], ("holds 't', a name without its database",)),
+        (
+            row_batch([1]),
+            [("table", b"t")],
+            ("header 'table' is 't', a name without its database",),
+        ),
         (JSON, [("table", b"nowhere.t")], ("unknown table nowhere.t", "looks like JSON")),
     ],
     ids=["json", "confluent", "no database", "unknown table"],

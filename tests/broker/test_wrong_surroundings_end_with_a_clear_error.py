@@ -102,7 +102,7 @@ def test_fewer_brokers_than_replicas(pipeline: Pipeline) -> None:
     status, log = ended(pipeline, pipeline.start("a", config))
 
     assert status == 4
-    assert "server is away, waiting" in log
+    assert "a server is unavailable, waiting" in log
     assert "INVALID_REPLICATION_FACTOR" in log
     assert "check kafka.bootstrap and that the brokers are up" in log
 
@@ -159,7 +159,7 @@ def test_a_journal_that_was_deleted(pipeline: Pipeline) -> None:
     wait_until(lambda: process.poll() is not None, "the end of the relay", pipeline.end_seconds)
 
     assert process.returncode == 6
-    assert "where no record of this partition is" in pipeline.log(process)
+    assert "the journal has no record of this partition there" in pipeline.log(process)
 
 
 @pytest.mark.parametrize("offset", [0, 7])
@@ -176,7 +176,7 @@ def test_a_journal_that_was_made_anew(pipeline: Pipeline, offset: int) -> None:
     wait_until(lambda: process.poll() is not None, "the end of the relay", pipeline.end_seconds)
 
     assert process.returncode == 6
-    assert "where no record of this partition is" in pipeline.log(process)
+    assert "the journal has no record of this partition there" in pipeline.log(process)
 
 
 def test_a_first_start_that_nobody_decided(pipeline: Pipeline) -> None:
@@ -209,4 +209,4 @@ def test_no_broker_at_the_address(pipeline: Pipeline) -> None:
 
     assert status == 4
     # After 0.1, 0.6 and 1.6 s at the earliest: the third try is the last.
-    assert 1 <= log.count("server is away, waiting") <= 2
+    assert 1 <= log.count("a server is unavailable, waiting") <= 2

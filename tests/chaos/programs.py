@@ -43,7 +43,8 @@ GRACE_SECONDS = 60.0
 
 
 _LAST_WORDS = re.compile(
-    r" relay\.process\.loop left member=|^[-:.T\d]+Z INFO loader ended", re.MULTILINE
+    r" relay\.process\.loop left the consumer group member=|^[-:.T\d]+Z INFO loader ended",
+    re.MULTILINE,
 )
 """Of a program that ends by itself."""
 

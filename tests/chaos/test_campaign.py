@@ -37,7 +37,9 @@ def test_no_row_is_lost_and_none_comes_twice(tmp_path: Path) -> None:
     report = run(options, body, print, tmp_path, ("mixed", {"seed": 20}))
 
     assert report.anomalies == {}
-    assert report.figures["rows_in_clickhouse"] == report.figures["rows"] > 0
+    # Rows expire in one of the tables; the judges know in which, and which.
+    assert 0 < report.figures["rows_in_clickhouse"] <= report.figures["rows"]
+    assert report.figures["rows_behind_views"] > 0
     assert report.figures["rows_aborted"] > 0
     assert sum(report.figures["faults"].values()) >= 10
     assert command_of(tmp_path / "history.jsonl") == ("mixed", {"seed": 20})

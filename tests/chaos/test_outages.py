@@ -79,7 +79,7 @@ def test_the_end_of_each_newest_segment_is_cut(tmp_path: Path) -> None:
 
 
 AWAY = "127.0.0.1:9092"
-TRUE = f"server is away, waiting why=no broker answers: {AWAY}: Connection refused"
+TRUE = f"a server is unavailable, waiting for it why=no broker answers: {AWAY}: Connection refused"
 
 
 def test_who_names_the_broker_that_refuses_says_the_truth() -> None:

@@ -286,7 +286,7 @@ def test_only_the_dump_of_all_stacks_says_watchdog(status: int, said: str, excus
 
 
 LEFT = (
-    "2026-11-22T08:39:55.362Z INFO relay.process.loop left member=m2 "
+    "2026-11-22T08:39:55.362Z INFO relay.process.loop left the consumer group member=m2 "
     "transaction=chaos.relay.m2/14\n"
 )
 

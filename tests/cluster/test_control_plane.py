@@ -69,6 +69,7 @@ def roll_out(
             "PATH": "/usr/bin:/bin",
             "KUBECTL": str(KUBECTL),
             "KUBECONFIG": str(plane.kubeconfig),
+            "HOME": str(plane.directory),  # kubectl keeps what it asked there
             "ROLL_OUT_SECONDS": str(seconds),
         },
         capture_output=True,

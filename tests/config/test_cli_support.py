@@ -51,7 +51,7 @@ def test_what_nobody_foresaw_is_one_apologetic_line_and_status_70(
     assert run_main(command_that(KeyError("a\nb")), "relay", []) == errors.EXIT_BUG == 70
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert "sorry" in err
+    assert "a bug in block-relay" in err
     assert "KeyError: 'a\\nb'" in err
     assert "Traceback" not in err
 

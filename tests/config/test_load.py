@@ -218,7 +218,7 @@ def test_overrides_of_a_command_line_win_and_are_checked(tmp_path: Path) -> None
         "  --member (relay.member): should be 1 to 100 letters, digits, dots, underscores and "
         "hyphens, not 'a/b'"
     )
-    assert given.value.next_step == "give another value"
+    assert given.value.next_step == "give another value for the option"
 
 
 def test_what_the_file_says_is_told_as_the_files_beside_an_options(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_what_the_file_says_is_told_as_the_files_beside_an_options(tmp_path: Pat
     said = both.value.message
     assert said.startswith(f"2 problems in {path}:")
     assert "  --start (source.start): should be 'earliest' or 'latest', not 'soon'" in said
-    assert "  loader.transform: should be module:function, as etl.prices:rounded, or empty" in said
+    assert "  loader.transform: should be module:function, as in etl.prices:rounded" in said
     assert "^" not in said, "no regular expression"
 
 

@@ -59,7 +59,7 @@ def test_an_app_of_its_own_keeps_its_topics_and_ledger(tmp_path: Path) -> None:
 
 def test_the_file_needs_no_app_where_each_pipeline_has_one(tmp_path: Path) -> None:
     text = GOOD.replace('app = "shop"', "") + TWO
-    assert wrong(tmp_path, text) == {"app": "missing, and it has no default"}
+    assert wrong(tmp_path, text) == {"app": "is missing, and has no default"}
     own = TWO.replace("[pipelines.east.kafka]", '[pipelines.east]\napp = "e"\nkafka.')
     own = own.replace("kafka.\nboot", "kafka.boot").replace("west]", 'west]\napp = "w"')
     made = settings_file.pipelines(write(tmp_path, GOOD.replace('app = "shop"', "") + own))
@@ -115,17 +115,21 @@ def test_pipelines_without_any_are_a_mistake(tmp_path: Path, value: str) -> None
 @pytest.mark.parametrize(
     ("of_west", "key", "reason"),
     [
-        ('app = "shop-East"', "pipelines.west.app", "is that of pipeline east"),
-        ('loader.checkpoint = "checkpoint/east"', "pipelines.west.loader.checkpoint", "of its own"),
+        ('app = "shop-East"', "pipelines.west.app", "is also the app of pipeline east"),
+        (
+            'loader.checkpoint = "checkpoint/east"',
+            "pipelines.west.loader.checkpoint",
+            "has the same checkpoint",
+        ),
         (
             'kafka.bootstrap = "a:1, EAST:9092"',
             "pipelines.west.source.topic",
-            "every row would come twice",
+            "every row would be loaded twice",
         ),
         (
             'kafka.bootstrap = "east:9092"\nsource.topic = "shop-east.blocks.a.b"',
             "pipelines.west.source.topic",
-            "pipeline east writes 'shop-east.blocks.a.b', which pipeline west reads",
+            "pipeline west reads 'shop-east.blocks.a.b', which pipeline east writes",
         ),
     ],
 )
@@ -184,12 +188,12 @@ def test_a_pipelines_secret_in_plain_is_refused_and_not_shown(tmp_path: Path) ->
 
 def test_one_pipeline_of_several_is_to_be_named(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD + TWO)
-    with pytest.raises(ConfigError, match="about one of them: east, west"):
+    with pytest.raises(ConfigError, match=r"several pipelines \(east, west\)"):
         settings_file.load(path)
     assert settings_file.load(path, pipeline="west").app == "shop-west"
-    with pytest.raises(ConfigError, match="no pipeline 'wets': there are east, west"):
+    with pytest.raises(ConfigError, match="no pipeline 'wets': it has east, west"):
         settings_file.load(path, pipeline="wets")
-    with pytest.raises(ConfigError, match=r"no pipeline 'west': the file has no \[pipelines\]"):
+    with pytest.raises(ConfigError, match=r"no pipeline 'west': it has no table \[pipelines\]"):
         settings_file.load(write(tmp_path, GOOD), pipeline="west")
 
 
@@ -248,8 +252,8 @@ def test_replicas_are_a_list_or_separated_by_commas(tmp_path: Path, urls: str) -
     ("value", "reason"),
     [
         ('["http://a:1", "b:2"]', "must begin with http:// or https://, not 'b:2'"),
-        ('"http://a:1,http://me:pw@b:2"', "holds a user or a password"),
-        ('["http://a:1", "http://b:2"]', "set insert_quorum, too"),
+        ('"http://a:1,http://me:pw@b:2"', "contains a user or a password"),
+        ('["http://a:1", "http://b:2"]', "also set clickhouse.insert_quorum"),
         ("[]", "valid string"),
         ('""', "must begin with"),
     ],

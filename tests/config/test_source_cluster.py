@@ -42,7 +42,11 @@ def test_without_it_there_is_one_cluster(tmp_path: Path) -> None:
     ("text", "key", "reason"),
     [
         ('[source.kafka]\nbootstrap = "other"', "source.kafka.bootstrap", "host:port"),
-        (CLIENT, "source.kafka.bootstrap", "missing beside the settings of its client"),
+        (
+            CLIENT,
+            "source.kafka.bootstrap",
+            "missing, although other settings of [source.kafka] are given",
+        ),
         (
             f'{ACROSS}{CLIENT}"sasl.password" = "x"',
             'source.kafka.client."sasl.password"',
@@ -105,7 +109,7 @@ kafka.bootstrap = "west:9092"
 source.kafka.bootstrap = "other:9092"
 """
     found = wrong(tmp_path, GOOD + two)
-    assert "every row would come twice" in found["pipelines.west.source.topic"]
+    assert "every row would be loaded twice" in found["pipelines.west.source.topic"]
 
 
 def test_a_pipeline_may_read_in_one_cluster_what_another_writes_in_another(tmp_path: Path) -> None:
@@ -117,7 +121,7 @@ kafka.bootstrap = "east:9092"
 kafka.bootstrap = "east:9092"
 source.topic = "shop-east.journal"
 """
-    with pytest.raises(ConfigError, match="which pipeline west reads"):
+    with pytest.raises(ConfigError, match="which pipeline east writes"):
         settings_file.pipelines(write(tmp_path, GOOD + two))
     settings_file.pipelines(write(tmp_path, GOOD + two + 'source.kafka.bootstrap = "other:9092"\n'))
 

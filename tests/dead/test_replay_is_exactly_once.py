@@ -103,7 +103,7 @@ def test_without_run_nothing_is_sent(pipeline: Pipeline) -> None:
     said = Command(pipeline, "replay", "--partition", "1").end(0)
 
     assert f"would send 3 messages (27 bytes) to {pipeline.source}\n  3 of {TABLE}" in said
-    assert "nothing was sent yet: add --run" in said
+    assert "nothing was sent; add --run to send them" in said
     assert not in_source(pipeline)
     assert marked(pipeline) == 0
 

@@ -80,7 +80,7 @@ def test_a_jar_fetched_in_part_is_refused(tmp_path: Path) -> None:
     jar = tmp_path / "a.jar"
     _jar(jar)
     jar.write_bytes(jar.read_bytes()[:-30])
-    with pytest.raises(MissingTool, match=r"a\.jar was not fetched whole"):
+    with pytest.raises(MissingTool, match=r"a\.jar was not downloaded completely"):
         jars._write_manifest(tmp_path)
     assert not (tmp_path / "jars.json").exists()
 

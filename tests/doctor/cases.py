@@ -133,12 +133,12 @@ def sampled(shows: str, mended_by: str, *reasons: str) -> Case:
 
 KAFKA: dict[str, Case] = {
     "sample-all-dead": sampled(
-        "none of 3 messages can become rows; 2 of them: row 1: 4 is bad (for one rows[3], offset 0",
+        "none of 3 messages can become rows; 2 of them: row 1: 4 is bad (for example rows[3]",
         "source.topic",
         *("row 1: 4 is bad", "row 2: 5 is bad", "null value"),
     ),
     "sample-dead": sampled(
-        "2 of 3 messages of shop.orders cannot become rows; 2 of them: null value (for one "
+        "2 of 3 messages of shop.orders cannot become rows; 2 of them: null value (for example "
         "rows[3], offset 1)",
         "producer",
         *("", "null value", "null value"),
@@ -158,7 +158,7 @@ KAFKA: dict[str, Case] = {
         apis={"TxnOffsetCommit": 2, "OffsetFetch": 9, "Metadata": 13},
     ),
     "replication-impossible": told(
-        "replication = 3, and 1 broker", "kafka.replication = 1", brokers={1: BROKER}
+        "replication = 3, but only 1 broker", "kafka.replication = 1", brokers={1: BROKER}
     ),
     "replication-low": configured(
         "kafka.replication = 2", "kafka.replication = 3", kafka={"replication": 2}
@@ -189,9 +189,11 @@ KAFKA: dict[str, Case] = {
         "NTP",
         frozenset({"broker-clock"}),
     ),
-    "source-missing": told("rows is not there", "relay topic create", topics=without_topic("rows")),
+    "source-missing": told(
+        "rows does not exist", "relay topic create", topics=without_topic("rows")
+    ),
     "partitions-more": other_topic(
-        "app.journal", "13 partitions, the source 12", "app name", partitions=13
+        "app.journal", "13 partitions, the source 12", "another `app`", partitions=13
     ),
     "partitions-fewer": other_topic(
         "app.journal",
@@ -200,7 +202,7 @@ KAFKA: dict[str, Case] = {
         partitions=11,
     ),
     "topic-unwritable": other_topic(
-        BLOCKS, "1 of 3 replica(s) in sync", "bring the brokers back", in_sync=1
+        BLOCKS, "1 of 3 replica(s) in sync", "start the brokers that hold", in_sync=1
     ),
     "topic-replication": other_topic(
         BLOCKS, "2 replica(s)", "kafka-reassign-partitions", replicas=2, in_sync=2
@@ -337,9 +339,10 @@ CLICKHOUSE: dict[str, Case] = {
     ),
     "decided-by": Case(
         lambda: of_clickhouse(clickhouse(), decided=True),
-        "shop.orders: decided by the server's answer to the INSERT, then its token, inside the "
-        "window of 10,000 parts, then finding all its rows by _block, then what the server's logs "
-        "say of the statement, where it keeps them; then finding none of its rows",
+        "shop.orders: whether a block was inserted is decided by the server's answer to the "
+        "INSERT, then its deduplication token, inside the window of 10,000 parts, then a count "
+        "that finds all its rows by _block, then the server's logs of the statement, if it keeps "
+        "them; then a count that finds none of its rows",
         "",
     ),
     "row-policy": a_table(
@@ -388,7 +391,7 @@ CLICKHOUSE: dict[str, Case] = {
         insert_quorum="0",
     ),
     "quorum-unreachable": replicated(
-        "insert_quorum = auto of 3 replicas, and 1 are active",
+        "insert_quorum = auto of 3 replicas, but only 1 are active",
         "insert_quorum = 1",
         Replica(readonly=False, replicas=3, active=1),
         insert_quorum="auto",
@@ -400,7 +403,7 @@ CLICKHOUSE: dict[str, Case] = {
         insert_quorum_parallel="0",
     ),
     "several-servers": a_server(
-        "r1 on a and r2 on b answered at clickhouse.url http://c:8123",
+        "several servers answered at clickhouse.url http://c:8123: r1 on a and r2 on b",
         'clickhouse.insert_quorum = "auto"',
         servers=("r1 on a", "r2 on b"),
     ),
@@ -410,7 +413,7 @@ CLICKHOUSE: dict[str, Case] = {
         ledger=table(policies=("mine ON relay.ledger",)),
     ),
     "ledger-local": a_server(
-        "engine MergeTree, and shop.orders is replicated",
+        "engine MergeTree, although shop.orders is replicated",
         "ReplicatedMergeTree",
         tables={TABLE: table(**REPLICATED)},
     ),

@@ -149,7 +149,7 @@ def test_each_missing_right_is_named_with_what_grants_it(server: Authorized, app
     found = examined(user)
     assert of(found, *RIGHTS) == set()
     assert [f.what for f in found if f.code == "unasked"] == [
-        "the brokers' clock: no request tells it"
+        "the brokers' clock: no request of Kafka's protocol returns it"
     ]
 
 
@@ -157,7 +157,7 @@ def test_a_wrong_password(server: Authorized, app: str) -> None:
     """Not a broker that is away; and not what the password was."""
     (found,) = examined(settings(app, server.sasl, "not this one"))
     assert found.code == "kafka-refused"
-    assert "mend user, password" in found.mend
+    assert "correct user, password" in found.mend
     assert "not this one" not in str(found)
 
 

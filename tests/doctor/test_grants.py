@@ -118,7 +118,7 @@ def test_only_what_the_version_asks_for(tmp_path: Path) -> None:
     old = doctor(tmp_path, *given, "--clickhouse-version", "26.3").output.splitlines()
     new = doctor(tmp_path, *given, "--clickhouse-version", "v26.5.1.1").output.splitlines()
     optional = "optional: without it a block whose INSERT got no answer may be parked"
-    revoked = "once CREATE TABLE is revoked, which implies it"
+    revoked = "needed if CREATE TABLE, which implies it, is revoked"
     grant = "GRANT CREATE TEMPORARY TABLE ON *.* TO default; --"
     needed = f"{grant} {revoked}"
     assert f"{grant} only before ClickHouse 26.5; {revoked}" in both

@@ -133,7 +133,7 @@ def test_a_journal_that_is_gone_is_told_of() -> None:
     head = replace(kafka().heads[0], journal_start=None)
     (found,) = of_kafka(kafka(heads={0: head}))
     assert found.code == "journal-passed"
-    assert "app.journal[0] is not there" in found.what
+    assert "app.journal[0] does not exist" in found.what
 
 
 def test_retention_is_held_against_the_outage_that_was_named() -> None:
@@ -188,7 +188,7 @@ def test_a_fixed_setting_of_the_right_value_is_fine() -> None:
 def test_a_readonly_user_cannot_insert() -> None:
     facts = clickhouse()
     told = of_clickhouse(replace(facts, settings={**facts.settings, "readonly": Setting("1")}))
-    assert [f.what for f in told] == ["readonly = 1, and user loader may not change it"]
+    assert [f.what for f in told] == ["readonly = 1, but user loader may not change it"]
 
 
 def test_a_window_that_ends_by_time_is_held_against_the_outage() -> None:
@@ -256,7 +256,7 @@ def test_commands_are_what_a_shell_takes() -> None:
             },
             "TTL d deletes them",
         ),
-        ({"views": (view(),)}, "it says nothing of what is behind view shop.v"),
+        ({"views": (view(),)}, "it says nothing about the table behind view shop.v"),
         ({"policies": ("p ON shop.orders",)}, "p ON shop.orders hides them"),
     ],
 )
@@ -271,8 +271,8 @@ def test_without_a_window_no_token_is_said_to_decide() -> None:
     findings = of_clickhouse(clickhouse(table(engine_full=NO_WINDOW)), decided=True)
     (said,) = [one for one in findings if one.code == "decided-by"]
     assert "token" not in said.what
-    assert said.what.endswith("; then finding none of its rows")
-    assert "then finding all its rows by _block, then what the server's logs" in said.what
+    assert said.what.endswith("; then a count that finds none of its rows")
+    assert "then a count that finds all its rows by _block, then the server's logs" in said.what
 
 
 def test_what_an_old_server_lacks_is_no_reason_where_its_version_is_unknown() -> None:

@@ -120,7 +120,9 @@ def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> Non
 
     status, found = examined(pipeline.config(), "--table", pipeline.table)
     assert found.keys() == {*SMALL, "async-insert", "unasked"}
-    assert whats(found, "unasked") == ["the brokers' clock: no request tells it"]
+    assert whats(found, "unasked") == [
+        "the brokers' clock: no request of Kafka's protocol returns it"
+    ]
     assert status == 8
 
     config = ran(pipeline)

@@ -15,7 +15,7 @@ URL = "http://127.0.0.1:8123"
     ("own", "active", "found", "mend"),
     [
         ("auto", 3, set(), ""),
-        (3, 2, {"quorum-unreachable"}, "start the others, or clickhouse.insert_quorum = 2"),
+        (3, 2, {"quorum-unreachable"}, "start the other replicas, or clickhouse.insert_quorum = 2"),
         (None, 3, {"quorum-one"}, "ALTER USER loader SETTINGS insert_quorum = 2"),
     ],
 )

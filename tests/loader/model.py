@@ -263,7 +263,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             return _with(world, i, replace(loader, left=loader.left or left)), entries
         case plan.Isolate():
             if not world.rule:  # a person dropped it meanwhile
-                return world, plan.Impossible("the table itself takes each of its messages")
+                return world, plan.Impossible("the table accepts each of its messages one by one")
             return _with(world, i, replace(loader, left=True)), plan.Ok()
         case plan.Claim(attempt):
             made = _made(loader, table, _version(loader, table, i))

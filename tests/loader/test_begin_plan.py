@@ -80,7 +80,10 @@ STOPS: dict[str, tuple[StartFacts, str]] = {
         facts({}, CheckpointPositions("J", {0: 5}), bounds={0: (7, 100)}),
         r"begins at offset 7, and nobody",
     ),
-    "another journal's positions": (facts({("old", 0): 9}), r"belong to journal old, .*made anew"),
+    "another journal's positions": (
+        facts({("old", 0): 9}),
+        r"belong to journal old, .*created again",
+    ),
     "another journal's checkpoint": (
         facts(BOTH, CheckpointPositions("old")),
         r"checkpoint belongs to journal old",

@@ -335,7 +335,7 @@ def test_one_that_is_too_large_leaves_its_value_behind(
     are_dead(journal, ledger, client, table)
     first, _ = journal.letters()
     assert (first.whole, first.value) == (False, None)
-    assert "larger than the topic of dead letters takes" in first.reason
+    assert "larger than its topic accepts" in first.reason
 
 
 @pytest.mark.parametrize("each", [1, 4], ids=["all of four", "the only one"])

@@ -43,8 +43,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     [
         ("whole", ""),
         ("narrow", "this user does not see all rows of the table (a row policy, DELETEs)"),
-        ("no_parts", "whether this user sees all rows cannot be asked (SELECT on system.parts)"),
-        ("no_rows", f"its rows cannot be counted (SELECT on {TABLE})"),
+        (
+            "no_parts",
+            "whether this user sees all rows is not known (the user needs SELECT on system.parts)",
+        ),
+        ("no_rows", f"its rows cannot be counted (the user needs SELECT on {TABLE})"),
     ],
 )
 def test_why_rows_may_be_hidden(engine: Engine, user: str, says: str) -> None:

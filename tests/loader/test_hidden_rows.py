@@ -206,7 +206,7 @@ def test_what_hides_a_blocks_rows_doubles_none(
     says = {
         "narrow": ("parked", "", "a person can tell"),
         "columns": ("retry", About.TABLE, "SELECT(_block) ON shop.orders"),
-        "unstamped": ("parked", "", "no block-id column for all of it"),
+        "unstamped": ("parked", "", "the block-id column during every attempt"),
     }[who]
     assert (done.outcome, done.about) == says[:2], done
     assert says[2] in done.reason

@@ -140,7 +140,7 @@ def test_only_where_counting_is_enough_blocks_go_together(
     """Everywhere else the block's own token is the first repair."""
     target = Target(STAMPED, 0, dataclasses.replace(MERGE_TREE, **other), 0)
     assert target.counts("_block") is together
-    assert not target.counts("_other"), "no block-id column"
+    assert not target.counts("_other"), "the block-id column during every attempt"
 
 
 def test_one_part_and_each_block_its_rows(

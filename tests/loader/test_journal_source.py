@@ -96,7 +96,7 @@ def test_a_journal_made_anew_is_a_broken_contract(journal: Journal) -> None:
         journal.seal(TABLE, batch(i, 1))
     source = reader(journal)
     before_last = source.initialOffset() | {"0": 4}
-    with pytest.raises(ContractBroken, match="made anew"):
+    with pytest.raises(ContractBroken, match="created again"):
         drain(source, before_last | {"journal": "another"})
     source.prepareForTriggerAvailableNow()
     beyond = source.initialOffset() | {"0": 99}
@@ -112,7 +112,7 @@ def test_positions_of_another_journal_are_a_broken_contract(
     for i in range(3):
         journal.seal(TABLE, batch(i, 1))
     ledger.save_positions("another", {0: 4})
-    with pytest.raises(ContractBroken, match="made anew"):
+    with pytest.raises(ContractBroken, match="created again"):
         startup.start(journal.settings(), ledger)
 
 
@@ -166,7 +166,7 @@ def test_a_partition_without_a_position_whose_first_records_are_gone(journal: Jo
     admin.delete_records([place])[place].result(30)
     source = reader(journal)
     with pytest.raises(
-        ContractBroken, match=r"\[0\] holds offsets 4 to \d+, and the ledger has no"
+        ContractBroken, match=r"\[0\] holds offsets 4 to \d+, but the ledger has no"
     ):
         source.initialOffset()
     assert reader(journal, {0: 4}).initialOffset()["0"] == 4

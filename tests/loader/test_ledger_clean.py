@@ -188,7 +188,7 @@ def test_a_journal_that_lives_is_never_gone(journal: Journal, ledger: Ledger, ta
     Unsparked(journal).run()
     own = startup.topic_id(journal.settings(), names.journal_topic(journal.app))
     for wrong in (own, "nobody"):
-        with pytest.raises(ConfigError, match="is not one that was deleted"):
+        with pytest.raises(ConfigError, match="is not a deleted journal"):
             cleaned(journal, ledger, gone=[wrong])
 
 
@@ -222,7 +222,7 @@ def test_the_command(journal: Journal, ledger: Ledger, client: Client, table: st
     shown = CliRunner().invoke(command, ["ledger", "clean", path])
     assert shown.exit_code == 0, shown.output
     assert f"{table}: 2 blocks whose journal records are gone would be removed" in shown.output
-    assert "nothing was changed; --run removes it" in shown.output
+    assert "nothing was changed; add --run to remove the entries" in shown.output
     assert len(known(client, ledger)) == 3
     done = CliRunner().invoke(command, ["ledger", "clean", path, "--run", "--json"])
     found = json.loads(done.output)

@@ -190,7 +190,10 @@ def test_the_table_takes_nothing(
     table = make(client, f"{database}.t", "CONSTRAINT none CHECK id < 0")
     (block,) = journal.seal(table, batch(0, 100), each=1)
     (one,) = isolating.load([block])
-    assert (one.outcome, one.reason.endswith("so is each of its messages alone")) == (PARKED, True)
+    assert (
+        one.outcome,
+        one.reason.endswith("the table also refuses each of its messages one by one"),
+    ) == (PARKED, True)
     assert [(one.block.id, one.block.rows) for one in ledger.waiting()] == [(block.id, 100)]
 
 

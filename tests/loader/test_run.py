@@ -122,7 +122,7 @@ def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple
     journal.topic(topic)
     status, said = journal.run("run", "--once")
     assert status == 6, said
-    assert "made anew" in said
+    assert "created again" in said
     assert "Traceback" not in said
 
     # The checkpoint alone must say it too; the error then comes out of Spark's own process.

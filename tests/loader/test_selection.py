@@ -110,8 +110,8 @@ def test_options_by_a_configuration_file(tmp_path: Path) -> None:
     ("options", "why"),
     [
         ({"tabel": TABLE}, "unknown option tabel"),
-        (CONNECTED | {"table": "t"}, "'t' is no database.table"),
-        ({"table": TABLE, "app": "shop"}, "where is the journal"),
+        (CONNECTED | {"table": "t"}, "'t' is not database.table"),
+        ({"table": TABLE, "app": "shop"}, "where the journal is"),
         (CONNECTED | {"since": "yesterday"}, "option since"),
         (CONNECTED | {"partition_bytes": "0"}, "option partition_bytes"),
         (CONNECTED | {"metadata": "yes"}, "option metadata"),

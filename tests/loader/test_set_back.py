@@ -411,7 +411,7 @@ def test_clickhouse_set_back_under_a_running_loader(
             backup.restore()
         else:
             client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
-        with pytest.raises(Unavailable, match="went back under the running loader"):
+        with pytest.raises(Unavailable, match="went back while the loader ran"):
             run.batch()
     finally:
         run.close()

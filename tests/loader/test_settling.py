@@ -208,7 +208,7 @@ def test_blocks_that_stand_aside_outlive_the_loader(
         wait_until(lambda: copies(client, troubled) == (400, 400), "all of them", 60)
         wait_until(lambda: after.ledger.waiting() == [], "the ledger")
     assert {one.state for of in after.ledger.entries(blocks).values() for one in of} >= {"loaded"}
-    assert any("which stood aside" in text for text in after.said)
+    assert any("which had been set aside" in text for text in after.said)
 
 
 def test_a_block_set_aside_in_the_middle_of_a_try(

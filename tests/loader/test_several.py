@@ -171,8 +171,8 @@ def test_one_that_is_away_or_breaks_is_begun_again(
     assert (one.status, ends) == (0, [])
     said = capsys.readouterr().err
     assert "loader: east: away" in said
-    assert "loader: east: begins again in 0.001 s" in said
-    assert "loader: east: not foreseen: KeyError: 'x'" in said
+    assert "loader: east: starts again in 0.001 s" in said
+    assert "loader: east: a bug in block-relay: KeyError: 'x'" in said
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_one_that_waits_for_a_person_stays_ended(
     one, stop = loading(tmp_path, monkeypatch, [raising(error)], once=once)
     one.run()
     assert (one.status, stop.is_set()) == (status, False)
-    assert "stays ended; the others go on" in capsys.readouterr().err
+    assert "is not started again; the others continue" in capsys.readouterr().err
 
 
 def test_with_once_it_ends_when_all_is_loaded(

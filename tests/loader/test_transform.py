@@ -166,7 +166,7 @@ def test_columns_keep_their_meaning_or_take_the_tables() -> None:
         ("day", pa.array(["x"] * 4), "column day is string, Date takes uint16"),
         ("price", pa.array(["1", "1", "1.255", "1"]), "row 3, column price: '1.255' does not fit"),
         ("note", pa.array([1] * 4), "column note, which the table has not"),
-        ("_block", pa.array(["b"] * 4), "filled by the loader"),
+        ("_block", pa.array(["b"] * 4), "which only the loader fills"),
         ("id", pa.array([1] * 4), "column id twice"),
     ],
 )

@@ -132,7 +132,9 @@ source.topic = "{TOPIC}"
         send(bootstrap, topic, table, range(100))
         wait_until(lambda: contents({"west": range(100)}), "west's rows", DEADLINE)
         wait_until(
-            lambda: "starting again" in logs["relay"].read_text(), "east's relay to end", DEADLINE
+            lambda: "starting it again" in logs["relay"].read_text(),
+            "east's relay to end",
+            DEADLINE,
         )
         broker.start(east, 0)
         send(plan.bootstrap, TOPIC, table, range(100, 200))

@@ -267,5 +267,7 @@ def test_who_may_drop_a_scratch_table_tells_messages_apart(
         assert (one.outcome, one.left_out) == ("loaded", 1), one.reason
         return
     assert one.outcome == "parked"
-    assert "single messages cannot be told apart: this user may not drop it" in one.reason
+    assert (
+        "the block's messages cannot be tried one by one: this user may not drop the" in one.reason
+    )
     assert "GRANT DROP TABLE ON" in one.reason

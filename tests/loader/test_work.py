@@ -269,7 +269,7 @@ def test_without_block_column_outside_the_window_is_parked(
     others_insert(client, bare)
     (done,) = worker.load([block])
     assert done.outcome == "parked"
-    assert "deduplication window" in done.reason
+    assert "forgotten the block's deduplication token" in done.reason
     assert copies(client, bare) == (1000, 1000)
     assert [parked.id for parked, _ in ledger.parked()] == [block.id]
     assert list(resolve(journal.settings(), ledger, [block.id], "loaded", "counted\nby hand")) == [
@@ -412,7 +412,7 @@ def test_a_block_whose_table_is_gone_is_given_up(
     """Discarded without a table, as a last word; what no journal has cannot be resolved."""
     (homeless,) = journal.seal(f"{database}.missing", batch(0, 10))
     settings = journal.settings()
-    with pytest.raises(ConfigError, match="not in the ledger, nor in the journal"):
+    with pytest.raises(ConfigError, match="neither the ledger nor the journal after"):
         list(resolve(settings, ledger, [f"{homeless.id}0"], "discard"))
     assert outcomes(worker.load([homeless])) == ["retry"]
     ((_, state, reason),) = resolve(settings, ledger, [homeless.id], "loaded")

@@ -119,7 +119,7 @@ def test_the_answer_says_which_check_failed() -> None:
     assert said["checks"][0] == {
         "check": "poll",
         "ok": False,
-        "why": "last polled 1000.0 s ago, limit 10 s",
+        "why": "the last poll was 1000.0 s ago, limit 10 s",
     }
     status, _, body = answer(liveness(WELL, LIMITS))
     assert (status, json.loads(body)["failed"]) == (200, [])

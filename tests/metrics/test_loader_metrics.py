@@ -323,7 +323,7 @@ def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
     rig.recorder.query_event("progress")
     assert failed(rig) == ["partitions"]
     (said,) = (one for one in liveness(rig.current.facts(), LIMITS) if not one.ok)
-    assert said.why == "blocks of journal partitions 1 wait for 30 s"
+    assert said.why == "blocks of journal partitions 1 have waited for 30 s"
 
 
 @pytest.mark.parametrize("sealed_ms", [0, 100_000, 700_000])

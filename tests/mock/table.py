@@ -186,7 +186,7 @@ _ENDS = (
     Row(Place.ABORT, _MOVED, INSIDE, "UNKNOWN", "abort, replace", _MOVES),
     Row(Place.ABORT, _COORDINATOR, INSIDE, "", "abort", _NOT_YET),
     Row(Place.ABORT, _FORGOTTEN, INSIDE, "UNKNOWN", "abort, replace",
-        "librdkafka takes a new epoch by itself, but no answer to EndTxn was heard of"),
+        "librdkafka takes a new epoch by itself, but its log shows no answer to EndTxn"),
     Row(Place.ABORT, "INVALID_TXN_STATE", "fatal", "UNKNOWN", "abort, replace", _STATE),
     Row(Place.ABORT, _FENCED, "fatal", "FENCED", "abort, exit 7", _TAKEN),
     Row(Place.ABORT, "FENCED_INSTANCE_ID", "abort", "FENCED", "abort, exit 7", _TAKEN),

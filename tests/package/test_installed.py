@@ -106,6 +106,25 @@ def test_what_is_built_holds_what_it_needs(built: Path) -> None:
     assert {one.name for one in built.iterdir()} == {"relay", "loader"}
 
 
+def test_a_source_distribution_of_a_clean_checkout_is_whole(tmp_path: Path) -> None:
+    """Without the list of files that an earlier build left in the checkout, which hides gaps."""
+    setup = "import setuptools; setuptools.setup()"
+    lists = ("egg_info", "--egg-base", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", setup, "-q", *lists, "sdist", "--dist-dir", str(tmp_path / "dist")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (sdist,) = tmp_path.glob("dist/*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {*PATHS, *FILES, RULES, "CHANGELOG.md", "setup.cfg", "pyproject.toml"} - names == set()
+
+
 def test_it_works_away_from_the_repository(built: Path, tmp_path: Path) -> None:
     """Only the product's modules come from there; other packages are this environment's."""
     program = "import sys; from relay.cli import main; sys.exit(main())"

@@ -102,7 +102,7 @@ def test_a_look_that_fails_is_a_gap_and_the_next_one_is_shown(
     monkeypatch.setattr("relay.operate.page.refresh.EVERY_SECONDS", 0.01)
     facts = StatusFacts("shop", "rows", NOW_MS, True, ConsumerGroup("empty"), {}, LedgerFacts(), 0)
     looks, samples = Screens(error, assemble(JournalState(), facts)), Samples()
-    assert samples.latest() == (None, "not looked yet")
+    assert samples.latest() == (None, "not read yet")
     looking = ScreenRefresher(lambda: looks, samples)
     wait_until(lambda: len(samples.points()) > 1, "two looks")
     looking.close()

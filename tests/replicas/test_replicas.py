@@ -93,7 +93,7 @@ def test_one_url_that_is_several_servers_is_refused_without_a_quorum(
     journal.url, journal.quorum = rig.balancer.url, None
     done = loaded(journal.configuration())
     assert done.returncode == Refused.exit_code
-    assert "clickhouse.url is several servers: r1 on " in done.stderr
+    assert "several servers answer at clickhouse.url: r1 on " in done.stderr
     assert 'clickhouse.insert_quorum = "auto"' in done.stderr
     assert copies(rig, table) == [(0, 0)] * 3
 
@@ -128,7 +128,7 @@ def test_another_server_in_its_place_is_noticed(rig: Rig, journal: Replicated, t
         finally:
             worker.close()
     assert {one.outcome for one in done} == {"retry"}
-    assert "clickhouse.url is several servers: r1 answered until now, and now r2" in done[0].reason
+    assert "several servers answer at clickhouse.url: r1 until now, now r2" in done[0].reason
     second.command("SYSTEM START FETCHES")
     assert copies(rig, table) == [(10, 10)] * 3
 

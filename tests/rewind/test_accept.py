@@ -95,7 +95,7 @@ def test_offsets_that_were_moved_go_back_to_the_journals_end(seed: int) -> None:
 def test_a_source_topic_made_anew() -> None:
     world = made()
     world.topic_id, world.named = "another", None
-    assert "made anew" in world.stops()
+    assert "created again" in world.stops()
     old = {block.id for block in world.blocks()}
     world.messages = []
     world._source, world._end = [], 0
@@ -115,7 +115,7 @@ def test_a_log_that_lost_its_end_needs_a_persons_word() -> None:
     world._end = world.floor - 5
     world.messages = [m for m in world.messages if m[0] < world._end]
 
-    with pytest.raises(ConfigError, match="say it with --from"):
+    with pytest.raises(ConfigError, match="give that offset with --from"):
         accepted(world)
     with pytest.raises(ConfigError, match="reaches from"):
         accepted(world, world._end + 1)
@@ -162,7 +162,7 @@ def test_a_journal_that_lost_records_cannot_be_accepted() -> None:
         accepted(world)
 
     world.journal = []
-    with pytest.raises(ContractBroken, match="holds no record"):
+    with pytest.raises(ContractBroken, match="has no record"):
         accepted(world)
 
 

@@ -47,7 +47,7 @@ def config(tmp_path: Path) -> Path:
         ("rewind CONFIG --to-offset 3", "say what"),
         ("rewind CONFIG --partition 0", "say from where"),
         ("rewind CONFIG --all --to-offset 3 --to-time 2h", "say from where"),
-        ("rewind CONFIG --all --partition 0 --to-offset 3", "--all is more"),
+        ("rewind CONFIG --all --partition 0 --to-offset 3", "--all cannot be combined"),
         ("rewind CONFIG --all --to-offset soon", "neither an offset nor"),
         ("rewind CONFIG --table orders --to-offset 3", "not a table name"),
         ("accept CONFIG --from 3", "name it with --partition"),
@@ -103,7 +103,7 @@ def test_a_dry_run_names_blocks_rows_and_relays() -> None:
     assert set(row["blocks"]) == blocks
     assert row["rows"] == sum(world.rows.values())
     assert f"in all {len(blocks):,} blocks" in "\n".join(text)
-    assert any("would be fenced" in line and line.endswith("a") for line in text)
+    assert any("--run would fence" in line and line.endswith("a") for line in text)
     assert "nothing was changed" in text[-1]
 
 

@@ -160,7 +160,7 @@ def test_a_rewind_killed_at_each_step_ends_as_a_fresh_load(site: Site) -> None:
             stops(site, "a rewind to offset")
     status, said = site.person("rewind", "--run")
     assert status == 0, said
-    assert "is finished" in said
+    assert "is now finished" in said
     assert site.rows() == Counter()
 
     site.relayed()
@@ -225,7 +225,7 @@ def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
 
     site.pipeline.delete_source()
     site.pipeline.create_source()
-    stops(site, "made anew")
+    stops(site, "created again")
     assert site.person("accept", "--run", "--why", "moved house")[0] == 0
     site.pipeline.send(range(300, 310))
     site.relayed()

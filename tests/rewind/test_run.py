@@ -207,7 +207,7 @@ def test_messages_that_are_gone_are_refused() -> None:
     world = made(6)
     world.log_start = world.floor // 2
 
-    with pytest.raises(ConfigError, match="are gone"):
+    with pytest.raises(ConfigError, match="were deleted"):
         rewound(world, RewindRequest({0: world.log_start - 1}, None, RewindConsent()))
 
 
@@ -253,5 +253,5 @@ def test_where_two_truths_differ_the_truth_comes_first() -> None:
 
 
 def test_nothing_to_finish_is_said() -> None:
-    with pytest.raises(ConfigError, match="no rewind was begun"):
+    with pytest.raises(ConfigError, match="no unfinished rewind"):
         rewound(made(0), None)

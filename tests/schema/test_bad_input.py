@@ -62,7 +62,7 @@ BAD = {
     "empty value": (b"", "empty batch"),
     "no RowBatch": (b"\xff\xfe hello", "not a RowBatch"),
     "text": (b'{"id": 1}', "not a RowBatch"),
-    "foreign field": (FOREIGN, "not a RowBatch: 5 of 5 bytes are no rows"),
+    "foreign field": (FOREIGN, "not a RowBatch: 5 of 5 bytes do not belong to rows"),
     "rows and a foreign field": (row_batch([GOOD_ROW]) + FOREIGN, "not a RowBatch: 5 of"),
     "number where rows should be": (b"\x08\x01", "not a RowBatch"),
     "cut short": (row_batch([GOOD_ROW, GOOD_ROW])[:-5], "not a RowBatch"),

@@ -158,7 +158,7 @@ def test_check_needs_a_table_and_a_version_that_are_there(
             str(file),
             "--table",
             f"{database}.no",
-        ): f"the registry has no table {database}.no",
+        ): f"the schema registry has no table {database}.no",
         ("show", f"{database}.t", "--version", "7"): "has no version 7",
     }.items():
         capsys.readouterr()

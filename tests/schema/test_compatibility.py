@@ -110,7 +110,7 @@ def test_a_value_that_nothing_stands_for_must_be_written(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("message Row {", "not a .proto that protoc takes"),
+        ("message Row {", "protoc refuses"),
         ('import "gone.proto";', "gone.proto"),
         ('syntax = "proto3"; message Thing {}', "no message RowBatch or Row"),
         ('syntax = "proto3"; message RowBatch { bytes rows = 1; }', "no `repeated Row rows = 1`"),

@@ -215,7 +215,7 @@ def test_a_foreign_record_stops_everything(kafka: Kafka, topic: str, registry: R
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, key=b"x", value=b"\xff\xff no schema")
     assert producer.flush(30) == 0
-    with pytest.raises(ContractBroken, match="offset 0: not a schema record"):
+    with pytest.raises(ContractBroken, match="offset 0: the record is not a schema record"):
         registry.catch_up()
 
 

@@ -17,7 +17,7 @@ from loader.clickhouse.hidden_rows import condition
             "id > 1",
         ),
         (["Filter (additional filter)", "│  Filter column: id > 1 "], "id > 1"),
-        (["  Row-level filter"], "(a condition that the server does not tell)"),
+        (["  Row-level filter"], "(a condition that the server does not show)"),
         ([], ""),
     ],
 )

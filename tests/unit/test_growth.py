@@ -96,5 +96,5 @@ def test_a_topic_that_was_deleted_is_named() -> None:
     topics = Narrow(rows=4, shop_journal=2)
     topics._followed = 2
     topics._ready.add("shop.dead")
-    with pytest.raises(Refused, match=r"topic shop\.dead is not there any more"):
+    with pytest.raises(Refused, match=r"topic shop\.dead does not exist any more"):
         topics.follow({3})

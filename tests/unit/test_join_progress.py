@@ -36,7 +36,7 @@ def test_it_is_said_once(
         joining.look()
     (told,) = caplog.records
     assert told.levelno == logging.WARNING
-    assert "until their session ends (45 s)" in vars(told)["why"]
+    assert "until the session of members that left without notice ends (45 s)" in vars(told)["why"]
 
 
 def test_nothing_is_said_where_the_group_answered_in_time(

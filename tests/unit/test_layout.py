@@ -48,10 +48,10 @@ def test_zeros_make_room_first_then_what_is_optional() -> None:
     assert "epoch" in text
     assert "no room" not in text
     text = shown(ROWS, 96)
-    assert "no room for: epoch" in text
+    assert "no room for columns: epoch" in text
     assert "1,204 (40,512 rows)" in text
     text = shown(ROWS, 80)
-    assert "no room for: loaded, epoch" in text
+    assert "no room for columns: loaded, epoch" in text
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -40,16 +40,16 @@ def test_a_value_is_told_by_its_first_bytes(value: bytes | None, expected: str) 
             [(f"h{at}", b"") for at in range(7)],
             "its headers are 'h0', 'h1', 'h2', 'h3', 'h4' and 2 more",
         ),
-        ([("table", b"a.b"), ("table", b"a.b")], "header 'table' stands there 2 times"),
+        ([("table", b"a.b"), ("table", b"a.b")], "it has header 'table' 2 times"),
         (
             [("table", b"gapminder"), ("id", b"1")],
-            "header 'table' holds 'gapminder', a name without its database",
+            "its header 'table' is 'gapminder', a name without its database",
         ),
-        ([("table", b"a.b.c")], "header 'table' holds 'a.b.c'"),
-        ([("table", b"\xff\xfe")], "header 'table' holds bytes that are no UTF-8 (ff fe)"),
-        ([("table", None)], "header 'table' holds null"),
-        ([("table", b"")], "header 'table' holds ''"),
-        ([("table", b"x." * 100)], f"header 'table' holds '{'x.' * 30}…'"),
+        ([("table", b"a.b.c")], "its header 'table' is 'a.b.c'"),
+        ([("table", b"\xff\xfe")], "its header 'table' is not UTF-8 (bytes ff fe)"),
+        ([("table", None)], "its header 'table' is null"),
+        ([("table", b"")], "its header 'table' is ''"),
+        ([("table", b"x." * 100)], f"its header 'table' is '{'x.' * 30}…'"),
     ],
 )
 def test_headers_that_name_no_table_are_told(

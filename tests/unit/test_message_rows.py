@@ -39,5 +39,5 @@ def test_no_messages() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"text", message_rows.zlib.compress(b"short")])
 def test_anything_else_is_told(value: bytes) -> None:
-    with pytest.raises(ValueError, match="no list of a block's messages"):
+    with pytest.raises(ValueError, match="not a list of a block's messages"):
         message_rows.decode(value)

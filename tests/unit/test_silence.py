@@ -73,7 +73,7 @@ def test_of_several_replicas_the_one_that_was_asked_is_named() -> None:
 def test_a_name_that_is_not_known_is_named() -> None:
     url = "http://no-such-host.invalid:8123"
 
-    assert unanswered(error(url)) == f"ClickHouse {url}: its name is not known (DNS)"
+    assert unanswered(error(url)) == f"ClickHouse {url}: its name cannot be resolved (DNS)"
 
 
 def test_a_connection_that_was_closed_says_so() -> None:

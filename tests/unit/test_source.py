@@ -83,9 +83,9 @@ def test_what_does_not_pass_is_told_again_from_time_to_time() -> None:
 @pytest.mark.parametrize(
     ("code", "step"),
     [
-        (KafkaError.MSG_SIZE_TOO_LARGE, "raise that in [kafka.client]"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, "raise that setting in [kafka.client]"),
         (KafkaError._BAD_MSG, "damaged"),
-        (KafkaError._TRANSPORT, "tried again"),
+        (KafkaError._TRANSPORT, "reads it again"),
     ],
 )
 def test_each_trouble_has_a_next_step(code: int, step: str) -> None:

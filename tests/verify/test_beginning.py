@@ -46,9 +46,9 @@ def test_what_retention_took_is_said_with_its_place() -> None:
     assert list(history_lines(every)) == [
         "history: 1 partition from the journal's first record on",
         (
-            "history: partition 3 begins at n=8412, journal offset 16822, of 2023-11-14 22:13:20 "
-            "UTC: 8,411 records before it are deleted, and what they told of source offsets "
-            "before 120400 is not judged"
+            "history: partition 3 begins at n=8412, journal offset 16822, written 2023-11-14 "
+            "22:13:20 UTC: 8,411 records before it are deleted, so source offsets "
+            "before 120400 are not judged"
         ),
     ]
     assert list(gaps(every)) == [], "the ledger was not asked"
@@ -64,7 +64,7 @@ def test_what_retention_took_is_said_with_its_place() -> None:
 
 def test_a_partition_of_which_nothing_is_left() -> None:
     every = beginnings({}, {1: 900}, {}, {}, None)
-    assert "partition 1 has none: the journal's log begins at offset 900" in "".join(
+    assert "partition 1 has no history: the journal's log begins at offset 900" in "".join(
         history_lines(every)
     )
     assert not every[0].whole
@@ -111,7 +111,7 @@ def test_messages_that_nobody_read_are_a_gap_too(start: int, floor: int, lost: b
     told = list(gaps(every))
     assert bool(told) == lost
     if lost:
-        assert f"begins at offset {start}, the journal's floor is {floor}" in told[0]
+        assert f"begins at offset {start}, but the journal's floor is {floor}" in told[0]
     assert list(gaps(beginnings({0: WHOLE}, {0: 0}, {}, {0: floor}, None))) == [], "not known"
 
 
@@ -126,7 +126,9 @@ def test_retention_passes_a_relay_that_is_away(pipeline: Pipeline) -> None:  # n
         future.result(30)
     status, heard = spoken(config)
     assert status == 6, heard
-    assert f"the source log begins at offset {floor + 2}, the journal's floor is {floor}" in heard
+    assert (
+        f"the source log begins at offset {floor + 2}, but the journal's floor is {floor}" in heard
+    )
     command = [RELAY, "accept", config, "--run", "--why", "retention of a test"]
     subprocess.run(command, check=True, timeout=90)
     status, heard = spoken(config)
@@ -154,10 +156,12 @@ def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Cl
     status, heard = spoken(config)
     assert status == 0, "without --deep nobody asks what was settled"
     assert f"partition 0 begins at n=3, journal offset {low}" in heard
-    assert f"source offsets before {records[2].previous_floor} is not judged" in heard
+    assert f"source offsets before {records[2].previous_floor} are not judged" in heard
     status, heard = spoken(config, "--deep")
     assert status == 6, heard
-    assert f"the journal begins at offset {low}, the ledger has settled up to no position" in heard
+    assert (
+        f"the journal begins at offset {low}, but the ledger is settled up to no position" in heard
+    )
 
     ledger = ledger_of(settings, make=True)
     journal = Topics(settings).describe(topic, (READ,))
@@ -165,7 +169,9 @@ def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Cl
     ledger.save_positions(journal.topic_id, {0: offsets[0] + 1, 1: 0})
     status, heard = spoken(config, "--deep")
     assert status == 6, heard
-    assert f"begins at offset {low}, the ledger has settled up to offset {offsets[0] + 1}" in heard
+    assert (
+        f"begins at offset {low}, but the ledger is settled up to offset {offsets[0] + 1}" in heard
+    )
 
     ledger.save_positions(journal.topic_id, {0: offsets[1] + 1, 1: 0})
     status, _, _ = once(config, "--deep")

@@ -51,7 +51,7 @@ def test_more_rows_than_the_block_has_are_found_on_a_table_with_a_ttl(shop: Shop
     shop.sql(f"INSERT INTO {table} SELECT * FROM {table}")
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.OVERLAP], text
-    assert "20 rows in the table, 10 in it" in text
+    assert "the table has 20 of its rows, but the block has 10" in text
 
 
 @pytest.mark.parametrize("columns", [STAMPED, BARE])
@@ -70,8 +70,8 @@ def test_expired_rows_that_were_inserted_again(shop: Shop, columns: str) -> None
     assert shop.count(into, "sum(n)") == 50
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.OVERLAP], text
-    assert "50 rows in 5 INSERTs, 10 are in it" in text
-    assert "5 claims for 1 blocks" in text
+    assert "50 rows in 5 INSERTs, but the block has 10" in text
+    assert "claimed 1 blocks 5 times" in text
 
 
 def test_a_view_that_failed_after_its_table_had_the_rows(shop: Shop) -> None:
@@ -116,7 +116,7 @@ def test_a_view_that_doubles_what_its_table_does_not(shop: Shop) -> None:
     assert (shop.count(table), shop.count(into, "sum(n)")) == (10, 20)
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.OVERLAP], text
-    assert f"{into} got 2 rows of it in 2 INSERTs, 1 in each" in text
+    assert f"{into} got 2 of its rows in 2 INSERTs, although one brings 1" in text
 
 
 def test_rows_that_a_person_deleted_and_the_loader_brought_back(shop: Shop) -> None:
@@ -162,7 +162,7 @@ def test_a_token_that_was_ignored_or_forgotten(shop: Shop, columns: str) -> None
     shop.insert(block, token=False)
     kinds, text = shop.judge(block, other)
     assert set(kinds) == {AnomalyKind.OVERLAP}, text
-    assert "20 rows in 2 INSERTs, 10 are in it" in text
+    assert "20 rows in 2 INSERTs, but the block has 10" in text
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -372,9 +372,9 @@ def test_a_user_who_may_read_tables_alone(shop: Shop) -> None:
     assert "GRANT SELECT ON system.mutations TO clerk" in text
     kinds, more = shop.judge(block, forged, user=CLERK, removed=[table])
     assert kinds == [], more
-    assert "rows were removed on purpose, as --removed says" in more
+    assert "rows were removed on purpose (--removed)" in more
     assert f"{bare}: this user may not read system.query_log (GRANT SELECT ON system" in text
-    assert "the ledger alone calls it loaded: 1 block" in text
+    assert "only the ledger says that it is loaded: 1 block" in text
 
 
 def test_a_table_that_keeps_no_rows(shop: Shop) -> None:
@@ -399,7 +399,7 @@ def test_a_table_that_was_dropped(shop: Shop) -> None:
     shop.sql(f"DROP TABLE {table} SYNC")
     kinds, text = shop.judge(block)
     assert kinds == [], text
-    assert f"{table}: there is no such table now, or this user may not see it" in text
+    assert f"{table}: the table does not exist now, or this user may not see it" in text
 
 
 def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
@@ -409,7 +409,7 @@ def test_rows_of_a_block_that_nobody_sealed(shop: Shop) -> None:
     shop.insert(stranger)
     kinds, text = shop.judge(block)
     assert kinds == [AnomalyKind.FOREIGN], text
-    assert f"foreign: partition 1: 10 rows carry '{stranger.id}'" in text
+    assert f"foreign: partition 1: 10 rows carry block id '{stranger.id}'" in text
 
 
 def test_a_user_who_may_set_nothing(shop: Shop) -> None:
@@ -432,7 +432,7 @@ def test_a_server_whose_records_are_gone(app: str, tmp_path: Path) -> None:
     with running(tmp_path) as port:
         kinds, text = shop.moved(port).judge(block)
         assert kinds == [], text
-        assert "the ledger alone calls it loaded: 1 block" in text
+        assert "only the ledger says that it is loaded: 1 block" in text
 
 
 def test_questions_that_are_not_answered(shop: Shop) -> None:

@@ -24,9 +24,9 @@ def config(tmp_path: Path) -> str:
         (["--http", "127.0.0.1:0"], "--http serves what --follow finds"),
         (["--once", "--http", "127.0.0.1:0"], "--http serves what --follow finds"),
         (["--once", "--webhook", "http://127.0.0.1:9"], "--webhook gets what --follow finds"),
-        (["--once", "--removed", "shop.events"], "--removed is about rows that --deep counts"),
-        (["--follow", "--deep"], "--deep looks once"),
-        (["--follow", "--webhook", "host"], "not a URL of http or https"),
+        (["--once", "--removed", "shop.events"], "--removed concerns the rows that --deep counts"),
+        (["--follow", "--deep"], "--deep runs once"),
+        (["--follow", "--webhook", "host"], "URL is not http or https"),
         (["--follow", "--http", "9466"], "not an address to listen on"),
     ],
 )

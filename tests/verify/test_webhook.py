@@ -76,7 +76,9 @@ def test_nobody_listens(receiver: Receiver, caplog: pytest.LogCaptureFixture) ->
     receiver.close()
     with caplog.at_level(logging.DEBUG):
         assert posted(url) == Counts(0, 1, 0, 2)
-    given_up = [one for one in caplog.records if one.message == "webhook: given up"]
+    given_up = [
+        one for one in caplog.records if one.message == "webhook: gave up posting an anomaly"
+    ]
     assert len(given_up) == 1
     said = " ".join(str(vars(record)) for record in caplog.records)
     assert "127.0.0.1" in said

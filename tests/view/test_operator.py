@@ -234,9 +234,9 @@ def one_story(operator: Operator, pipeline: Pipeline) -> None:  # noqa: F811
     assert sum(part["rows"] for part in told["landed"]["parts"]) == ROWS
     status, output, _ = operator.relay("blocks show", block["id"])
     assert status == 0
-    assert f"{ROWS} carry its id, of {ROWS}" in output
+    assert f"{ROWS} rows in the table carry this block's id, of {ROWS}" in output
     status, _, errors = operator.relay("blocks show", f"{block['id']}9")
-    assert (status, "nobody knows block" in errors) == (2, True)
+    assert (status, "is not known" in errors) == (2, True)
 
 
 def given_up(operator: Operator, database: str, block: str) -> None:
@@ -246,9 +246,9 @@ def given_up(operator: Operator, database: str, block: str) -> None:
         assert (status, "--discard" in errors) == (2, True)
     status, output, _ = operator.loader("parked resolve", block, "--discard", "--why", "a test")
     assert status == 0
-    assert f"would be given up: {block}  {ROWS:,} rows of {database}.gone" in output
+    assert f"--run would give up: {block}  {ROWS:,} rows of {database}.gone" in output
     assert output.endswith(
-        f"{database}.gone: 1 block(s), {ROWS:,} rows\nnothing was done: --run does it\n"
+        f"{database}.gone: 1 block(s), {ROWS:,} rows\nnothing was done; add --run to do it\n"
     )
     status, output, _ = operator.loader("parked resolve", "all", "--discard", "--why", "a test")
     assert (status, f"{database}.byhand: 1 block(s), {ROWS:,} rows" in output) == (0, True)

@@ -79,7 +79,7 @@ def test_a_rewind_and_its_end_are_told_to_people() -> None:
         "    rewound from 9: d.t from 5",
         "    why: not said",
     ]
-    assert told(rewound=True)[1:] == ["    the rewind has ended: relays go on"]
+    assert told(rewound=True)[1:] == ["    the rewind has ended: relays continue"]
     assert told()[1:] == []
 
 

@@ -117,9 +117,9 @@ def test_people_and_programs_see_all_of_it() -> None:
     text = shown(screen)
     assert "shop:d.t:0:0:20  10 rows  there is no table" in text
     assert "not published" in text, "what only a relay's memory knows"
-    assert "the last: gap: partition 0, n=3: n=3 after n=1" in text
+    assert "the last anomaly: gap: partition 0, n=3: n=3 after n=1" in text
     assert "2  (no table)  first reason: no header" in text, "the other's is not in the journal"
-    assert "by each reason: relay dead ls --summary" in text
+    assert "`relay dead ls --summary` counts each reason" in text
     found = json.loads(json.dumps(as_json(screen)))
     assert found["buffers"] is None
     assert found["last_anomaly"]["kind"] == "gap"
@@ -135,10 +135,10 @@ def test_what_people_took_note_of_is_shown_beside_anomalies() -> None:
     told = tuple(f"partition 0, n={n}: rewound from 9: why: [red]" for n in range(12))
     screen = assemble(seen, dataclasses.replace(facts, acknowledged=told))
     text = shown(screen)
-    assert "acknowledged by a person: 12, in the records read" in text
+    assert "acknowledged by a person: 12, in the journal records that were read" in text
     assert told[11] in text, "the latest"
     assert told[1] not in text
-    assert "and 2 before: relay verify --once" in text
+    assert "and 2 earlier ones: relay verify --once" in text
     assert as_json(screen)["acknowledged"] == list(told)
 
 
@@ -288,7 +288,7 @@ def test_names_ids_and_offsets_are_whole_on_a_narrow_terminal(width: int) -> Non
 
 def test_a_narrow_screen_says_nothing_of_what_is_zero() -> None:
     text = shown(museum(), 80)
-    for heading in ("discarded", "of those claimed", "dead letters 0"):
+    for heading in ("discarded", "claimed", "dead letters 0"):
         assert heading not in text
     assert "sealed, not loaded 1 (10 rows)" in text
 

@@ -91,4 +91,4 @@ def test_a_command_about_one_app_wants_its_name(
 ) -> None:
     for command in (["journal", "tail"], ["blocks", "ls"], ["accept"]):
         assert run_main(cli, "relay", [*command, config]) == 2
-        assert "about one of them: east, west" in capsys.readouterr().err
+        assert "several pipelines (east, west)" in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_chunks_are_what_the_journal_says() -> None:
         (0, RECORDS[:1], "(chunks, rows, CRC-32C"),
         (0, [], "none of its 2 chunks"),
         (0, [RECORDS[0], (5, ONE.id, 5, b"other")], "CRC-32C"),
-        (5, RECORDS[1:], "retention took them"),
+        (5, RECORDS[1:], "retention deleted its chunks"),
     ],
 )
 def test_damaged_chunks_are_told(
@@ -110,7 +110,7 @@ def test_a_whole_story() -> None:
         "offset 17: n 3",
         "shop.blocks.d.t[0], offsets 4 to 6: 2 chunk(s)",
         "parked    attempt 1, claim aaaaaaaa: there is no table",
-        "10 carry its id, of 10",
+        "10 rows in the table carry this block's id, of 10",
         "parts now    all_1_1_0, 10 rows, now",
         "parts made   not available: no system.part_log",
     ):
@@ -127,11 +127,11 @@ def test_a_story_with_pieces_missing() -> None:
     assert "state        sealed" in text
     assert "no loader has run" in text
     untouched = Landed((), None, "d.t has no column _block")
-    assert "no loader has touched it" in "\n".join(
+    assert "no loader has begun this block" in "\n".join(
         output_blocks.whole(Story(ONE.id, LISTED, None, untouched))
     )
     away = "\n".join(output_blocks.whole(Story(ONE.id, None, None, None, "it did not answer")))
-    assert "no record that is retained lists it" in away
+    assert "no retained record lists this block" in away
     assert "ClickHouse   it did not answer" in away
     assert "state        not known" in away
 

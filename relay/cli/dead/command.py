@@ -166,11 +166,11 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
         registry.close()
     schema = registry.current(table)
     if schema is None:
-        return inspect.Rows([], f"not read as rows: the registry has no table {table!r}")
+        return inspect.Rows([], f"not decoded as rows: the schema registry has no table {table!r}")
     try:
         codec = RowCodec(schema)
     except (UnsupportedType, ValueError) as problem:
-        return inspect.Rows([], f"not read as rows: {problem}")
+        return inspect.Rows([], f"not decoded as rows: {problem}")
     return inspect.rows_of(letter.value, codec, settings.source.framing)
 
 
@@ -206,7 +206,10 @@ def replay(
     relay dead replay 0:17 0:18 --as-table shop.orders --run
     """
     settings = settings_of(config_file)
-    step = "`relay dead show PLACE --raw FILE` gives a message's bytes: produce them again"
+    step = (
+        "`relay dead show PLACE --raw FILE` writes a message's bytes to a file: produce them "
+        "again yourself"
+    )
     within_one_cluster(settings, "dead replay", step)
     tally = ReplayTally()
     with contextlib.ExitStack() as stack:

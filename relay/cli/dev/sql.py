@@ -43,7 +43,7 @@ def sql(directory: Path, statement: str | None, output: str | None, *, as_json: 
     clause in the statement wins over --json and --format.
     """
     if as_json and output:
-        raise ConfigError("--json and --format were given", "give one of them")
+        raise ConfigError("--json and --format were both given", "give only one of them")
     found = stack.status(directory)
     if found is None:
         raise ConfigError(

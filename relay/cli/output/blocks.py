@@ -53,7 +53,7 @@ def whole(story: Story) -> Iterator[str]:
     if (whole_block := sealed(story.id)) != story.id:
         yield f"made of      messages that its table refused, left out of {whole_block}"
     elif story.listed is None:
-        yield "journal      no record that is retained lists it"
+        yield "journal      no retained record lists this block"
     else:
         yield from _journal(story.listed)
     if story.chunks is not None:
@@ -98,9 +98,9 @@ def _chunks(chunks: Chunks) -> Iterator[str]:
 
 def _landed(landed: Landed, rows: int | None) -> Iterator[str]:
     if landed.ledger is None:
-        yield "ledger       there is none yet: no loader has run"
+        yield "ledger       does not exist yet: no loader has run"
     elif not landed.ledger:
-        yield "ledger       no entry: no loader has touched it"
+        yield "ledger       no entry: no loader has begun this block"
     for change in landed.ledger or ():
         yield (
             f"ledger       {clock(change.at_ms)} UTC {change.state:9} attempt {change.attempt}, "
@@ -110,7 +110,10 @@ def _landed(landed: Landed, rows: int | None) -> Iterator[str]:
     if landed.rows is None:
         yield f"rows         not available: {landed.rows_problem}"
     else:
-        yield f"rows         {landed.rows:,} carry its id{'' if rows is None else f', of {rows:,}'}"
+        yield (
+            f"rows         {landed.rows:,} rows in the table carry this block's "
+            f"id{'' if rows is None else f', of {rows:,}'}"
+        )
     yield from _parts("parts now", landed.parts, landed.rows_problem)
     yield from _parts("parts made", landed.written, landed.log_problem)
 

@@ -143,14 +143,14 @@ def whole(
         yield f"block        {letter.block}"
     yield f"replayed     {_replayed(mark)}"
     if letter.origin is None:
-        yield "key, headers were not kept (written by an earlier release)"
+        yield "key and headers were not kept (an earlier release wrote this dead letter)"
     else:
         yield f"key          {_shown(letter.origin.key)}"
         yield f"headers      {len(letter.origin.headers)}"
         for name, raw in letter.origin.headers:
             yield f"  {name}: {_shown(raw)}"
     size = "null" if letter.value is None else f"{letter.size:,} bytes"
-    yield f"value        {size if letter.whole else 'in the source topic alone'}"
+    yield f"value        {size if letter.whole else 'only in the source topic'}"
     for line in inspect.hexdump(letter.value or b"", most):
         yield f"  {line}"
     yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"
@@ -169,9 +169,9 @@ def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]
     for table, count in sorted(found.tables.items()):
         yield f"  {count:,} of {table}"
     for why, count in found.left.items():
-        yield f"left {count:,}: {why.value}"
+        yield f"not sent, {count:,}: {why.value}"
     if found.sent and not done:
-        yield "nothing was sent yet: add --run"
+        yield "nothing was sent; add --run to send them"
 
 
 def tally_as_json(found: ReplayTally, source_topic: str, *, done: bool) -> dict[str, Any]:

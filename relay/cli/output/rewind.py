@@ -34,10 +34,13 @@ def would(
         return
     for table, target in sorted(ready.targets.items()):
         if not target.there:
-            yield f"{table} is not there: no rows to remove"
+            yield f"table {table} does not exist, so there are no rows to remove"
     if members:
-        yield f"relays that would be fenced, to be started again: {', '.join(members)}"
-    yield "nothing was changed; --run does it"
+        yield (
+            "relays that --run would fence, and that must be started again afterwards: "
+            f"{', '.join(members)}"
+        )
+    yield "nothing was changed; add --run to do it"
 
 
 def unfinished(places: Mapping[int, PartitionPositions], *, as_json: bool) -> Iterator[Line]:
@@ -48,8 +51,8 @@ def unfinished(places: Mapping[int, PartitionPositions], *, as_json: bool) -> It
             yield {"partition": partition, "unfinished": True, "n": head.n, "floor": head.floor}
         else:
             yield (
-                f"source partition {partition}: a rewind to {head.floor} was begun (n={head.n}) "
-                "and has not ended; --run finishes it, and nothing else"
+                f"source partition {partition}: a rewind to offset {head.floor} was begun "
+                f"(n={head.n}) and is not finished; --run finishes it and does nothing else"
             )
 
 
@@ -67,11 +70,11 @@ def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
         yield "nothing to re-run: no message from there on is in a block"
         return
     if done.resumed:
-        yield "a rewind that was begun before is finished; nothing else was begun"
-    yield f"{done.blocks:,} blocks are superseded, {done.rows:,} of their rows were removed now"
+        yield "the rewind that was begun before is now finished; no other was begun"
+    yield f"{done.blocks:,} blocks were superseded, and {done.rows:,} of their rows were removed"
     for partition, floor in done.partitions.items():
-        yield f"source partition {partition}: relays go on from {floor:,}"
-    yield "start the relays that were fenced, if no supervisor does"
+        yield f"source partition {partition}: relays continue from offset {floor:,}"
+    yield "start the fenced relays again, unless a supervisor does"
 
 
 def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
@@ -92,9 +95,9 @@ def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[L
     if as_json:
         return
     if not found:
-        yield "nothing is to be accepted: journal, offsets and source topic agree"
+        yield "there is nothing to accept: journal, committed offsets and source topic agree"
     elif not accepted:
-        yield "nothing was changed; --run --why TEXT accepts it"
+        yield "nothing was changed; add --run --why TEXT to accept"
 
 
 def _object(course: Course) -> dict[str, Any]:
@@ -131,7 +134,10 @@ def _lines(course: Course, place: PartitionPositions) -> Iterator[str]:
     more = f" and {len(blocks) - _SHOWN:,} more" if len(blocks) > _SHOWN else ""
     yield f"    in all {len(blocks):,} blocks of {rows:,} rows: {', '.join(shown)}{more}"
     if dead:
-        yield f"    {dead:,} dead letters of the stretch are read, and perhaps written, again"
+        yield (
+            f"    {dead:,} dead letters among these messages are read again, and may be written "
+            "again"
+        )
     for one in course.kept:
         if one.block is not None:
-            yield f"    {one.block.id} stays: the first of its messages cannot be read again"
+            yield f"    {one.block.id} is kept: the first of its messages cannot be read again"

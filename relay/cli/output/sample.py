@@ -34,7 +34,7 @@ def print_sample(seen: Sequence[OfTable], pipeline: str, *, as_json: bool) -> No
         return
     if not seen:
         return
-    shown = Table("table", "good", "bad", "messages, why, and where one is", show_lines=True)
+    shown = Table("table", "good", "bad", "messages, reason, and the place of one", show_lines=True)
     shown.columns[0].no_wrap = True
     for one in seen:
         why = [

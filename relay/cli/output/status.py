@@ -35,7 +35,7 @@ _TABLE = (
     Column("table", right=False),
     Column("to queryable"),
     Column("sealed, not loaded"),
-    Column("of those claimed"),
+    Column("claimed"),
     Column("parked"),
     Column("discarded"),
     Column("loaded"),
@@ -57,8 +57,8 @@ def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[
         rows = [list(_partition(row)) for row in screen.partitions]
         yield from laid_out(_PARTITION, rows, width, whole=every)
         yield (
-            "[dim]buffers: age and bytes are not published; held ≥ is what the journal tells: "
-            "a buffer that begins at the floor is at least so old[/dim]"
+            "[dim]held ≥: minimum age of the partition's oldest buffer, from the journal; exact "
+            "age and bytes of buffers are not published[/dim]"
         )
     yield from _tables(screen, width, every=every)
     yield from _parked(screen)
@@ -108,8 +108,8 @@ def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]
         blocks = sum(row.loaded_blocks or 0 for row in rest)
         rows = sum(row.loaded_rows or 0 for row in rest)
         yield (
-            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: "
-            "--all shows them, --table NAME one"
+            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: --all shows "
+            "them, --table NAME shows one"
         )
 
 
@@ -136,9 +136,12 @@ def _parked(screen: Screen) -> Iterator[str]:
 
 def _dead(screen: Screen) -> Iterator[str]:
     if screen.dead:
-        since = f"dead letters since {clock(screen.seen_from_ms)} UTC, in the records read"
+        since = (
+            f"dead letters since {clock(screen.seen_from_ms)} UTC, in the journal records that "
+            "were read"
+        )
         exact = all(row.exact for row in screen.dead)
-        yield since if exact else f"{since}; by each reason: relay dead ls --summary"
+        yield since if exact else f"{since}; `relay dead ls --summary` counts each reason"
     for row in screen.dead[:_SHOWN]:
         why = escape(row.reason_text[:_REASON_CHARACTERS])
         yield f"  {row.messages:,}  {escape(row.table) or '(no table)'}  {why}"
@@ -158,17 +161,20 @@ def _bottom(screen: Screen) -> Iterator[str]:
         yield f"no anomaly in {several(facts.audited, 'journal record')}"
         return
     yield f"[red]anomalies: {len(facts.anomalies):,}[/red] in {facts.audited:,} journal records"
-    yield f"the last: {escape(str(facts.anomalies[-1]))}"
+    yield f"the last anomaly: {escape(str(facts.anomalies[-1]))}"
 
 
 def _acknowledged(texts: Sequence[str]) -> Iterator[str]:
     """No anomaly, and never hidden; the latest first."""
     if texts:
-        yield f"[yellow]acknowledged by a person: {len(texts):,}[/yellow], in the records read"
+        yield (
+            f"[yellow]acknowledged by a person: {len(texts):,}[/yellow], in the journal records "
+            "that were read"
+        )
     for text in texts[: -_SHOWN - 1 : -1]:
         yield f"  {escape(text)}"
     if len(texts) > _SHOWN:
-        yield f"and {len(texts) - _SHOWN:,} before: relay verify --once"
+        yield f"and {len(texts) - _SHOWN:,} earlier ones: relay verify --once"
 
 
 def seconds(number: float) -> str:

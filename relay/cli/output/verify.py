@@ -111,7 +111,10 @@ def conclude(
         else:
             click.echo(f"not judged: {before}{text}", err=True)
     for partition in audit.unfinished():
-        text = f"partition {partition}: a rewind was begun and has not ended; relays wait"
+        text = (
+            f"partition {partition}: a rewind was begun and is not finished; relays cannot start "
+            "until `relay rewind CONFIG --run` finishes it"
+        )
         if as_json:
             click.echo(json.dumps({"unfinished": text, **named}))
         else:

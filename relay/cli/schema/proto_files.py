@@ -38,7 +38,10 @@ def write_all(
             placed = place(out, versions, force=force)
             path, outcome = str(placed.path), placed.outcome
             if outcome == KEPT:
-                why = "holds what no version of the table has; --force overwrites it"
+                why = (
+                    "somebody wrote or edited it: it differs from every version of the table; "
+                    "--force overwrites it"
+                )
         left += bool(why)
         if as_json:
             told = {"table": table, "outcome": outcome, "path": path, "why": why}
@@ -47,9 +50,9 @@ def write_all(
             name = f"{path} ({table})" if path else table
             click.echo(f"{outcome:9}  {name}{': ' if why else ''}{why}")
     if not found:
-        click.echo("there is no table that rows may go into", err=True)
+        click.echo("no table may receive rows", err=True)
     if left:
         raise ConfigError(
-            f"{left} of {len(found)} tables have no file as it should be",
-            "see the lines above; source.tables narrows what --all means",
+            f"{left} of {len(found)} tables have no up-to-date file",
+            "read the lines above; source.tables limits which tables --all means",
         )

@@ -37,13 +37,13 @@ def version_of(registry: Registry, table: str, version: int | None) -> TableSche
     current = registry.current(table)
     if current is None:
         raise ConfigError(
-            f"the registry has no table {table}",
+            f"the schema registry has no table {table}",
             "`relay schema ls` lists those it has, `relay schema proto` adds one",
         )
     found = current if version is None else registry.version(table, version)
     if found is None:
         raise ConfigError(
-            f"{table} has no version {version}", f"name one of 1 to {current.version}"
+            f"{table} has no version {version}", f"name a version from 1 to {current.version}"
         )
     return found
 

@@ -110,9 +110,12 @@ def verify(  # noqa: PLR0913 - one for each option
     """
     log.setup(json=log_format == "json")
     if deep and mode == "follow":
-        raise click.UsageError("--deep looks once: run it from time to time beside --follow")
+        raise click.UsageError(
+            "--deep runs once and cannot be combined with --follow: run it from time to time "
+            "beside `relay verify --follow`"
+        )
     if removed and not deep:
-        raise click.UsageError("--removed is about rows that --deep counts: give both")
+        raise click.UsageError("--removed concerns the rows that --deep counts: give both")
     if listen and mode != "follow":
         raise click.UsageError("--http serves what --follow finds: give both")
     source = click.get_current_context().get_parameter_source("webhook_url")
@@ -138,16 +141,16 @@ def _judge(audits: Sequence[Audit]) -> None:
     if lost:
         raise ContractBroken(
             lost[0],
-            "what was deleted can only come from a re-run of the source; `relay accept` takes note "
-            "of source messages that are gone. Keep topics longer than relay and loader may be "
-            "away (`relay doctor`)",
+            "deleted messages can only be loaded by running the source again; `relay accept` "
+            "acknowledges that they are lost. Keep the topics' records longer than relay and "
+            "loader may be stopped (`relay doctor` checks it)",
         )
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:
         raise NotExactlyOnce(
             f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}",
-            "do not restart anything yet: keep journal and source topic from retention, and "
-            "look at the records named",
+            "do not restart anything yet: keep the records of journal and source topic (raise "
+            "their retention), and look at the records that the anomaly names",
         )
 
 

@@ -112,7 +112,7 @@ def _served(
         "/healthz": lambda _: figures.health(time.monotonic()),
     }
     with Serving(listen, routes, page.headers) as serving:
-        log.info("serving", extra={"page": f"http://{serving.address}/"})
+        log.info("serving the page", extra={"page": f"http://{serving.address}/"})
         with contextlib.closing(
             ScreenRefresher(lambda: ask.StatusReader(settings, lasting=True), samples)
         ):

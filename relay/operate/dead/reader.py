@@ -49,7 +49,7 @@ class DeadReader:
         if found is None:
             raise ConfigError(
                 f"there is no topic {self._topic}",
-                "check `app` in the configuration; the relay makes the topic when it first runs",
+                "check `app` in the configuration; the relay creates the topic when it first runs",
             )
         self._facts = found
         self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
@@ -106,7 +106,7 @@ class DeadReader:
                     return self._letter(message)
         raise ConfigError(
             f"there is no dead letter {place} in {self._topic}",
-            "`relay dead ls` shows which there are; retention may have deleted it",
+            "`relay dead ls` lists the dead letters; retention may have deleted this one",
         )
 
     def _letter(self, message: Message) -> DeadLetter:

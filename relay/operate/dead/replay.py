@@ -142,7 +142,7 @@ class Replay:
 def _error(failed: TransactionFailed) -> RelayError:
     return ended(
         failed,
-        fenced="another replay of this app was started; let that one finish",
+        fenced="another replay of this app was started; wait until it is done",
         refused="grant Write on source topic, marks topic and transactional id",
-        unknown="run it again: what was sent is marked and not sent twice",
+        unknown="run it again: messages that were sent are marked, and are not sent twice",
     )

@@ -92,10 +92,12 @@ class ReplayMessage:
 class Why(Enum):
     """Why a dead letter that was meant is not sent."""
 
-    DONE = "replayed already"
-    NO_TABLE = "no table: would be a dead letter again; say which with --as-table"
-    LEFT_OUT = "the message is in the source topic alone: raise the topics' limits, then rewind"
-    OTHER_SOURCE = "of another source topic than source.topic"
+    DONE = "already replayed"
+    NO_TABLE = (
+        "it names no table and would become a dead letter again; name the table with --as-table"
+    )
+    LEFT_OUT = "the message is only in the source topic: raise the topics' limits, then rewind"
+    OTHER_SOURCE = "it came from another source topic than source.topic"
 
 
 @dataclass(slots=True)

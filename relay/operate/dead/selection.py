@@ -69,7 +69,7 @@ def instant_ms(text: str, now_ms: int) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"neither an ISO 8601 time nor an age as 2h or 7d: {text!r}") from None
+        raise ValueError(f"{text!r} is neither an ISO 8601 time nor an age like 2h or 7d") from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

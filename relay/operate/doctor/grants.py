@@ -133,13 +133,18 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     yield ClickHouseRight("SELECT", "system.replicas", note="optional: for Replicated tables")
     told = "optional: without it a block whose INSERT got no answer may be parked"
     yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
-    hides = "optional: relay doctor names the policies that hide rows"
+    hides = "optional: lets relay doctor name the policies that hide rows"
     yield ClickHouseRight("SELECT", "system.row_policies", note=hides)
-    yield ClickHouseRight("SHOW ROW POLICIES", "*.*", note=f"{hides}, where SELECT is not asked")
+    yield ClickHouseRight(
+        "SHOW ROW POLICIES", "*.*", note=f"{hides}, on servers that do not ask for SELECT"
+    )
 
 
 INPUT = ClickHouseRight(
-    "CREATE TEMPORARY TABLE", "*.*", FREE_INPUT, "once CREATE TABLE is revoked, which implies it"
+    "CREATE TEMPORARY TABLE",
+    "*.*",
+    FREE_INPUT,
+    "needed if CREATE TABLE, which implies it, is revoked",
 )
 """For input(), out of which the loader's INSERT selects."""
 
@@ -205,7 +210,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
 
 def _of_judgement() -> Iterator[ClickHouseRight]:
     for table, known in JUDGED_BY.items():
-        note = f"optional: {known}; what is not judged without it, --deep says"
+        note = f"optional: {known}; --deep says what it does not judge without it"
         yield ClickHouseRight("SELECT", f"system.{table}", note=note)
 
 
@@ -219,7 +224,7 @@ def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
         yield KafkaRight(operation, "topic", names.schemas_topic(app), "numbers of the fields")
     yield KafkaRight("Write", "topic", names.dead_topic(app), "dead letters")
     yield KafkaRight("Write", "topic", names.blocks_prefix(app), "blocks", prefixed=True)
-    yield KafkaRight("Create", "topic", f"{app}.", "where they are not there yet", prefixed=True)
+    yield KafkaRight("Create", "topic", f"{app}.", "if the topics do not exist yet", prefixed=True)
 
 
 def _of_loading(settings: Settings) -> Iterator[KafkaRight]:
@@ -239,9 +244,12 @@ def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
     marks = names.replayed_topic(app)
     yield KafkaRight("Write", "topic", source, "the messages")
     yield KafkaRight("Write", "topic", marks, "marks of what was replayed")
-    yield KafkaRight("Create", "topic", marks, "at the first replay")
+    yield KafkaRight("Create", "topic", marks, "for the first replay")
     yield KafkaRight(
-        "Write", "transactional-id", names.replay_transactional_id(app), "message and mark as one"
+        "Write",
+        "transactional-id",
+        names.replay_transactional_id(app),
+        "to write message and mark in one transaction",
     )
 
 

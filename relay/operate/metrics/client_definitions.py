@@ -41,56 +41,153 @@ def _since(key: str, name: str, question: str, scale: float, *labels: str) -> Cl
 
 
 CLIENT = (
-    _total("tx", "requests", "requests", "How many requests are sent?"),
-    _total("tx_bytes", "sent_bytes", "bytes", "How much goes to the brokers?"),
-    _total("rx", "responses", "responses", "How many answers come?"),
-    _total("rx_bytes", "received_bytes", "bytes", "How much comes from the brokers?"),
-    _total("txmsgs", "sent_messages", "messages", "How many records are sent?"),
-    _total("txmsg_bytes", "sent_message_bytes", "bytes", "How large are they together?"),
-    _total("rxmsgs", "received_messages", "messages", "How many records are fetched?"),
-    _total("rxmsg_bytes", "received_message_bytes", "bytes", "How large are they together?"),
-    _since("age", "client_age", "How old is the client?", MICRO),
-    _now("replyq", "reply_queue", "operations", "Does the program hear its client too rarely?"),
-    _now("msg_cnt", "queued_messages", "messages", "How many records wait to be sent?"),
-    _now("msg_size", "queued_bytes", "bytes", "How large are they together?"),
-    _now("msg_max", "queue_limit_messages", "messages", "How many may wait?"),
-    _now("msg_size_max", "queue_limit_bytes", "bytes", "How large may they be together?"),
-    _now("metadata_cache_cnt", "known_topics", "topics", "How many topics does it know?"),
+    _total("tx", "requests", "requests", "How many requests did the client send?"),
+    _total("tx_bytes", "sent_bytes", "bytes", "How many bytes did the client send to brokers?"),
+    _total("rx", "responses", "responses", "How many responses did the client receive?"),
+    _total(
+        "rx_bytes", "received_bytes", "bytes", "How many bytes did the client receive from brokers?"
+    ),
+    _total("txmsgs", "sent_messages", "messages", "How many records did the client send?"),
+    _total(
+        "txmsg_bytes",
+        "sent_message_bytes",
+        "bytes",
+        "How many bytes of records did the client send?",
+    ),
+    _total("rxmsgs", "received_messages", "messages", "How many records did the client fetch?"),
+    _total(
+        "rxmsg_bytes",
+        "received_message_bytes",
+        "bytes",
+        "How many bytes of records did the client fetch?",
+    ),
+    _since("age", "client_age", "How long ago was the client created?", MICRO),
+    _now(
+        "replyq", "reply_queue", "operations", "How many events wait for the program to poll them?"
+    ),
+    _now(
+        "msg_cnt", "queued_messages", "messages", "How many records wait in the client to be sent?"
+    ),
+    _now(
+        "msg_size",
+        "queued_bytes",
+        "bytes",
+        "How many bytes of records wait in the client to be sent?",
+    ),
+    _now("msg_max", "queue_limit_messages", "messages", "How many records may wait in the client?"),
+    _now(
+        "msg_size_max",
+        "queue_limit_bytes",
+        "bytes",
+        "How many bytes of records may wait in the client?",
+    ),
+    _now(
+        "metadata_cache_cnt",
+        "known_topics",
+        "topics",
+        "How many topics are in the client's metadata cache?",
+    ),
 )
 """At the top."""
 
 _OF_BROKER = "broker"
 BROKER = (
-    _since("stateage", "broker_state", "How long is it in that state?", MICRO, _OF_BROKER),
-    _now("outbuf_cnt", "broker_requests_waiting", "requests", "What is not sent?", _OF_BROKER),
+    _since(
+        "stateage",
+        "broker_state",
+        "For how long has the connection to the broker been in its state?",
+        MICRO,
+        _OF_BROKER,
+    ),
+    _now(
+        "outbuf_cnt",
+        "broker_requests_waiting",
+        "requests",
+        "How many requests wait to be sent?",
+        _OF_BROKER,
+    ),
     _now(
         "outbuf_msg_cnt",
         "broker_messages_waiting",
         "messages",
-        "With how many records?",
+        "How many records are in requests that wait to be sent?",
         _OF_BROKER,
     ),
-    _now("waitresp_cnt", "broker_requests_open", "requests", "What has no answer?", _OF_BROKER),
     _now(
-        "waitresp_msg_cnt", "broker_messages_open", "messages", "With how many records?", _OF_BROKER
+        "waitresp_cnt",
+        "broker_requests_open",
+        "requests",
+        "How many requests have no response yet?",
+        _OF_BROKER,
     ),
-    _total("tx", "broker_requests", "requests", "Which broker gets the work?", _OF_BROKER),
-    _total("txbytes", "broker_sent_bytes", "bytes", "How much goes to each?", _OF_BROKER),
-    _total("txerrs", "broker_send_errors", "errors", "Does sending fail?", _OF_BROKER),
-    _total("txretries", "broker_retries", "requests", "What is sent again?", _OF_BROKER),
-    _total("req_timeouts", "broker_timeouts", "requests", "What gets no answer?", _OF_BROKER),
-    _total("rx", "broker_responses", "responses", "Which broker answers?", _OF_BROKER),
-    _total("rxbytes", "broker_received_bytes", "bytes", "How much comes from each?", _OF_BROKER),
-    _total("rxerrs", "broker_receive_errors", "errors", "Does receiving fail?", _OF_BROKER),
-    _total("rxpartial", "broker_partial", "messages", "Is a fetch too small?", _OF_BROKER),
-    _total("connects", "broker_connects", "connections", "Is it made anew?", _OF_BROKER),
-    _total("disconnects", "broker_disconnects", "connections", "Is it lost?", _OF_BROKER),
+    _now(
+        "waitresp_msg_cnt",
+        "broker_messages_open",
+        "messages",
+        "How many records are in requests without a response?",
+        _OF_BROKER,
+    ),
+    _total(
+        "tx", "broker_requests", "requests", "How many requests went to the broker?", _OF_BROKER
+    ),
+    _total(
+        "txbytes", "broker_sent_bytes", "bytes", "How many bytes went to the broker?", _OF_BROKER
+    ),
+    _total(
+        "txerrs", "broker_send_errors", "errors", "How many sends to the broker failed?", _OF_BROKER
+    ),
+    _total(
+        "txretries", "broker_retries", "requests", "How many requests were sent again?", _OF_BROKER
+    ),
+    _total(
+        "req_timeouts", "broker_timeouts", "requests", "How many requests timed out?", _OF_BROKER
+    ),
+    _total(
+        "rx",
+        "broker_responses",
+        "responses",
+        "How many responses came from the broker?",
+        _OF_BROKER,
+    ),
+    _total(
+        "rxbytes",
+        "broker_received_bytes",
+        "bytes",
+        "How many bytes came from the broker?",
+        _OF_BROKER,
+    ),
+    _total("rxerrs", "broker_receive_errors", "errors", "How many receives failed?", _OF_BROKER),
+    _total(
+        "rxpartial",
+        "broker_partial",
+        "messages",
+        "How many records were cut off at a fetch's end?",
+        _OF_BROKER,
+    ),
+    _total(
+        "connects",
+        "broker_connects",
+        "connections",
+        "How often did the client connect?",
+        _OF_BROKER,
+    ),
+    _total(
+        "disconnects",
+        "broker_disconnects",
+        "connections",
+        "How often was the connection lost?",
+        _OF_BROKER,
+    ),
 )
 """Of each broker."""
 
-BROKER_UP = _now("state", "broker_up", "1 or 0", "Is it connected, as heard lately?", _OF_BROKER)
+BROKER_UP = _now(
+    "state", "broker_up", "1 or 0", "Is the client connected to the broker?", _OF_BROKER
+)
 BROKER_WINDOWS = (
-    _since("rtt", "broker_rtt", "How long does an answer take?", MICRO, _OF_BROKER, "of"),
+    _since(
+        "rtt", "broker_rtt", "How long does the broker take to answer?", MICRO, _OF_BROKER, "of"
+    ),
     _since(
         "int_latency",
         "broker_queue_latency",
@@ -105,50 +202,105 @@ BROKER_WINDOWS = (
         MICRO,
         *(_OF_BROKER, "of"),
     ),
-    _since("throttle", "broker_throttle", "Does a quota hold us back?", MILLI, _OF_BROKER, "of"),
+    _since(
+        "throttle",
+        "broker_throttle",
+        "How long did the broker delay the client because of a quota?",
+        MILLI,
+        _OF_BROKER,
+        "of",
+    ),
 )
 """Of each broker: durations of the last interval."""
 
 PARTITION = (
-    _now("fetchq_cnt", "partition_fetched_messages", "messages", "What waits here?", "partition"),
-    _now("fetchq_size", "partition_fetched_bytes", "bytes", "How large is it?", "partition"),
-    _now("lo_offset", "partition_first_offset", "offset", "What did retention leave?", "partition"),
-    _now("hi_offset", "partition_high_watermark", "offset", "Where is its end?", "partition"),
+    _now(
+        "fetchq_cnt",
+        "partition_fetched_messages",
+        "messages",
+        "How many records wait to be polled?",
+        "partition",
+    ),
+    _now(
+        "fetchq_size",
+        "partition_fetched_bytes",
+        "bytes",
+        "How many bytes wait to be polled?",
+        "partition",
+    ),
+    _now(
+        "lo_offset",
+        "partition_first_offset",
+        "offset",
+        "What is the log's first offset?",
+        "partition",
+    ),
+    _now(
+        "hi_offset",
+        "partition_high_watermark",
+        "offset",
+        "What is the high watermark?",
+        "partition",
+    ),
     _now(
         "ls_offset",
         "partition_last_stable_offset",
         "offset",
-        "Does an open transaction in the source hold readers back?",
+        "What is the last stable offset (an open transaction in the source holds it back)?",
         "partition",
     ),
-    _now("leader", "partition_leader", "broker id", "Who leads it?", "partition"),
-    _total("rxmsgs", "partition_received_messages", "messages", "What is fetched?", "partition"),
+    _now(
+        "leader", "partition_leader", "broker id", "Which broker leads the partition?", "partition"
+    ),
+    _total(
+        "rxmsgs",
+        "partition_received_messages",
+        "messages",
+        "How many records were fetched?",
+        "partition",
+    ),
 )
 """Of each assigned partition of the source topic."""
-FETCHING = _now("fetch_state", "partition_fetching", "1 or 0", "Is it being read?", "partition")
+FETCHING = _now(
+    "fetch_state", "partition_fetching", "1 or 0", "Is the partition fetched?", "partition"
+)
 
 BATCHES = (
-    _now("batchsize", "batch_bytes", "bytes", "How large are the batches of records?", "of"),
-    _now("batchcnt", "batch_messages", "messages", "How many records make a batch?", "of"),
+    _now("batchsize", "batch_bytes", "bytes", "How many bytes does a batch of records have?", "of"),
+    _now("batchcnt", "batch_messages", "messages", "How many records does a batch have?", "of"),
 )
 """Of the producer, over all topics: average and largest of the last interval."""
 
 GROUP = (
-    _since("stateage", "group_state", "How long is it in that state?", MILLI),
-    _since("rebalance_age", "group_rebalance_age", "How long ago was a rebalance?", MILLI),
-    _total("rebalance_cnt", "group_rebalances", "rebalances", "How often did the group move?"),
-    _now("assignment_size", "group_assignment", "partitions", "What did the group give?"),
+    _since("stateage", "group_state", "For how long has the membership been in its state?", MILLI),
+    _since("rebalance_age", "group_rebalance_age", "How long ago was the last rebalance?", MILLI),
+    _total("rebalance_cnt", "group_rebalances", "rebalances", "How often did the group rebalance?"),
+    _now(
+        "assignment_size",
+        "group_assignment",
+        "partitions",
+        "How many partitions does the client have?",
+    ),
 )
 """Of the consumer's membership."""
-GROUP_UP = _now("state", "group_up", "1 or 0", "Is the group's coordinator connected?")
-GROUP_STEADY = _now("join_state", "group_steady", "1 or 0", "Is no rebalance under way?")
+GROUP_UP = _now(
+    "state", "group_up", "1 or 0", "Is the client connected to the group's coordinator?"
+)
+GROUP_STEADY = _now(
+    "join_state", "group_steady", "1 or 0", "Is the group stable (no rebalance under way)?"
+)
 
 TRANSACTIONAL = (
-    _since("txn_stateage", "transaction_state", "How long is it in that state?", MILLI),
-    _since("idemp_stateage", "producer_state", "How long does the producer have its id?", MILLI),
-    _now("producer_id", "producer_id", "id", "As what do the brokers know it?"),
-    _now("producer_epoch", "producer_epoch", "epoch", "How often was that id taken over?"),
-    _now("txn_may_enq", "transaction_open", "1 or 0", "Would it take records now?"),
+    _since(
+        "txn_stateage",
+        "transaction_state",
+        "For how long has the transaction been in its state?",
+        MILLI,
+    ),
+    _since("idemp_stateage", "producer_state", "For how long has the producer had its id?", MILLI),
+    _now("producer_id", "producer_id", "id", "What is the producer id?"),
+    _now("producer_epoch", "producer_epoch", "epoch", "What is the epoch of the producer id?"),
+    _now("txn_may_enq", "transaction_open", "1 or 0", "Is a transaction open?"),
 )
 """Of the transactional producer."""
 
@@ -166,7 +318,12 @@ SHOWN = (
     *TRANSACTIONAL,
 )
 CLIENTS: tuple[Metric, ...] = (
-    gauge("relay_kafka_statistics_seconds", "seconds", "How old are these?", "client"),
+    gauge(
+        "relay_kafka_statistics_seconds",
+        "seconds",
+        "How old are these statistics of the client?",
+        "client",
+    ),
     *(shown.metric for shown in SHOWN),
 )
 """All metrics of the clients."""

@@ -62,7 +62,7 @@ class ScreenRefresher:
             except RelayError as error:
                 self._fail(error.message)
             except Exception as bug:  # the page must say so, and try again
-                log.exception("the page has no screen")
+                log.exception("cannot refresh the page")
                 self._fail(f"{type(bug).__name__}; see the log")
             self._stop.wait(EVERY_SECONDS)
         if looks is not None:

@@ -50,7 +50,7 @@ class Samples:
         self._lock = threading.Lock()
         self._points: deque[Point] = deque(maxlen=round(WINDOW_SECONDS / EVERY_SECONDS))
         self._screen: dict[str, Any] | None = None
-        self._problem = "not looked yet"
+        self._problem = "not read yet"
 
     def add(self, screen: dict[str, Any]) -> None:
         """Add the next screen."""

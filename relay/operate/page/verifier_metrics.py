@@ -24,50 +24,89 @@ if TYPE_CHECKING:
     from relay.program.serving import Answer
 
 METRICS = (
-    counter("verifier_anomalies_total", "anomalies", "Was anything found? Page a person.", "kind"),
+    counter(
+        "verifier_anomalies_total",
+        "anomalies",
+        "How many anomalies did the verifier find? Each needs a person.",
+        "kind",
+    ),
     gauge(
         "verifier_anomalies_open",
         "anomalies",
-        "How many of them are not settled, by `relay accept` or as their transaction has ended?",
+        "How many anomalies are still open: not accepted (`relay accept`), and their transaction "
+        "has not ended?",
         "kind",
     ),
     counter(
         "verifier_acknowledged_total",
         "records",
-        "What did people take note of: rewinds, and what they accepted?",
+        "How many rewinds and acknowledgements (`relay accept`) of people are in the journal?",
         *("kind", "partition"),
     ),
     gauge(
-        "verifier_audited_n", "", "Which commit of each partition was audited last?", "partition"
+        "verifier_audited_n",
+        "",
+        "What is the number of the last commit audited in each partition?",
+        "partition",
     ),
-    gauge("verifier_audited_floor", "offset", "Up to where is all in blocks?", "partition"),
+    gauge(
+        "verifier_audited_floor",
+        "offset",
+        "Below which source offset is every message in a block or a dead letter?",
+        "partition",
+    ),
     gauge(
         "verifier_audited_commit_timestamp_seconds",
         "Unix time",
-        "When was the last commit audited written?",
+        "When was the last audited commit written?",
         "partition",
     ),
     gauge(
         "verifier_journal_lag_offsets",
         "offsets",
-        "How much of the journal is visible and not audited yet?",
+        "How many visible offsets of the journal are not audited yet?",
         "partition",
     ),
     gauge("verifier_group_members", "members", "How many relays are in the group?"),
-    gauge("verifier_partitions_unowned", "partitions", "How many does no relay of them have?"),
-    gauge("verifier_round_timestamp_seconds", "Unix time", "When did the last round end?"),
-    counter("verifier_rounds_total", "rounds", "Does it look, about five times a second?"),
-    counter("verifier_rounds_waiting_total", "rounds", "How often did a server not answer?"),
+    gauge(
+        "verifier_partitions_unowned",
+        "partitions",
+        "How many source partitions does no relay have?",
+    ),
+    gauge(
+        "verifier_round_timestamp_seconds", "Unix time", "When did the verifier's last round end?"
+    ),
+    counter(
+        "verifier_rounds_total",
+        "rounds",
+        "How many rounds did the verifier make (about five a second)?",
+    ),
+    counter(
+        "verifier_rounds_waiting_total", "rounds", "In how many rounds did a server not answer?"
+    ),
     counter("verifier_records_total", "records", "How many journal records were audited?"),
-    counter("verifier_blocks_total", "blocks", "How many blocks do they list?"),
-    counter("verifier_rows_total", "rows", "With how many rows?"),
-    counter("verifier_messages_total", "messages", "Of how many messages do they tell the fate?"),
-    counter("verifier_dead_letters_total", "messages", "How many of those are dead letters?"),
-    counter("verifier_flush_points_total", "records", "How often could everything be counted?"),
+    counter(
+        "verifier_blocks_total", "blocks", "How many blocks do the audited journal records list?"
+    ),
+    counter("verifier_rows_total", "rows", "How many rows do the audited blocks have?"),
+    counter(
+        "verifier_messages_total",
+        "messages",
+        "How many source messages do the audited journal records account for?",
+    ),
+    counter(
+        "verifier_dead_letters_total", "messages", "How many audited messages are dead letters?"
+    ),
+    counter(
+        "verifier_flush_points_total",
+        "records",
+        "How many flush points, at which counts can be compared, were audited?",
+    ),
     counter(
         "verifier_webhook_total",
         "anomalies",
-        "What became of what --webhook was to post? Of the outcomes, retries counts requests.",
+        "How many anomalies had which outcome at the webhook? The outcome `retries` counts "
+        "requests.",
         "outcome",
     ),
 )
@@ -165,7 +204,7 @@ def health(progress: AuditProgress, now: float) -> Answer:
     Neither an anomaly nor a server that is away is mended by a restart.
     """
     silent = progress.silent_seconds(now)
-    why = f"last record or round {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
+    why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
     away = progress.problem
     return answer((
         Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),

@@ -48,27 +48,29 @@ def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRe
             return None
         return RewindRefusal(
             place.partition,
-            f"the group's offset is {_named(place)}, and the journal holds no record: which "
-            "messages are in blocks is not known",
+            f"the group's offset is {_named(place)}, but the journal has no record: nothing says "
+            "which messages are in blocks",
             NEW_APP,
         )
     if head.HasField("rewind"):
         return RewindRefusal(
-            place.partition, "a rewind was begun", "finish it first: `relay rewind CONFIG --run`"
+            place.partition,
+            "a rewind was begun and is not finished",
+            "finish the rewind first: `relay rewind CONFIG --run`",
         )
     committed = place.committed
     if committed is not None and _journal_lost(place, committed, head):
         return RewindRefusal(
             place.partition,
-            f"the group's offset is {_named(place)}, the journal ends before it, at n={head.n}: "
-            "which messages are in blocks is not known",
+            f"the group's offset is {_named(place)}, but the journal ends before it, at "
+            f"n={head.n}: nothing says which messages are in blocks",
             NEW_APP,
         )
     found = dict(_found(place, head))
     if not found:
         if begin is None:
             return None
-        return RewindRefusal(place.partition, "nothing is to be accepted", "leave out --from")
+        return RewindRefusal(place.partition, "there is nothing to accept", "leave out --from")
     return _note(place, head, found, begin)
 
 
@@ -79,14 +81,14 @@ def _note(
     if begin is not None and not renamed:
         return RewindRefusal(
             place.partition,
-            "where to go on is known: after what is in blocks",
+            "the journal says where to continue: after the messages that are in blocks",
             "leave out --from; `relay rewind` goes back",
         )
     if begin is None and "truncated" in found:
         return RewindRefusal(
             place.partition,
-            f"{found['truncated']}; from which offset on its messages are new, only a person knows",
-            f"say it with --from N, at most {place.log_end}",
+            f"{found['truncated']}; only a person knows from which offset on its messages are new",
+            f"give that offset with --from N, at most {place.log_end}",
         )
     if begin is not None and not place.log_start <= begin <= place.log_end:
         return RewindRefusal(
@@ -94,12 +96,15 @@ def _note(
             f"the source log reaches from {place.log_start} to {place.log_end}",
             "choose an offset in it for --from",
         )
-    floor, meaning = head.floor, "relays go on where the journal ends: nothing is lost or doubled"
+    floor, meaning = (
+        head.floor,
+        "relays continue where the journal ends: nothing is lost or doubled",
+    )
     if renamed:
         floor = place.log_start if begin is None else begin
         meaning = (
-            f"messages of the log of now from offset {floor} on are read; what the log of before "
-            f"held beyond {head.floor} and is not in blocks is never read"
+            f"messages of the present log are read from offset {floor} on; messages of the "
+            f"earlier log beyond {head.floor} that are not in blocks are never read"
         )
     elif "retention" in found:
         floor = place.log_start

@@ -98,8 +98,8 @@ class GroupFence:
             if time.monotonic() > deadline:
                 missing = sorted(set(partitions) - owners.keys())
                 raise Fenced(
-                    f"source partitions {missing} stay with relays of group {self._group}",
-                    "stop the relays (scale them to 0), then run it again",
+                    f"relays of group {self._group} keep source partitions {missing}",
+                    "stop the relays (scale them to 0), then run this command again",
                 )
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class GroupFence:
         """Under every name that is in the group; under none where there is no name."""
         named = self._described() - self._members.keys()
         for name in sorted(named):
-            log.info("taking over", extra={"member": name})
+            log.info("taking over a relay's membership in the group", extra={"member": name})
             self._members[name] = _Member(self._settings, name)
         if not self._members:
             self._members[""] = _Member(self._settings, "")
@@ -137,7 +137,7 @@ class GroupFence:
         if error.code() in REFUSED:
             raise _refused(self._group, error)
         if is_final(error):
-            log.warning("a relay took its place back", extra={"member": member.name})
+            log.warning("a relay took its membership back", extra={"member": member.name})
             del self._members[member.name]
             member.consumer.close()
 

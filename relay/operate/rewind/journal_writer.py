@@ -95,7 +95,7 @@ class Writer:
 def _error(failed: TransactionFailed) -> RelayError:
     return ended(
         failed,
-        fenced="another rewind or accept was started; let that one finish",
+        fenced="another rewind or accept was started; wait until it is done",
         refused="grant what `relay docs security` lists for `relay rewind`",
-        unknown="run it again: it looks first how this one ended",
+        unknown="run it again: it first finds out how this attempt ended",
     )

@@ -20,7 +20,7 @@ from relay.errors import ConfigError, ContractBroken, RelayError
 from relay.operate.rewind.seals import Seals, Stretch
 from relay.records_pb2 import Block, Commit
 
-ACCEPT = "`relay accept CONFIG` shows how to go on from there, then rewind"
+ACCEPT = "`relay accept CONFIG` shows how to continue from there; rewind after that"
 NEW_APP = "start under a new app name, or restore what was deleted"
 
 
@@ -150,11 +150,11 @@ def disagreement(place: PartitionPositions) -> RewindRefusal | None:
     if not at_head(place):
         return RewindRefusal(
             place.partition,
-            f"the group's offset names floor {committed.floor} (n={committed.n}), the journal "
+            f"the group's offset names floor {committed.floor} (n={committed.n}), but the journal "
             f"ends at floor {head.floor} (n={head.n})",
         )
     if head.source_topic_id != place.topic_id:
-        return RewindRefusal(place.partition, "the source topic was deleted and made anew")
+        return RewindRefusal(place.partition, "the source topic was deleted and created again")
     if not place.log_start <= head.floor <= place.log_end:
         return RewindRefusal(
             place.partition,
@@ -167,14 +167,14 @@ def _out_of_reach(place: PartitionPositions, offset: int) -> RewindRefusal | Non
     if offset < place.log_start:
         return RewindRefusal(
             place.partition,
-            f"messages from {offset} to {place.log_start - 1} are gone: their rows could be "
-            "removed, and not read again",
+            f"messages from {offset} to {place.log_start - 1} were deleted: a rewind would remove "
+            "their rows and could not read them again",
             f"choose an offset from {place.log_start} on",
         )
     if offset < place.seals.base:
         return RewindRefusal(
             place.partition,
-            f"the journal does not tell which blocks hold the messages before {place.seals.base}",
+            f"the journal no longer says which blocks hold the messages before {place.seals.base}",
             f"choose an offset from {place.seals.base} on",
         )
     return None

@@ -67,8 +67,9 @@ class PositionsReader:
             waited = time.monotonic() - began
             if waited > patience and hidden:
                 raise Unavailable(
-                    f"an open transaction hides where partitions {sorted(hidden)} stand",
-                    "wait for its timeout, then run it again",
+                    "an open transaction hides the committed offsets of partitions "
+                    f"{sorted(hidden)}",
+                    "wait until the transaction times out, then run this command again",
                 )
             limit = patience if hidden or any(b is True for b in behind) else _BUSY_SECONDS
             if (not hidden and all(b is None for b in behind)) or waited > limit:

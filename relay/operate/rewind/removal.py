@@ -70,20 +70,21 @@ def reasons(
         return
     if target.views and not consent.despite_views:
         yield (
-            f"{table}: its rows were also counted by {', '.join(target.views)}, from where they "
-            "are not removed; --despite-views says that you mend those yourself"
+            f"{table}: views {', '.join(target.views)} also processed its rows, and a rewind does "
+            "not remove those; with --despite-views you say that you correct the views' tables "
+            "yourself"
         )
     if table in consent.keep:
         return
-    keep = f"--keep-rows {table} leaves them where they are, beside those of the new blocks"
+    keep = f"--keep-rows {table} leaves the old rows in the table, beside those of the new blocks"
     if not target.stamped:
-        yield f"{table} has no column {column}, so its old rows cannot be told apart; {keep}"
+        yield f"{table} has no column {column}, so nothing says which of its rows are old; {keep}"
     elif _MERGE_TREE.fullmatch(target.engine) is None:
-        yield f"{table} is of engine {target.engine}, which merges rows of blocks; {keep}"
+        yield f"{table} has engine {target.engine}, which merges rows of different blocks; {keep}"
     elif unstamped := sorted(target.unstamped & set(blocks)):
         yield (
             f"{table}: {len(unstamped)} block(s), the first {unstamped[0]}, were inserted before "
-            f"the table had the column {column}; {keep}"
+            f"the table had column {column}; {keep}"
         )
 
 
@@ -109,6 +110,6 @@ def replayed(
         if again:
             yield (
                 f"source partition {course.partition}: {len(again)} dead letter(s), the first of "
-                f"offset {again[0]}, were replayed: what is good by now would be loaded twice; "
-                "--despite-replays says that it may"
+                f"source offset {again[0]}, were replayed: if their messages can become rows now, "
+                "those would be loaded twice; with --despite-replays you say that they may"
             )

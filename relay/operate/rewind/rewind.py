@@ -107,7 +107,10 @@ def ready(
     ]
     why_not += removal.replayed(courses, hands.replays(), wanted.consent)
     if why_not:
-        raise ConfigError("\n  ".join(["it is not done:", *why_not]), "say what each line names")
+        raise ConfigError(
+            "\n  ".join(["the rewind was not begun:", *why_not]),
+            "give the options that each line names",
+        )
     return RewindPlan(courses, targets)
 
 
@@ -132,7 +135,7 @@ def rewind(
     resumed = bool(begun)
     if not begun:
         if wanted is None:
-            raise ConfigError("no rewind was begun", "say what to rewind")
+            raise ConfigError("there is no unfinished rewind", "say what to rewind")
         if not ready(hands, places, wanted, column).courses:
             return RewindResult({}, 0, 0, resumed=False)
         begun, resumed = _begin(hands, wanted, column, author)

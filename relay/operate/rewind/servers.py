@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.records_pb2 import Block, Commit
 
-AGAIN = "run it again: what was done stays done"
+AGAIN = "run it again: it continues where it stopped"
 
 
 class Servers:
@@ -100,6 +100,6 @@ def _error(status: int, said: str) -> RelayError:
         kind.exit_code: kind for kind in (ConfigError, Unavailable, Refused, ContractBroken)
     }
     if not text or status not in kinds:
-        lines = said.strip().splitlines() or ["it said nothing"]
+        lines = said.strip().splitlines() or ["it printed nothing"]
         return Unavailable(f"loader supersede ended with {status}: {lines[-1]}", AGAIN)
     return kinds[status](text.removeprefix("loader: "), f"{step}; then run it again")

@@ -41,7 +41,9 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
         found = server.look(tables)
     asked = [one for one in found.unasked if "tables" in one.what]
     if asked:
-        raise Refused(f"{asked[0].what}: {asked[0].reason}", asked[0].mend or "mend what it names")
+        raise Refused(
+            f"{asked[0].what}: {asked[0].reason}", asked[0].mend or "correct what the message names"
+        )
     unstamped = _unstamped(settings, tables)
     column = settings.loader.block_column
     return {name: _target(table, column, unstamped) for name, table in found.tables.items()}

@@ -225,8 +225,8 @@ class Audit:
             elif self._stuck_seconds < now - since < float("inf"):
                 self._held[place] = (offset, float("-inf"))  # said once
                 text = (
-                    f"{place[0]}: an open transaction holds the last stable offset at {offset} "
-                    f"for {now - since:.0f} s, the log ends at {end}"
+                    f"{place[0]}: an open transaction has held the last stable offset at {offset} "
+                    f"for {now - since:.0f} s, while the log ends at {end}"
                 )
                 found.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
                 self._passing.add(place, found[-1])

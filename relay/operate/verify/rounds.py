@@ -92,7 +92,7 @@ def follow(
             _round(reader, audit, say, kept)
             progress.turned(time.monotonic(), time.time())
         except Unavailable as error:
-            log.warning("waiting", extra={"why": error.message})
+            log.warning("the verifier waits for a server", extra={"why": error.message})
             progress.turned(time.monotonic(), time.time(), error.message)
         stop.wait(ROUND_SECONDS)
 

@@ -111,7 +111,10 @@ class Webhook:
             self._queue.put_nowait(body(self._app, anomaly, time.time_ns() // 1_000_000))
         except queue.Full:
             self._dropped += 1
-            log.warning("webhook: too many anomalies wait", extra={"dropped": self._dropped})
+            log.warning(
+                "webhook: too many anomalies wait to be posted, dropping some",
+                extra={"dropped": self._dropped},
+            )
 
     def close(self) -> None:
         """Send what waits, for `end_seconds` at most; say how many were not delivered."""
@@ -122,7 +125,10 @@ class Webhook:
             self._queue.put(None, timeout=self._patience.end_seconds)
         self._thread.join(self._patience.end_seconds + self._patience.timeout_seconds)
         if left := self._queue.qsize():
-            log.warning("webhook: not delivered at the end", extra={"anomalies": left})
+            log.warning(
+                "webhook: the verifier ended before all anomalies were posted",
+                extra={"anomalies": left},
+            )
 
     def _run(self) -> None:
         while (told := self._next()) is not None:
@@ -143,7 +149,12 @@ class Webhook:
                 return True
             more = again and attempt < self._patience.attempts
             said = {"to": self._shown, "anomaly": told["id"], "attempt": attempt, "why": problem}
-            log.warning("webhook: not taken" if more else "webhook: given up", extra=said)
+            log.warning(
+                "webhook: the receiver did not accept an anomaly, posting it again"
+                if more
+                else "webhook: gave up posting an anomaly",
+                extra=said,
+            )
             if not more or not self._pause(pause):
                 return False
             self._retries += 1
@@ -186,8 +197,6 @@ def _checked(url: str) -> tuple[str, dict[str, str], str]:
     except LocationParseError:
         parts = parse_url("")
     if parts.scheme not in {"http", "https"} or not parts.host:
-        raise ConfigError(
-            "the webhook is not a URL of http or https", "write it as https://host/path"
-        )
+        raise ConfigError("the webhook's URL is not http or https", "write it as https://host/path")
     headers = make_headers(basic_auth=unquote(parts.auth)) if parts.auth else {}
     return url, {**headers, "Content-Type": "application/json"}, f"{parts.scheme}://{parts.host}"

@@ -189,7 +189,8 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
         raise ConfigError(str(error), "`relay blocks ls` shows block ids") from error
     if name.app != settings.app:
         raise ConfigError(
-            f"{text} is a block of app {name.app}", f"this configuration is of {settings.app}"
+            f"{text} is a block of app {name.app}",
+            f"name the configuration of that app; this one is of app {settings.app}",
         )
     with contextlib.closing(
         listed(settings, view_start.only(name.partition, journal_offset))
@@ -204,7 +205,7 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
         problem = error.message
     if found is None and landed is not None and not (landed.ledger or landed.rows):
         raise ConfigError(
-            f"nobody knows block {text}: no journal record that is retained, no ledger, no table",
+            f"block {text} is not known: no retained journal record, ledger entry or table has it",
             "`relay blocks ls` shows block ids",
         )
     return Story(text, found, chunks, landed, problem)

@@ -158,7 +158,7 @@ def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int,
     """
     block = listed.block
     if start > block.first_offset:
-        gone = f"retention took them: the topic begins at {start}, the block at"
+        gone = f"retention deleted its chunks: the topic begins at offset {start}, the block at"
         return Chunks(start, 0, 0, (f"{gone} {block.first_offset}",))
     judge = BlockTopic([block], start, block.next_offset)
     problems, count, rows = [], 0, 0

@@ -54,7 +54,7 @@ def lines(entry: JournalLine) -> Iterator[str]:
     )
     yield from (f"    {part}" for part in parts(commit))
     if commit.rewound:
-        yield "    the rewind has ended: relays go on"
+        yield "    the rewind has ended: relays continue"
     for mark in commit.marks:
         yield f"    mark {mark.table} {mark.offset:,}"
     for block in commit.blocks:

@@ -82,9 +82,9 @@ class Brake:
         more = len(self._kinds) - _KINDS
         rest = f"; and {more} more kind(s)" if more > 0 else ""
         return ConfigError(
-            f"none of the first {seen:,} messages of topic {topic} can become rows, and this app "
-            f"never had one that could: {'; '.join(kinds)}{rest}",
-            "is source.topic the right one? `relay doctor CONFIG --sample 100` looks at it; a "
-            "source whose first messages may all be dead letters takes "
-            'source.all_dead = "continue"',
+            f"none of the first {seen:,} messages of topic {topic} can become rows, and no "
+            f"message of this app ever could: {'; '.join(kinds)}{rest}",
+            "check that source.topic names the right topic: `relay doctor CONFIG --sample 100` "
+            "shows what its messages look like. If the first messages may all become dead "
+            'letters, set source.all_dead = "continue"',
         )

@@ -56,12 +56,12 @@ class FirstDead:
             if len(self._known) >= MOST:
                 self._full = True
                 log.warning(
-                    "first dead letters of further kinds are not told any more",
+                    "too many kinds of dead letters: the relay logs no further kinds",
                     extra={"kinds": MOST},
                 )
                 break
             self._known.add((table, kind))
             told = {"table": table or "(none)", "reason": reason[:SHOWN]}
             at = {"topic": self._topic, "partition": place.partition, "offset": place.offset}
-            log.warning("the first dead letter of its kind", extra={**told, **at})
+            log.warning("the relay wrote the first dead letter of this kind", extra={**told, **at})
         self._new.clear()

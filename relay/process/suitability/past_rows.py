@@ -47,7 +47,9 @@ def ever_good(settings: Settings) -> bool:
         return any(low > 0 for low, _ in bounds.values()) or _names_a_block(settings, bounds)
     except KafkaException as error:
         grant = f"grant Read on topic {journal} and the block topics to the user of kafka.client"
-        raise answered("ask whether the app ever had rows", error.args[0], grant) from error
+        raise answered(
+            "find out whether a message of this app ever became a row", error.args[0], grant
+        ) from error
 
 
 def _names_a_block(settings: Settings, bounds: dict[int, tuple[int, int]]) -> bool:

@@ -165,7 +165,7 @@ def _kind(text: str) -> TypeKind:
         return _MAKERS[parsed.name](text, parsed)
     if parsed.name in MAKERS:
         return MAKERS[parsed.name](text, parsed)
-    raise ValueError("" if parsed.name == text else f"no rows carry {parsed.name}")
+    raise ValueError("" if parsed.name == text else f"rows cannot carry a {parsed.name}")
 
 
 def _low_cardinality(text: str, parsed: TypeText) -> TypeKind:

@@ -38,7 +38,7 @@ def unprobed(app: str) -> Unasked:
     """Return what is said where nobody asked for the probe."""
     return Unasked(
         WHAT,
-        "no request tells it",
+        "no request of Kafka's protocol returns it",
         f"relay doctor CONFIG --probe, which makes topic {topic_of(app)}, writes to it and "
         "deletes it",
     )

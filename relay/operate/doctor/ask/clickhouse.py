@@ -94,7 +94,7 @@ class ClickHouseQuestions:
         try:
             self._client = connect(settings.clickhouse)
         except ClickHouseError as error:
-            raise translated(error, settings.clickhouse, "look at it") from error
+            raise translated(error, settings.clickhouse, "read it") from error
 
     def look(self, targets: Collection[str]) -> ClickHouseFacts:
         """Return all facts."""

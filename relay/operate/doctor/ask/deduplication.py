@@ -101,7 +101,7 @@ def _tried(client: Client, settings: Settings, engine: str, within: str) -> Trie
     assert copies.behind is not None
     sent = known(deduplicated("", 1), client.server_settings)
     values = {
-        name: f"{client.server_settings[name].value}, sent {sent[name]}"
+        name: f"{client.server_settings[name].value}, the loader sends {sent[name]}"
         for name in DECIDING
         if name in sent
     }

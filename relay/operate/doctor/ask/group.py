@@ -143,7 +143,7 @@ class GroupQuestions:
             wanted += [TopicPartition(record, p.partition) for p in read if p.partition < width]
             starts = self._starts(wanted)
         except KafkaException as error:
-            self._of_source.cannot(f"where group {group} stands", error.args[0])
+            self._of_source.cannot(f"read the committed offsets of group {group}", error.args[0])
             return {}
         except Unavailable as error:
             self._no_coordinator(f"where group {group} stands", error)

@@ -99,8 +99,8 @@ def _version(facts: KafkaFacts) -> Iterator[Finding]:
         if found_version < version:
             yield found(
                 "kafka-old",
-                f"a broker takes {api} up to version {found_version}, {version} is needed "
-                f"({purpose})",
+                f"a broker supports {api} up to version {found_version}, the relay needs version "
+                f"{version} ({purpose})",
                 f"upgrade the brokers to Kafka {release} or later",
             )
 
@@ -110,13 +110,13 @@ def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     if wanted > brokers:
         yield found(
             "replication-impossible",
-            f"kafka.replication = {wanted}, and {brokers} broker(s) are up",
-            f"start the others, or set kafka.replication = {brokers}",
+            f"kafka.replication = {wanted}, but only {brokers} broker(s) are up",
+            f"start the other brokers, or set kafka.replication = {brokers}",
         )
     elif wanted < SAFE_COPIES:
         yield found(
             "replication-low",
-            f"kafka.replication = {wanted} for the topics that the relay makes, "
+            f"kafka.replication = {wanted} for the topics that the relay creates, although "
             f"{brokers} broker(s) are up",
             few_brokers(settings, facts, names.journal_topic(settings.app))
             or f"in production, set kafka.replication = {SAFE_COPIES} before the first start",
@@ -131,7 +131,7 @@ def _transactions(
     if most_ms is not None and wanted_ms > most_ms:
         yield found(
             "transaction-timeout",
-            f"relay.transaction_timeout_seconds is {wanted_ms} ms, and {brokers} allow "
+            f"relay.transaction_timeout_seconds is {wanted_ms} ms, but {brokers} allow at most "
             f"transaction.max.timeout.ms = {most_ms}",
             f"set relay.transaction_timeout_seconds = {most_ms / 1000:g}, or "
             + set_brokers(("transaction.max.timeout.ms", wanted_ms)),
@@ -160,23 +160,24 @@ def _group(
     if session_ms < least_ms or (most_ms is not None and session_ms > most_ms):
         yield found(
             "session-timeout",
-            f"relay.session_timeout_seconds is {session_ms} ms, and {brokers} allow "
-            f"{least_ms} to {most_ms} (group.min/max.session.timeout.ms)",
-            "set relay.session_timeout_seconds within these bounds, or the brokers' bounds wider",
+            f"relay.session_timeout_seconds is {session_ms} ms, but {brokers} allow {least_ms} to "
+            f"{most_ms} (group.min/max.session.timeout.ms)",
+            "set relay.session_timeout_seconds within these bounds, or widen the brokers' bounds",
         )
     minutes = _number(values, "offsets.retention.minutes")
     if minutes is not None and minutes * 60 < outage_seconds:
         yield found(
             "offsets-retention",
-            f"{brokers}: offsets.retention.minutes = {minutes} ({span(minutes * 60)}), and "
-            f"an outage may last {span(outage_seconds)}",
+            f"{brokers}: offsets.retention.minutes = {minutes} ({span(minutes * 60)}), but an "
+            f"outage may last {span(outage_seconds)}",
             set_brokers(("offsets.retention.minutes", -(-round(outage_seconds) // 60))),
         )
     room = _number(values, "offset.metadata.max.bytes")
     if room is not None and room < METADATA_BYTES:
         yield found(
             "offset-metadata",
-            f"{brokers}: offset.metadata.max.bytes = {room}, and up to {METADATA_BYTES} are needed",
+            f"{brokers}: offset.metadata.max.bytes = {room}, but the relay needs up to "
+            f"{METADATA_BYTES}",
             set_brokers(("offset.metadata.max.bytes", 4096)),
         )
 
@@ -188,9 +189,10 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):
         yield found(
             "creation-refused",
-            f"a topic of {settings.kafka.replication} replica(s) whose name begins with "
-            f"{settings.app}. would be refused: {created.code} ({created.text})",
-            "change what the brokers' policy names, or create the app's topics yourself",
+            f"the brokers would refuse to create a topic with {settings.kafka.replication} "
+            f"replica(s) whose name begins with {settings.app}.: {created.code} ({created.text})",
+            "change the setting that the brokers' policy names, or create the app's topics "
+            "yourself",
         )
     began = facts.transactions
     # A timeout that is too long is told by the brokers' own setting, where it could be asked.
@@ -199,8 +201,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         yield found(
             "transactions-refused",
             f"init_transactions: {began.code} ({began.text})",
-            "mend what it names: the brokers' transaction.* settings, and the state of "
-            "topic __transaction_state",
+            "check the brokers' transaction.* settings, and the state of topic __transaction_state",
         )
 
 

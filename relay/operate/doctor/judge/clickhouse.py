@@ -54,8 +54,8 @@ def judge(
     if not facts.tables:
         yield found(
             "no-targets",
-            f"app {settings.app} has no block topic yet, so no target table was looked at",
-            "name them: relay doctor CONFIG --table database.table",
+            f"app {settings.app} has no block topic yet, so no target table was checked",
+            "name the target tables: relay doctor CONFIG --table database.table",
         )
     for name, table in facts.tables.items():
         if table is None:
@@ -113,7 +113,7 @@ def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
 def _fixed(facts: ClickHouseFacts, name: str, setting: Setting, wanted: str) -> Finding:
     return found(
         "setting-fixed",
-        f"{name} = {setting.value}, and user {facts.user} may not change it",
+        f"{name} = {setting.value}, but user {facts.user} may not change it",
         f"ALTER USER {facts.user} SETTINGS {name} = {wanted} WRITABLE",
     )
 
@@ -180,15 +180,15 @@ def _window(
     elif kept.parts < 2 * settings.loader.blocks_per_batch:
         yield found(
             "window-short",
-            f"{name}: {kept.setting} = {kept.parts}, less than twice loader.blocks_per_batch = "
-            f"{settings.loader.blocks_per_batch}",
+            f"{name}: {kept.setting} = {kept.parts}, which is less than twice "
+            f"loader.blocks_per_batch = {settings.loader.blocks_per_batch}",
             alter(name, kept.setting, max(GOOD_WINDOW, 2 * settings.loader.blocks_per_batch)),
         )
     if kept.parts and kept.seconds is not None and kept.seconds < 2 * outage_seconds:
         yield found(
             "window-short",
-            f"{name}: {kept.setting}_seconds = {kept.seconds} ({span(kept.seconds)}), less than "
-            f"twice an outage of {span(outage_seconds)}",
+            f"{name}: {kept.setting}_seconds = {kept.seconds} ({span(kept.seconds)}), which is "
+            f"less than twice an outage of {span(outage_seconds)}",
             alter(name, f"{kept.setting}_seconds", round(2 * outage_seconds)),
         )
 
@@ -200,8 +200,8 @@ def _partitions(name: str, table: TargetFacts, facts: ClickHouseFacts) -> Iterat
     if table.partitions is not None and table.partitions > int(limit.value):
         yield found(
             "partitions-per-block",
-            f"{name}: {table.partitions} partitions (PARTITION BY {table.partition_key}), and one "
-            f"INSERT may fill max_partitions_per_insert_block = {limit.value}",
+            f"{name}: {table.partitions} partitions (PARTITION BY {table.partition_key}), but one "
+            f"INSERT may write to at most max_partitions_per_insert_block = {limit.value}",
             f"ALTER USER {facts.user} SETTINGS max_partitions_per_insert_block = "
             f"{2 * table.partitions}; or partition by longer times",
         )

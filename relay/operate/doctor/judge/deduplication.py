@@ -20,7 +20,8 @@ def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:
         oldest = version_text(OLDEST)
         yield found(
             "version-untested",
-            f"ClickHouse {facts.version}; the oldest version that was run is {oldest}",
+            f"ClickHouse {facts.version} is older than the oldest version that was tested, "
+            f"{oldest}",
             f"upgrade ClickHouse to {oldest} or later; try it: relay doctor CONFIG --try",
         )
 
@@ -32,8 +33,8 @@ def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
             yield found(
                 "untried",
                 f"{tried.engine}: {tried.problem}",
-                "run it as a user who may: GRANT CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
-                f"SELECT, INSERT ON {database}.* TO …",
+                "run the trial as a user with these rights: GRANT CREATE TABLE, CREATE VIEW, DROP "
+                f"TABLE, DROP VIEW, SELECT, INSERT ON {database}.* TO …",
             )
         elif tried.copies > 1:
             yield _doubled("deduplication-ignored", tried, facts, "the table", tried.copies)
@@ -44,9 +45,10 @@ def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
         elif tried.copies < 1 or tried.behind < 1:
             yield found(
                 "untried",
-                f"{tried.engine}: of the rows inserted {tried.copies:g} in the table and "
-                f"{tried.behind:g} behind the view were seen",
-                "name one replica in clickhouse.url, and look whether it is a balancer",
+                f"{tried.engine}: after the trial's INSERTs a query found {tried.copies:g} copies "
+                f"in the table and {tried.behind:g} behind the view",
+                "name one replica in clickhouse.url, and check whether a load balancer answers "
+                "there",
             )
 
 

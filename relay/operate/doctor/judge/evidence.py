@@ -36,7 +36,8 @@ def judge_countable(
     if column in table.columns and (expires := expiry(table)):
         yield found(
             "ttl",
-            f"{name}: TTL {expires}, and blocks are counted by {column}",
+            f"{name}: rows expire (TTL {expires}), and the loader counts a block's rows by "
+            f"{column}",
             "let rows expire no sooner than an outage lasts",
         )
 
@@ -46,13 +47,20 @@ def judge_decided(name: str, table: TargetFacts, kept: Kept, column: str) -> Ite
     steps = ["the server's answer to the INSERT"]
     if kept.parts:
         age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
-        steps.append(f"its token, inside the window of {kept.parts:,} parts{age}")
+        steps.append(f"its deduplication token, inside the window of {kept.parts:,} parts{age}")
     why = uncountable(table, column)
     if not why:
-        steps.append(f"finding all its rows by {column}")
-    steps.append("what the server's logs say of the statement, where it keeps them")
-    last = f"a count proves nothing: {'; '.join(why)}" if why else "then finding none of its rows"
-    yield found("decided-by", f"{name}: decided by {', then '.join(steps)}; {last}")
+        steps.append(f"a count that finds all its rows by {column}")
+    steps.append("the server's logs of the statement, if it keeps them")
+    last = (
+        f"a count proves nothing: {'; '.join(why)}"
+        if why
+        else "then a count that finds none of its rows"
+    )
+    yield found(
+        "decided-by",
+        f"{name}: whether a block was inserted is decided by {', then '.join(steps)}; {last}",
+    )
 
 
 def uncountable(table: TargetFacts, column: str) -> list[str]:
@@ -66,7 +74,7 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
         reasons.append(f"TTL {expires} deletes them")
     if table.views:
         named = ", ".join(view.name for view in table.views)
-        reasons.append(f"it says nothing of what is behind view {named}")
+        reasons.append(f"it says nothing about the table behind view {named}")
     if table.policies:
         reasons.append(f"{', '.join(table.policies)} hides them")
     return reasons

@@ -31,7 +31,7 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         elif not settings.crosses and (
             head.journal_start is None or (head.journal_offset or 0) < head.journal_start
         ):
-            begins = "is not there" if head.journal_start is None else "begins at "
+            begins = "does not exist" if head.journal_start is None else "begins at "
             yield found(
                 "journal-passed",
                 f"{journal}[{index}] {begins}{head.journal_start or ''}, and the committed floor "
@@ -42,8 +42,8 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         if head.floor < head.source_start:
             yield found(
                 "source-passed",
-                f"{source}[{index}] begins at {head.source_start}, and the floor is {head.floor}: "
-                f"{head.source_start - head.floor} offset(s) were never read",
-                "find the messages elsewhere, or accept their loss; then "
+                f"{source}[{index}] begins at {head.source_start}, but the committed floor is "
+                f"{head.floor}: {head.source_start - head.floor} offset(s) were never read",
+                "get the messages from elsewhere, or accept their loss; then "
                 + set_topic(settings.source_kafka, source, retention_ms=-1),
             )

@@ -27,7 +27,7 @@ def judge_quorum(
         yield found(
             "replica-readonly",
             f"{name}: this replica is read-only",
-            f"SYSTEM RESTORE REPLICA {quoted(name)}; or mend its connection to Keeper",
+            f"SYSTEM RESTORE REPLICA {quoted(name)}; or repair its connection to Keeper",
         )
     if replica.replicas < 2:  # nothing to acknowledge it besides itself
         return
@@ -40,16 +40,16 @@ def judge_quorum(
     if quorum < 2:
         yield found(
             "quorum-one",
-            f"{name}: {replica.replicas} replicas, and insert_quorum = {value}",
+            f"{name}: {replica.replicas} replicas, but insert_quorum = {value}",
             f"{mend}insert_quorum = 2",
         )
         return
     if quorum > replica.active:
         yield found(
             "quorum-unreachable",
-            f"{name}: insert_quorum = {value} of {replica.replicas} replicas, and "
+            f"{name}: insert_quorum = {value} of {replica.replicas} replicas, but only "
             f"{replica.active} are active",
-            f"start the others, or {mend}insert_quorum = {replica.active}",
+            f"start the other replicas, or {mend}insert_quorum = {replica.active}",
         )
     parallel = facts.settings.get("insert_quorum_parallel")
     # With a quorum of its own the loader orders them itself, so that replicas know what they lack.
@@ -73,8 +73,10 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
     if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
         yield found(
             "several-servers",
-            f"{' and '.join(facts.servers)} answered at clickhouse.url {settings.clickhouse.url}",
-            'clickhouse.insert_quorum = "auto", or one replica\'s own address in clickhouse.url',
+            f"several servers answered at clickhouse.url {settings.clickhouse.url}: "
+            f"{' and '.join(facts.servers)}",
+            'set clickhouse.insert_quorum = "auto", or name one replica\'s own address in '
+            "clickhouse.url",
         )
     replicated = [
         name
@@ -93,7 +95,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
         place = f"{quoted(settings.loader.database)}.ledger"
         yield found(
             "ledger-local",
-            f"{place}: engine {ledger.engine}, and {replicated[0]} is replicated",
+            f"{place}: engine {ledger.engine}, although {replicated[0]} is replicated",
             f"with the loader stopped: RENAME TABLE {place} TO {place}_local; CREATE TABLE "  # noqa: S608 - text for people
             f"{place} AS {place}_local ENGINE = ReplicatedMergeTree ORDER BY (app, table, block); "
             f"INSERT INTO {place} SELECT * FROM {place}_local",

@@ -101,14 +101,17 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
     if not good + bad:
         yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
         return
-    mend = "`relay doctor CONFIG --sample N` names each kind and a place; mend the producer"
+    mend = (
+        "`relay doctor CONFIG --sample N` shows each kind and the place of one message; correct "
+        "the producer"
+    )
     if not good:
         first = max((one for of in seen for one in of.largest()), key=lambda one: one.count)
         yield found(
             "sample-all-dead",
             f"{topic}: none of {bad:,} messages can become rows; {first.count:,} of them: "
-            f"{first.reason} (for one {topic}[{first.partition}], offset {first.offset})",
-            "name the right topic in source.topic; or mend the producer, or make the table",
+            f"{first.reason} (for example {topic}[{first.partition}], offset {first.offset})",
+            "name the right topic in source.topic, correct the producer, or create the table",
         )
         return
     for one in seen:
@@ -118,7 +121,7 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
                 "sample-dead",
                 f"{topic}: {one.bad:,} of {one.good + one.bad:,} messages "
                 f"{f'of {one.table}' if one.table else 'that name no table'} cannot become rows; "
-                f"{most.count:,} of them: {most.reason} (for one {topic}[{most.partition}], offset "
-                f"{most.offset})",
+                f"{most.count:,} of them: {most.reason} (for example {topic}[{most.partition}], "
+                f"offset {most.offset})",
                 mend,
             )

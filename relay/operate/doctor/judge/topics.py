@@ -34,7 +34,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
     if source is None:
         yield found(
             "source-missing",
-            f"source topic {settings.source.topic} is not there",
+            f"source topic {settings.source.topic} does not exist",
             "relay topic create CONFIG; or mend source.topic",
         )
     for name, topic in facts.topics.items():
@@ -84,7 +84,7 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
             "topic-unwritable",
             f"{name}: {topic.in_sync} of {topic.replicas} replica(s) in sync, and "
             f"min.insync.replicas = {least}",
-            f"bring the brokers back that hold its replicas (kafka-topics --bootstrap-server "
+            "start the brokers that hold its replicas (kafka-topics --bootstrap-server "
             f"{kafka.bootstrap} --describe --under-min-isr-partitions)",
         )
     if topic.replicas < SAFE_COPIES:
@@ -115,7 +115,7 @@ def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterat
         yield found(
             "partitions-more",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
-            "use another app name: this one's topics belong to another source",
+            "set another `app`: the topics of this one belong to another source topic",
         )
     if topic.partitions < source.partitions and name not in registries(settings.app):
         yield found(
@@ -162,7 +162,7 @@ def _kept(settings: Settings, name: str, topic: Topic, outage_seconds: float) ->
     if kept < outage_seconds:
         yield found(
             "dead-retention" if name == names.dead_topic(settings.app) else "topic-retention",
-            f"{name}: retention.ms = {kept_ms} ({span(kept)}), and an outage may last "
+            f"{name}: retention.ms = {kept_ms} ({span(kept)}), but an outage may last "
             f"{span(outage_seconds)}",
             set_topic(kafka, name, retention_ms=round(outage_seconds * 1000)),
         )
@@ -183,8 +183,8 @@ def _journal(settings: Settings, name: str, kept: float) -> Iterator[Finding]:
         )
     yield found(
         "journal-retention",
-        f"{name} keeps records for {span(kept)}: an app whose relays are stopped for longer "
-        "cannot be started again by itself",
+        f"{name} keeps records for {span(kept)}: if an app's relays are stopped for longer, a "
+        "person has to start them again",
         mend,
     )
 
@@ -198,7 +198,7 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
     if blocks and most < needed:
         yield found(
             "topic-message-bytes",
-            f"{name}: max.message.bytes = {most}, and block.chunk_bytes = "
+            f"{name}: max.message.bytes = {most}, but block.chunk_bytes = "
             f"{settings.block.chunk_bytes} needs {needed}",
             set_topic(settings.kafka, name, max_message_bytes=16 << 20)
             + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
@@ -207,15 +207,15 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
     if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
         yield found(
             "row-message-bytes",
-            f"{name}: max.message.bytes = {most}, and the source's is {largest}: a row that is "
-            "larger than the first becomes a dead letter",
+            f"{name}: max.message.bytes = {most}, but the source topic's is {largest}: a row that "
+            f"is larger than {name} accepts becomes a dead letter",
             set_topic(settings.kafka, name, max_message_bytes=largest + CHUNK_ROOM),
         )
     dead = name == names.dead_topic(settings.app)
     if dead and largest is not None and most < largest + LETTER_ROOM:
         yield found(
             "dead-message-bytes",
-            f"{name}: max.message.bytes = {most}, and the source's is {largest}",
+            f"{name}: max.message.bytes = {most}, but the source topic's is {largest}",
             set_topic(settings.kafka, name, max_message_bytes=largest + LETTER_ROOM),
         )
 

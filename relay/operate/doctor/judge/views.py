@@ -37,8 +37,8 @@ def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -
             yield found(
                 "view-varies",
                 f"view {view.name} of {name} uses {', '.join(varies)}",
-                f"take it out of the view (ALTER TABLE {quoted(view.name)} MODIFY QUERY …): let "
-                "the producer send the value, or compute it when reading",
+                f"remove it from the view (ALTER TABLE {quoted(view.name)} MODIFY QUERY …): let "
+                "the producer send the value, or compute it in queries",
             )
         if view.into is None:
             continue

@@ -133,14 +133,14 @@ def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:
 def _cut(one: JournalBeginning) -> str:
     if one.first is None:
         return (
-            f"partition {one.partition} has none: the journal's log begins at offset "
-            f"{one.journal_start} and holds no record; retention deleted what was there"
+            f"partition {one.partition} has no history: the journal's log begins at offset "
+            f"{one.journal_start} and holds no record, because retention deleted them"
         )
     records = several(one.first.n - 1, "record before it is", "records before it are")
     return (
         f"partition {one.partition} begins at n={one.first.n}, journal offset {one.first.offset}, "
-        f"of {utc(one.first.written_at_ms)}: {records} deleted, and what they told of source "
-        f"offsets before {one.first.floor} is not judged"
+        f"written {utc(one.first.written_at_ms)}: {records} deleted, so source offsets before "
+        f"{one.first.floor} are not judged"
     )
 
 
@@ -150,15 +150,15 @@ def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
         if one.unread:
             yield (
                 f"partition {one.partition}: the source log begins at offset {one.source_start}, "
-                f"the journal's floor is {one.floor}: the messages between were deleted before "
-                "they were in blocks"
+                f"but the journal's floor is {one.floor}: the messages between them were deleted "
+                "before they were in blocks"
             )
         if one.unsettled:
             at = "no position" if one.settled is None else f"offset {one.settled}"
             yield (
-                f"partition {one.partition}: the journal begins at offset {one.journal_start}, the "
-                f"ledger has settled up to {at}: the records between were deleted before a loader "
-                "had settled them"
+                f"partition {one.partition}: the journal begins at offset {one.journal_start}, "
+                f"but the ledger is settled up to {at}: the records between them were deleted "
+                "before a loader settled them"
             )
 
 

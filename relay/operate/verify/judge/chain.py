@@ -86,18 +86,24 @@ def _next_head(
 def _sequence(head: ChainHead, commit: Commit, *, person: bool) -> Iterator[UnplacedAnomaly]:
     if commit.source_topic_id != head.topic_id and not person:
         yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN, f"source topic id {commit.source_topic_id}, before {head.topic_id}"
+            AnomalyKind.FOREIGN,
+            f"the record's source topic id is {commit.source_topic_id}, the record before it "
+            f"has {head.topic_id}",
         )
     if commit.epoch != head.epoch and not person:
         kind = AnomalyKind.BACKWARD if commit.epoch < head.epoch else AnomalyKind.TORN
-        yield UnplacedAnomaly(kind, f"epoch {commit.epoch} after {head.epoch}")
+        yield UnplacedAnomaly(
+            kind, f"the record's epoch is {commit.epoch}, the record before it has {head.epoch}"
+        )
     if commit.n != head.n + 1:
         kind = AnomalyKind.BACKWARD if commit.n <= head.n else AnomalyKind.GAP
-        yield UnplacedAnomaly(kind, f"n={commit.n} after n={head.n}")
+        yield UnplacedAnomaly(kind, f"the record has n={commit.n}, the record before it n={head.n}")
     if commit.previous_floor != head.floor:
         kind = AnomalyKind.BACKWARD if commit.previous_floor < head.floor else AnomalyKind.GAP
         yield UnplacedAnomaly(
-            kind, f"previous floor {commit.previous_floor}, the record before has {head.floor}"
+            kind,
+            f"the record's previous floor is {commit.previous_floor}, but the record before "
+            f"it has floor {head.floor}",
         )
 
 
@@ -117,12 +123,14 @@ def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[
             )
         if first < done:
             yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP, f"{table} sealed from {first}, done up to {done}"
+                AnomalyKind.OVERLAP,
+                f"{table} is sealed from offset {first}, although it is done up to {done}",
             )
         if not first < following <= commit.position:
             yield UnplacedAnomaly(
                 AnomalyKind.TORN,
-                f"{table} sealed from {first} to {following}, at {commit.position}",
+                f"{table} is sealed from offset {first} to {following}, with position "
+                f"{commit.position}",
             )
         moved[table] = following
     for table in {*head.marks, *now, *moved}:
@@ -131,7 +139,9 @@ def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[
         if after == (expected if expected > commit.floor else 0):
             continue
         kind = AnomalyKind.BACKWARD if after < expected else AnomalyKind.GAP
-        yield UnplacedAnomaly(kind, f"mark of {table} is {after or 'none'}, expected {expected}")
+        yield UnplacedAnomaly(
+            kind, f"the mark of {table} is {after or 'none'}, expected {expected}"
+        )
 
 
 def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
@@ -141,7 +151,8 @@ def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
         if block.first_offset < end:
             yield UnplacedAnomaly(
                 AnomalyKind.OVERLAP,
-                f"block {block.id} at {block.first_offset}, the last ends at {end}",
+                f"block {block.id} begins at offset {block.first_offset} of its topic, but the "
+                f"block before it ends at {end}",
             )
 
 
@@ -149,13 +160,20 @@ def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnom
     """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
     if commit.reference != head.reference:
         kind = AnomalyKind.BACKWARD if commit.reference < head.reference else AnomalyKind.GAP
-        yield UnplacedAnomaly(kind, f"reference {commit.reference}, expected {head.reference}")
+        yield UnplacedAnomaly(
+            kind, f"the record's reference is {commit.reference}, expected {head.reference}"
+        )
         return
     if commit.count < head.count:
-        yield UnplacedAnomaly(AnomalyKind.BACKWARD, f"count {commit.count} after {head.count}")
+        yield UnplacedAnomaly(
+            AnomalyKind.BACKWARD,
+            f"the record's count is {commit.count}, lower than {head.count} of the record before "
+            "it",
+        )
     if commit.floor == head.floor and commit.count != head.count:
         yield UnplacedAnomaly(
-            AnomalyKind.TORN, f"count {head.count} became {commit.count}, the floor stayed"
+            AnomalyKind.TORN,
+            f"the count went from {head.count} to {commit.count}, although the floor did not move",
         )
     if head.covered is None:
         return
@@ -163,12 +181,12 @@ def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnom
     if commit.count > covered:
         yield UnplacedAnomaly(
             AnomalyKind.GAP,
-            f"{commit.count} messages before floor {commit.floor} since {commit.reference}, "
-            f"only {covered} in blocks and dead letters",
+            f"the relay counted {commit.count} messages from {commit.reference} to floor "
+            f"{commit.floor}, but only {covered} are in blocks and dead letters",
         )
     elif commit.flush_point and commit.count < covered:
         yield UnplacedAnomaly(
             AnomalyKind.OVERLAP,
-            f"{commit.count} messages since {commit.reference} at the flush point "
-            f"{commit.floor}, {covered} in blocks and dead letters",
+            f"the relay counted {commit.count} messages from {commit.reference} to the flush "
+            f"point {commit.floor}, but {covered} are in blocks and dead letters",
         )

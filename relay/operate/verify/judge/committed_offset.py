@@ -57,18 +57,18 @@ def disagreement(
     if may_lag and (committed is None or (committed.n <= last and committed.n not in records)):
         return None
     if committed is None:
-        text = "the committed offset's metadata is no relay's: a tool moved the group's offsets"
+        text = "no relay wrote the committed offset's metadata: a tool moved the group's offsets"
         return Anomaly(AnomalyKind.TORN, partition, last, -1, text)
     if committed.n > last:  # newer than all that was read: wait for the journal
         return None
     if committed.n < before.n:
-        text = f"the committed offset names n={committed.n}, the journal was at n={before.n}"
+        text = f"the committed offset names n={committed.n}, but the journal was at n={before.n}"
         return Anomaly(AnomalyKind.BACKWARD, partition, committed.n, committed.offset, text)
     record = records.get(committed.n, NOTHING)
     if record != committed:
         text = (
             f"the committed offset names floor {committed.floor} at journal offset "
-            f"{committed.offset}, the journal has floor {record.floor} at {record.offset}"
+            f"{committed.offset}, but the journal has floor {record.floor} at {record.offset}"
         )
         return Anomaly(AnomalyKind.TORN, partition, committed.n, record.offset, text)
     return None
@@ -76,5 +76,5 @@ def disagreement(
 
 def ahead(partition: int, last: int, committed: NamedRecord) -> Anomaly:
     """Return the anomaly once the journal did not follow a committed offset within its grace."""
-    text = f"the committed offset names n={committed.n}, the journal ends at n={last}"
+    text = f"the committed offset names n={committed.n}, but the journal ends at n={last}"
     return Anomaly(AnomalyKind.GAP, partition, committed.n, committed.offset, text)

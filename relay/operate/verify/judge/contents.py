@@ -62,7 +62,8 @@ class BlockTopic:
             seen = self._seen[block] = _Seen(offset, offset, 0, 0, 0)
         elif block != self._last:
             yield UnplacedAnomaly(
-                AnomalyKind.TORN, f"block {block} goes on at {offset}, after {self._last}"
+                AnomalyKind.TORN,
+                f"block {block} continues at offset {offset}, after chunks of block {self._last}",
             )
         self._last = block
         seen.next = offset + 1
@@ -77,13 +78,14 @@ class BlockTopic:
         for name, offset in self._unlisted.items():
             if offset >= oldest:
                 yield UnplacedAnomaly(
-                    AnomalyKind.TORN, f"block {name} at {offset} is in no journal record"
+                    AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
                 )
         for name, block in self._expected.items():
             seen = self._seen.get(name)
             if seen is None:
                 yield UnplacedAnomaly(
-                    AnomalyKind.GAP, f"block {name}: none of its {block.chunks} chunks is there"
+                    AnomalyKind.GAP,
+                    f"block {name}: none of its {block.chunks} chunks is in the block topic",
                 )
                 continue
             found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
@@ -99,7 +101,7 @@ class BlockTopic:
                 yield UnplacedAnomaly(
                     kind,
                     f"block {name}: (chunks, rows, CRC-32C, first offset, next offset) are "
-                    f"{found}, the journal says {journal}",
+                    f"{found}, but the journal says {journal}",
                 )
 
 
@@ -131,12 +133,14 @@ def landed(
         rows = 0 if counted is None else counted.get(block.id, 0)
         whole = (made or {}).get(block.id, block.rows)
         if rows > whole and extra:
-            text = f"block {block.id}: {rows} rows in the table, {whole} in it"
+            text = f"block {block.id}: the table has {rows} of its rows, but the block has {whole}"
             yield UnplacedAnomaly(AnomalyKind.OVERLAP, text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
             if missing is None or not missing.explained(block, rows, whole):
                 but = "" if missing is None else f"; {missing.unexplained}"
-                text = f"block {block.id} is loaded: {rows} rows of {whole} are there{but}"
+                text = (
+                    f"block {block.id} is loaded, but the table has {rows} of its {whole} rows{but}"
+                )
                 yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
         elif (
             state not in {"loaded", "parked", "aside", "discarded", "dead"}
@@ -211,7 +215,7 @@ def source_counts(
         while at < len(there) and there[at] < one.first:
             yield UnplacedAnomaly(
                 AnomalyKind.GAP,
-                f"message {there[at]} of {one.table!r} is in no block and no dead letter",
+                f"source message {there[at]} of {one.table!r} is in no block and no dead letter",
             )
             at += 1
         begin, at = at, bisect_left(there, one.next, at)
@@ -220,8 +224,8 @@ def source_counts(
             kind = AnomalyKind.GAP if at - begin > one.messages else AnomalyKind.OVERLAP
             yield UnplacedAnomaly(
                 kind,
-                f"{one.table!r} from {one.first} to {one.next}: the journal tells of "
-                f"{one.messages} messages, the source topic has {at - begin}",
+                f"{one.table!r} from offset {one.first} to {one.next}: the journal lists "
+                f"{one.messages} messages, but the source topic has {at - begin}",
             )
 
 

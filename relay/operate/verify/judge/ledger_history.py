@@ -54,9 +54,9 @@ def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterat
         if loaded and loaded < block.sealed_at_ms - SKEW_MS:
             yield UnplacedAnomaly(
                 AnomalyKind.FOREIGN,
-                f"block {block.id}: the ledger has it as loaded at {utc(loaded)}, before it was "
-                f"sealed at {utc(block.sealed_at_ms)}: the entry is of an earlier block of the "
-                "same name, or was not written by a loader",
+                f"block {block.id}: the ledger says that it was loaded at {utc(loaded)}, before "
+                f"it was sealed at {utc(block.sealed_at_ms)}: the entry belongs to an earlier "
+                "block of the same name, or no loader wrote it",
                 block.partition,
             )
 
@@ -66,4 +66,7 @@ def claims(table: str, ledger: Mapping[str, History]) -> Iterator[str]:
     made = sum(one.claims for one in ledger.values())
     touched = sum(one.claims > 0 for one in ledger.values())
     if made > _MANY * touched:
-        yield f"{table}: loaders made {made} claims for {touched} blocks, where one each is usual"
+        yield (
+            f"{table}: loaders claimed {touched} blocks {made} times, where one claim for each "
+            "block is usual"
+        )

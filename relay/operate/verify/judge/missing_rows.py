@@ -36,10 +36,13 @@ class Missing:
         block_column: str,
         unasked: str = "",
     ) -> None:
-        self.unexplained = "no removal of rows is recorded since (were they removed? --removed)"
+        self.unexplained = (
+            "no removal of rows is recorded since then (if you removed them, give --removed)"
+        )
         if unasked:
             self.unexplained = (
-                f"whether rows were removed could not be asked: {unasked} (if so: --removed)"
+                f"whether rows were removed is not known: {unasked} (if you removed them, give "
+                "--removed)"
             )
         self._table, self._facts, self._ledger = table, facts, ledger
         self.hidden_by = tuple(facts.hides(block_column))
@@ -74,9 +77,7 @@ class Missing:
             now = f" ({self._blocks} blocks lack {self._rows} rows now)" if self._blocks else ""
             yield f"{self._table}: {why}: missing rows are not judged by counting{now}, {extra}"
         elif self._facts.filtered is None:
-            yield (
-                f"{self._table}: whether a row policy hides rows from this user could not be asked"
-            )
+            yield (f"{self._table}: it is not known whether a row policy hides rows from this user")
         yield from self._tally.lines()
 
 

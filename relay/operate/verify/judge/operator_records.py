@@ -49,10 +49,12 @@ def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
             AnomalyKind.TORN, "a person's record comes before the rewind has ended"
         )
     elif not by_person(commit) and commit.rewound != head.rewinding:
-        what = "ends no rewind" if commit.rewound else "comes before the rewind has ended"
+        what = (
+            "ends no rewind" if commit.rewound else "comes before the unfinished rewind has ended"
+        )
         yield UnplacedAnomaly(AnomalyKind.TORN, f"the record {what}")
     if commit.rewound and (commit.blocks or commit.dead or commit.floor != head.floor):
-        yield UnplacedAnomaly(AnomalyKind.TORN, "the end of a rewind tells of messages")
+        yield UnplacedAnomaly(AnomalyKind.TORN, "the record that ends a rewind lists messages")
 
 
 def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
@@ -60,10 +62,12 @@ def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator
     if commit.HasField("rewind") and commit.HasField("accept"):
         yield UnplacedAnomaly(AnomalyKind.TORN, "a rewind and an accept in one record")
     if commit.blocks or commit.dead:
-        yield UnplacedAnomaly(AnomalyKind.TORN, "a person's record tells of messages")
+        yield UnplacedAnomaly(AnomalyKind.TORN, "a person's record lists messages")
     if commit.epoch != head.epoch + 1:
         kind = AnomalyKind.BACKWARD if commit.epoch <= head.epoch else AnomalyKind.TORN
-        yield UnplacedAnomaly(kind, f"epoch {commit.epoch} of a person's record after {head.epoch}")
+        yield UnplacedAnomaly(
+            kind, f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
+        )
     if commit.position != commit.floor:
         yield UnplacedAnomaly(AnomalyKind.TORN, f"position {commit.position}, floor {commit.floor}")
     if counts_anew(commit) and (commit.reference, commit.count) != (commit.floor, 0):
@@ -156,7 +160,8 @@ class SealedStarts:
             if latest > commit.floor and table not in starts and table not in marked:
                 yield UnplacedAnomaly(
                     AnomalyKind.OVERLAP,
-                    f"{table} has blocks up to {latest} and is read again from {commit.floor}",
+                    f"{table} has blocks up to offset {latest}, but is read again from "
+                    f"{commit.floor}",
                 )
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
@@ -234,12 +239,12 @@ def replaced(
         if rows > allowed:
             yield UnplacedAnomaly(
                 AnomalyKind.OVERLAP,
-                f"block {name} was superseded by a rewind: {rows} rows of it are there",
+                f"a rewind superseded block {name}, but {rows} of its rows are in the table",
             )
         state = ledger.get(name, NOTHING).state
         if state not in {"loaded", "discarded", "dead"}:
             yield UnplacedAnomaly(
                 AnomalyKind.OVERLAP,
-                f"block {name} was superseded by a rewind and may still be loaded: it is "
+                f"a rewind superseded block {name}, but it may still be loaded: its state is "
                 f"{state or 'not touched'}",
             )

@@ -36,7 +36,9 @@ def foreign(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly]:
     found = (commit.app, commit.source_topic, commit.partition)
     expected = (place.app, place.source_topic, place.partition)
     if found != expected:
-        yield UnplacedAnomaly(AnomalyKind.FOREIGN, f"the record is of {found}, expected {expected}")
+        yield UnplacedAnomaly(
+            AnomalyKind.FOREIGN, f"the record belongs to {found}, expected {expected}"
+        )
 
 
 def alone(commit: Commit) -> Iterator[UnplacedAnomaly]:
@@ -71,7 +73,8 @@ def _itself(commit: Commit) -> Iterator[UnplacedAnomaly]:
     if commit.reference > commit.floor or commit.count < 0:
         yield UnplacedAnomaly(
             AnomalyKind.TORN,
-            f"reference {commit.reference}, count {commit.count}, floor {commit.floor}",
+            f"the record's reference {commit.reference}, count {commit.count} and floor "
+            f"{commit.floor} do not fit together",
         )
 
 
@@ -85,7 +88,7 @@ def _ids(commit: Commit) -> Iterator[UnplacedAnomaly]:
     for dead in commit.dead:
         if dead.messages < 1:
             yield UnplacedAnomaly(
-                AnomalyKind.TORN, f"{dead.messages} dead letters of {dead.table!r}"
+                AnomalyKind.TORN, f"the record lists {dead.messages} dead letters of {dead.table!r}"
             )
     app, partition, epoch = commit.app, commit.partition, commit.epoch
     for block in commit.blocks:
@@ -99,16 +102,16 @@ def _ids(commit: Commit) -> Iterator[UnplacedAnomaly]:
         if rows < 1 or of_messages < 1 or chunks < 1:
             yield UnplacedAnomaly(
                 AnomalyKind.TORN,
-                f"block {block.id}: {of_messages} messages, {rows} rows, {chunks} chunks",
+                f"block {block.id} has {of_messages} messages, {rows} rows and {chunks} chunks",
             )
         elif rows < of_messages:  # an empty batch is a dead letter
             yield UnplacedAnomaly(
-                AnomalyKind.TORN, f"block {block.id}: {rows} rows of {of_messages} messages"
+                AnomalyKind.TORN, f"block {block.id} has {rows} rows of {of_messages} messages"
             )
         if block.next_offset - block.first_offset < chunks:
             yield UnplacedAnomaly(
                 AnomalyKind.TORN,
-                f"block {block.id}: {chunks} chunks in offsets {block.first_offset} to "
+                f"block {block.id} has {chunks} chunks in offsets {block.first_offset} to "
                 f"{block.next_offset}",
             )
 

@@ -94,11 +94,14 @@ class Reach:
             return self.but
         begun = sealed_ms - SKEW_MS
         if begun < self.since_ms:
-            return "the server's logs begin after it was sealed"
+            return "the server's logs begin after the block was sealed"
         if begun < self.up_since_ms and not (marked_after_start and loaded_ms >= self.up_since_ms):
-            return "the server was started since, and one that is killed loses its newest records"
+            return (
+                "the server was restarted since then, and a killed server loses its newest log "
+                "records"
+            )
         if loaded_ms > self.until_ms:
-            return "the server has not written down its newest records yet"
+            return "the server has not written its newest log records yet"
         return ""
 
 

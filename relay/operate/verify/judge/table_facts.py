@@ -103,7 +103,7 @@ class TableFacts:
     def hides(self, block_column: str) -> Iterator[str]:
         """Yield each reason for which a row once inserted may not be counted any more."""
         if not self.engine:
-            yield "there is no such table now, or this user may not see it"
+            yield "the table does not exist now, or this user may not see it"
         elif not self.in_parts:
             yield f"engine {self.engine} does not keep every row, or shows it late"
         elif self.merging:
@@ -112,7 +112,7 @@ class TableFacts:
         if _expires(self.create, block_column):
             yield f"column {block_column} has a TTL, which empties it"
         if self.acknowledged:
-            yield "rows were removed on purpose, as --removed says"
+            yield "rows were removed on purpose (--removed)"
         if self.filtered:
             yield "a row policy or filter hides rows from this user"
 

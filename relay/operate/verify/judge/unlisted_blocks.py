@@ -91,14 +91,14 @@ def unlisted(
         if known.later(ledger.get(name, NOTHING)):
             continue
         if known.older(name):
-            tally.add("its journal records are gone, its rows are not judged", name, count)
+            tally.add("its journal records were deleted, so its rows are not judged", name, count)
             continue
         if known.elsewhere(name):
-            tally.add("it is of another journal, its rows are not judged", name, count)
+            tally.add("it belongs to another journal, so its rows are not judged", name, count)
             continue
         yield UnplacedAnomaly(
             AnomalyKind.FOREIGN,
-            f"{count} rows carry {name!r}, no block of the journal",
+            f"{count} rows carry block id {name!r}, which no journal record lists",
             _partition(name),
         )
 

@@ -81,9 +81,12 @@ class Writes:
             if limit is None or rows <= limit or (table != self._table.name and not group.alike()):
                 continue
             times = sum(one.rows > 0 for one in written)
-            text = f"the server recorded {rows} rows in {times} INSERTs, {limit} are in it"
+            text = f"the server recorded {rows} rows in {times} INSERTs, but the block has {limit}"
             if table != self._table.name:
-                text = f"{table} got {rows} rows of it in {times} INSERTs, {limit} in each"
+                text = (
+                    f"{table} got {rows} of its rows in {times} INSERTs, although one brings "
+                    f"{limit}"
+                )
             if not self._excused(group, table, written, limit):
                 yield UnplacedAnomaly(
                     AnomalyKind.OVERLAP, f"{_named(group)}: {text}", self._partition(group)
@@ -116,7 +119,9 @@ class Writes:
         there = sum(counted.get(block, 0) for block in group.blocks)
         if there > sum(map(self._table.whole, group.blocks)):
             return False
-        self._tally.add("inserted more than once, and there once now", first)
+        self._tally.add(
+            "inserted more than once, but the rows are in the table only once now", first
+        )
         return True
 
     def _between(self, group: StatementGroup, written: list[Written], limit: int) -> Removal | None:
@@ -150,12 +155,14 @@ class Writes:
             if few and not doubt:
                 yield UnplacedAnomaly(
                     AnomalyKind.GAP,
-                    f"{_named(group)} is loaded: the server recorded {rows} rows of {whole}",
+                    f"{_named(group)} is loaded, but the server recorded {rows} rows of {whole}",
                     self._partition(group),
                 )
                 return
             if doubt:
-                self._tally.add(f"{doubt}: the ledger alone calls it loaded", min(group.blocks))
+                self._tally.add(
+                    f"{doubt}: only the ledger says that it is loaded", min(group.blocks)
+                )
         if self._table.facts.views and whole:
             yield from self._views(group, histories)
 
@@ -168,8 +175,8 @@ class Writes:
             if not any(one.done for one in of_view):
                 yield UnplacedAnomaly(
                     AnomalyKind.GAP,
-                    f"{_named(group)} is loaded: view {view} failed with error {of_view[-1].code} "
-                    "and no later INSERT brought it the rows",
+                    f"{_named(group)} is loaded, but view {view} failed with error "
+                    f"{of_view[-1].code} and no later INSERT brought it the rows",
                     self._partition(group),
                 )
                 return
@@ -184,8 +191,8 @@ class Writes:
         with_error = f" (error {', '.join(map(str, codes))})" if codes else ""
         yield UnplacedAnomaly(
             AnomalyKind.GAP,
-            f"{_named(group)} is loaded: no INSERT of it is recorded as finished{with_error}, so "
-            f"{', '.join(self._table.facts.views)} may lack its rows",
+            f"{_named(group)} is loaded, but the server recorded no finished INSERT of "
+            f"it{with_error}, so {', '.join(self._table.facts.views)} may lack its rows",
             self._partition(group),
         )
 

@@ -103,7 +103,7 @@ class Reader:
         if described.error is not None:
             raise ConfigError(
                 f"there is no topic {self._journal}: {described.error}",
-                "check `app` in the configuration; the relay makes the topic when it first runs",
+                "check `app` in the configuration; the relay creates the topic when it first runs",
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
@@ -125,8 +125,8 @@ class Reader:
                 self._admin.poll(0)
                 if refused := self._heard.refused():
                     raise Refused(
-                        f"the brokers let nobody in: {refused.name()} ({refused.str()})",
-                        "mend user, password or certificate in kafka.client",
+                        f"the brokers rejected the credentials: {refused.name()} ({refused.str()})",
+                        "correct user, password or certificate in kafka.client",
                     ) from error
                 if time.monotonic() > deadline:
                     raise away(error) from error
@@ -154,8 +154,8 @@ class Reader:
                 deadline = time.monotonic() + SECONDS
             elif time.monotonic() > deadline:
                 raise Unavailable(
-                    f"{self._journal}: nothing came for {SECONDS:g} s, read up to {self._at} of "
-                    f"{stable}",
+                    f"{self._journal}: the brokers sent nothing for {SECONDS:g} s; read up to "
+                    f"offset {self._at} of {stable}",
                     "check the brokers that lead the journal",
                 )
 
@@ -186,7 +186,8 @@ class Reader:
             for partition, place in errors.items():
                 if place.error != KafkaError.UNSTABLE_OFFSET_COMMIT:
                     raise Unavailable(
-                        f"offset of partition {partition}: {place.why}", "check the group"
+                        f"offset of partition {partition}: {place.why}",
+                        "check the group and its coordinator",
                     )
             if not errors or time.monotonic() > deadline:
                 break

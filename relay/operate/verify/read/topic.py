@@ -71,8 +71,9 @@ class TopicReader:
                 deadline = time.monotonic() + SECONDS
             elif time.monotonic() > deadline:
                 raise Unavailable(
-                    f"{topic}[{partition}]: offset {position} did not come within {SECONDS:g} s",
-                    "check the brokers that lead it",
+                    f"{topic}[{partition}]: the brokers did not send offset {position} within "
+                    f"{SECONDS:g} s",
+                    "check the broker that leads the partition",
                 )
         self._consumer.unassign()
 
