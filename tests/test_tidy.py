@@ -28,6 +28,11 @@ DIALECT = frozenset(
 )
 """Words that say nothing of the field: no module or test file is named with one alone."""
 
+SPOKEN = frozenset(
+    {"apart", "few", "heard", "looking", "plain", "said", "shown", "standing", "told"}
+)
+"""Participles and adjectives that no public function or parameter is named with."""
+
 LONGER_MODULES: dict[str, str] = {
     "loader/core/plan.py": "every decision about a block stands in one file, with its proof",
     "relay/core/step.py": "every transition stands in one file, so that the table is the truth",
@@ -302,6 +307,28 @@ def test_a_module_in_dialect_is_found() -> None:
     """Negative control: a module and a test file; a field's name that only contains the word."""
     paths = ["relay/heard.py", "tests/unit/test_told.py", "loader/spark/set_aside.py"]
     assert in_dialect(paths) == ["relay/heard.py", "tests/unit/test_told.py"]
+
+
+def spoken(text: str) -> Iterator[str]:
+    """Public functions, methods and their parameters that are named in dialect."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = (
+                [] if node.name.startswith("_") else [*node.args.args, *node.args.kwonlyargs]
+            )
+            yield from {node.name, *(one.arg for one in arguments)} & SPOKEN
+
+
+def test_functions_are_verbs_of_the_field() -> None:
+    """A public name says what is done, or what is given."""
+    found = {module: list(spoken(source(module))) for module in written()}
+    assert {module: names for module, names in found.items() if names} == {}
+
+
+def test_a_function_in_dialect_is_found() -> None:
+    """Negative control: a function, a parameter and a method; private parameters may be short."""
+    text = "def told(): ...\ndef f(heard): ...\nclass A:\n  def said(self): ...\ndef _g(few): ..."
+    assert sorted(spoken(text)) == ["heard", "said", "told"]
 
 
 def unknown_modules(room: str, docstring: str) -> list[str]:

@@ -172,7 +172,7 @@ class DeadLetterWriter:
         reached("letters_looked_for")
         if not offsets:
             return plan.LettersFound("never")
-        return plan.LettersFound("written", left_out.said_dead(block, self._topic, offsets))
+        return plan.LettersFound("written", left_out.describe_dead(block, self._topic, offsets))
 
     def _begin_when_stable(self, partition: int, end: int) -> int:
         """Where the partition begins, once nothing before `end` is undecided."""
@@ -206,7 +206,9 @@ class DeadLetterWriter:
         except RelayError:
             self._abort(producer)
             raise
-        return plan.LettersFound("written", left_out.said_dead(block, self._topic, sorted(offsets)))
+        return plan.LettersFound(
+            "written", left_out.describe_dead(block, self._topic, sorted(offsets))
+        )
 
     def _transaction(self, producer: TransactionalProducer, block: Block) -> list[int]:
         """Offsets of the letters, committed."""

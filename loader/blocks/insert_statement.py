@@ -24,7 +24,7 @@ from loader.clickhouse.client import error_code, failure, literal, one_line, quo
 from loader.clickhouse.tables import counter_sql, shape_sql
 from loader.core import plan
 from relay import names
-from relay.clickhouse.error_text import told
+from relay.clickhouse.error_text import error_line
 from relay.clickhouse.errors import About, about
 from relay.clickhouse.insert_settings import deduplicated
 from relay.schema.types.column_type import parse_type
@@ -277,7 +277,7 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
         raise failure(error, f"INSERT into {table}") from error
     if what is About.BLOCK:
         return plan.Rejected(one_line(error))
-    return plan.NoAnswer(told(error, f"INSERT into {table}")[:500], what)
+    return plan.NoAnswer(error_line(error, f"INSERT into {table}")[:500], what)
 
 
 def _written(answer: object) -> plan.Answer:

@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from relay import names
-from relay.clickhouse.error_text import plain, silence, told
+from relay.clickhouse.error_text import answer_line, error_line, unanswered
 from relay.clickhouse.errors import PASSING, RIGHTS, About, about, number
 from relay.clickhouse.replicas import connected, writing
 from relay.errors import ConfigError, Refused, Unavailable
@@ -97,7 +97,7 @@ def _as_everywhere(client: HttpClient) -> None:
 
 def _connecting(settings: ClickHouse, error: Exception) -> str:
     """What an error of it is about; one of a silent server names that itself."""
-    if silence(error) is None:
+    if unanswered(error) is None:
         return f"ClickHouse at {settings.url}"
     return f"none of {settings.url} answers" if len(settings.urls) > 1 else "opening a connection"
 
@@ -119,7 +119,7 @@ def is_permanent(error: Exception) -> bool:
 
 def failure(error: Exception, what: str) -> Unavailable | Refused:
     """Return the error for a person, of a statement that the loader cannot do without."""
-    text = _cut(told(error, what))
+    text = _cut(error_line(error, what))
     if not is_permanent(error):
         return Unavailable(text, "Start ClickHouse, or correct clickhouse.url.")
     if is_denied(error):
@@ -147,7 +147,7 @@ def table_failure(error: Exception, what: str) -> Unavailable | Refused:
 
 def one_line(error: Exception) -> str:
     """Return an error's text without line breaks, at most 500 characters."""
-    return silence(error) or _cut(plain(str(error)))
+    return unanswered(error) or _cut(answer_line(str(error)))
 
 
 def _cut(text: str) -> str:

@@ -113,7 +113,7 @@ class Forgotten:
         ):  # nor does a count say that a block is not there
             return set(blocks)
         # Of what merges, expires or passes through, an empty table says nothing.
-        if target.nature.plain and not self._has_rows(table):
+        if target.nature.is_countable and not self._has_rows(table):
             if nothing_runs:  # what still runs may leave rows of blocks of later batches
                 self._empty.add(table)
             return set()

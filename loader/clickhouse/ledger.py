@@ -181,7 +181,7 @@ class Ledger:
         self,
         blocks: Sequence[Block],
         claim: str,
-        said: tuple[str, str] = ("loaded", ""),
+        outcome: tuple[str, str] = ("loaded", ""),
         made_by: str = "",
         rest: str = "parked",
     ) -> None:
@@ -192,7 +192,7 @@ class Ledger:
         Args:
             blocks: all under this claim.
             claim: written before for each of them.
-            said: the state, loaded, discarded or dead, and why.
+            outcome: the state, loaded, discarded or dead, and why.
             made_by: the claim whose rows these are, if it is another.
             rest: the state of what is left out: parked, or aside where it becomes dead letters.
         """
@@ -222,8 +222,8 @@ class Ledger:
             blocks=[block.id for block in blocks],
             claim=claim,
             made_by=made_by or claim,
-            state=said[0],
-            reason=said[1],
+            state=outcome[0],
+            reason=outcome[1],
             rest=rest,
         )
 

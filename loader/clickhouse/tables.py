@@ -79,7 +79,7 @@ class Target:
 
         Then blocks may go together, under a token that no other attempt repeats.
         """
-        return self.nature.plain and self.stamped(block_column)
+        return self.nature.is_countable and self.stamped(block_column)
 
 
 def counter_sql(kind: Counter) -> str:

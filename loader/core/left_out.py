@@ -146,7 +146,9 @@ def on_claim(entry: Entry, block: Block, *, dead: bool) -> Entry:
         return entry
     left_out, rest = sum(one.rows for one in block.left_out), made_of(block)
     rest.to_dead_letters = dead
-    return replace(entry, reason=said(block.left_out), left_out=left_out, record=record(rest))
+    return replace(
+        entry, reason=describe_left_out(block.left_out), left_out=left_out, record=record(rest)
+    )
 
 
 def known(entries: Iterable[Entry]) -> list[LeftOut]:
@@ -173,7 +175,7 @@ def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def said_dead(block: Block, topic: str, offsets: Sequence[int]) -> str:
+def describe_dead(block: Block, topic: str, offsets: Sequence[int]) -> str:
     """Return where the block's dead letters are, and why they are such, in a line for people.
 
     Args:
@@ -184,10 +186,10 @@ def said_dead(block: Block, topic: str, offsets: Sequence[int]) -> str:
     places = f"{block.partition}:{offsets[0]}"
     if len(offsets) > 1:
         places += f" to {block.partition}:{offsets[-1]}"
-    return f"dead letters of {topic}, {places}: {said(block.left_out)}"
+    return f"dead letters of {topic}, {places}: {describe_left_out(block.left_out)}"
 
 
-def said(left_out: Sequence[LeftOut]) -> str:
+def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     """Return who they are and why, in a line for people."""
     reasons = [f"offset {one.offset}: {one.reason}" for one in left_out[:_SHOWN]]
     if len(left_out) > _SHOWN:

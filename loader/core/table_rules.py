@@ -80,7 +80,7 @@ class Nature:
         return self.window.counter != "none" and not self.partitioned
 
     @property
-    def plain(self) -> bool:
+    def is_countable(self) -> bool:
         """Whether counting rows decides about a block, however long ago its INSERT was.
 
         On one server, where every running INSERT is seen, and where an INSERT is one step.

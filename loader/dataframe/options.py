@@ -22,7 +22,7 @@ _KNOWN = frozenset(
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadOptions:
     """The options, checked."""
 
     settings: Settings
@@ -31,7 +31,7 @@ class Asked:
     partition_bytes: int
 
 
-def asked(options: Mapping[str, str]) -> Asked:
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Return what the options say.
 
     Args:
@@ -60,7 +60,7 @@ def asked(options: Mapping[str, str]) -> Asked:
     metadata = options.get("metadata", "false").lower()
     if metadata not in {"true", "false"}:
         raise ConfigError(f"option metadata: {metadata!r}", "give true or false")
-    return Asked(_settings(options), wanted, metadata == "true", int(size))
+    return ReadOptions(_settings(options), wanted, metadata == "true", int(size))
 
 
 def _settings(options: Mapping[str, str]) -> Settings:

@@ -26,7 +26,7 @@ from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
 from loader.blocks.fit_columns import recorded_type
 from loader.blocks.selection import concerns, groups, live, newest
 from loader.clickhouse.client import one_line
-from loader.dataframe.options import Asked, asked
+from loader.dataframe.options import ReadOptions, parse_options
 from loader.dataframe.spark_types import converted, kind_of, spark_type
 from loader.journal.reader import JournalPolling, Row
 from loader.journal.startup import topic_id
@@ -56,7 +56,7 @@ class RelayDataSource(DataSource):
             ConfigError: as `asked`, or no block of the table is retained.
             Unavailable, Refused: as the brokers answer.
         """
-        what = asked(self.options)
+        what = parse_options(self.options)
         blocks = _blocks(what)
         block = newest([one for one in blocks if what.wanted.takes(one)]) or newest(blocks)
         if block is None:
@@ -73,7 +73,7 @@ class RelayDataSource(DataSource):
 
     def reader(self, schema: spark.StructType) -> BlockReader:
         """Return plans and reads."""
-        return BlockReader(asked(self.options), schema)
+        return BlockReader(parse_options(self.options), schema)
 
 
 def table_schema(rows: pa.Schema, *, metadata: bool) -> spark.StructType:
@@ -95,7 +95,7 @@ def table_schema(rows: pa.Schema, *, metadata: bool) -> spark.StructType:
 class BlockReader(DataSourceReader):
     """Of one DataFrame; made in the driver, sent to the executors."""
 
-    def __init__(self, what: Asked, schema: spark.StructType) -> None:
+    def __init__(self, what: ReadOptions, schema: spark.StructType) -> None:
         self._what, self._schema = what, schema
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -167,7 +167,7 @@ def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) 
         ) from error
 
 
-def _blocks(what: Asked) -> list[Block]:
+def _blocks(what: ReadOptions) -> list[Block]:
     """The table's blocks, from the journal's oldest record to its end of now.
 
     Raises:

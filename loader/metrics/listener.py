@@ -33,19 +33,19 @@ class QueryListener(StreamingQueryListener):
         """Note that the query runs."""
         if event.name == self._query:
             self._id = str(event.id)
-            self._observer.heard("started")
+            self._observer.query_event("started")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Note that a micro-batch has ended."""
         if str(event.progress.id) == self._id:
-            self._observer.heard("progress", event.progress)
+            self._observer.query_event("progress", event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Note that there was nothing to do for a while."""
         if str(event.id) == self._id:
-            self._observer.heard("idle")
+            self._observer.query_event("idle")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Note that the query has ended."""
         if str(event.id) == self._id:
-            self._observer.heard("terminated")
+            self._observer.query_event("terminated")

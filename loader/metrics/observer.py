@@ -45,7 +45,7 @@ class LoaderObserver:
     def restarted(self) -> None:
         """Spark's query is begun anew."""
 
-    def heard(self, event: str, progress: Any = None) -> None:
+    def query_event(self, event: str, progress: Any = None) -> None:
         """Spark's listener: "started", "progress" (with its figures), "idle" or "terminated"."""
 
 

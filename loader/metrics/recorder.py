@@ -156,7 +156,7 @@ class LoaderRecorder(LoaderObserver):
         """Count a start of the query."""
         self._m["loader_query_restarts_total"].inc()
 
-    def heard(self, event: str, progress: Any = None) -> None:
+    def query_event(self, event: str, progress: Any = None) -> None:
         """Note a sign of life of Spark's."""
         if self.batch_since is None:  # inside one, only its own steps are signs of life
             self.heard_at = self.clock()

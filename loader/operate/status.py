@@ -160,15 +160,15 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
     return offsets if found.get("journal") == journal else None
 
 
-def as_json(standing: LoaderStatus) -> dict[str, Any]:
+def as_json(status: LoaderStatus) -> dict[str, Any]:
     """Return it as JSON has it; what is not known is null."""
-    facts = standing.facts
+    facts = status.facts
     return {
         "at_ms": facts.now_ms,
         "journal": facts.journal,
         "ledger": facts.ledger,
-        "tables": [asdict(row) for row in standing.tables],
-        "positions": [asdict(row) for row in standing.positions],
+        "tables": [asdict(row) for row in status.tables],
+        "positions": [asdict(row) for row in status.positions],
         "parked": [parked_as_json(one) for one in facts.parked],
         "aside": [parked_as_json(one) for one in facts.aside],
     }

@@ -19,7 +19,15 @@ from loader.metrics.listener import QueryListener
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.micro_batch import Settling, Stopped
 from loader.spark.query_start import AT_ONCE, StartAtOnce
-from loader.spark.session import AT_THE_END, STREAMING, hush, mute, registered, unheard, unmute
+from loader.spark.session import (
+    AT_THE_END,
+    STREAMING,
+    mute,
+    muted_threads,
+    registered,
+    set_log_level,
+    unmute,
+)
 from loader.spark.set_aside import SetAside
 from relay.errors import RelayError
 
@@ -90,7 +98,7 @@ class Job:
         """
         self._settling.begin(start)
         unmute(spark)
-        hush(spark, STREAMING, level="WARN")
+        set_log_level(spark, STREAMING, level="WARN")
         logging.getLogger("py4j.clientserver").addFilter(_unforeseen)
         journal = source.source(start)
         spark.dataSource.register(journal)
@@ -145,8 +153,8 @@ class Job:
             if time.monotonic() > patience and not self._busy.locked():
                 break  # the journal's broker is away
             time.sleep(0.005)
-        hush(spark, *AT_THE_END)
-        with self._busy, unheard(spark):
+        set_log_level(spark, *AT_THE_END)
+        with self._busy, muted_threads(spark):
             query.stop()
 
     def _on_batch(self, frame: DataFrame, _number: int) -> None:
@@ -155,7 +163,7 @@ class Job:
                 self._settling.settle(frame.sparkSession, frame.collect())
             except (Stopped, RelayError) as error:
                 # Told by whoever runs the job, with its next step; Spark would tell the same.
-                hush(frame.sparkSession, STREAMING, level="OFF")
+                set_log_level(frame.sparkSession, STREAMING, level="OFF")
                 mute(frame.sparkSession)
                 if isinstance(error, RelayError):
                     self.error = error

@@ -81,7 +81,7 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
     _clear(SparkConf(_jvm=gateway.jvm))
     SparkContext(conf=conf, gateway=gateway)
     spark = SparkSession.builder.getOrCreate()
-    hush(spark, *_AT_WORK)
+    set_log_level(spark, *_AT_WORK)
     return spark
 
 
@@ -147,7 +147,7 @@ def python(master: str, environment: Mapping[str, str]) -> str:
     return elsewhere or sys.executable
 
 
-def hush(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
+def set_log_level(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
     """Log nothing below `level` of these from now on."""
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
     log4j = jvm.org.apache.logging.log4j
@@ -160,7 +160,7 @@ _heard: list[Any] = []
 
 
 def mute(spark: SparkSession) -> None:
-    """Drop what `unheard` drops from now on, until `unmute`.
+    """Drop what `muted_threads` drops from now on, until `unmute`.
 
     A query that a batch ends commits to its source once more as well, in its own time.
     """
@@ -177,7 +177,7 @@ def unmute(spark: SparkSession) -> None:
 
 
 @contextmanager
-def unheard(spark: SparkSession) -> Iterator[None]:
+def muted_threads(spark: SparkSession) -> Iterator[None]:
     """Drop what threads print that end with an exception meanwhile; logging goes on.
 
     A query that is stopped commits to its source once more, whose connection is closed by then

@@ -17,7 +17,7 @@ import google_crc32c
 import pyarrow as pa
 
 from relay.blocks.column_layout import Apart, together
-from relay.blocks.uncompressed_columns import aside, back, is_aside
+from relay.blocks.uncompressed_columns import is_taken_out, put_back, take_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +110,7 @@ class _Parts:
         self._rows, self._plain, self._apart = batch, None, None
         if batch.num_rows >= APART_FROM_ROWS:
             self._apart = Apart(batch)
-            self._rows, self._plain = aside(self._apart.rows, _CODEC)
+            self._rows, self._plain = take_out(self._apart.rows, _CODEC)
 
     def streams(self, first: int, count: int) -> bytes:
         """A chunk's value."""
@@ -168,7 +168,7 @@ def _read(chunk: bytes) -> list[pa.RecordBatch]:
             "message heads and one of rows"
         )
     *parts, last = (stream[0] for stream in streams)
-    rows = back(parts.pop(), last) if is_aside(last.schema) else last
+    rows = put_back(parts.pop(), last) if is_taken_out(last.schema) else last
     if len(parts) > 1:
         raise ValueError(
             f"the chunks hold {len(streams)} streams, expected one of message heads and one of rows"

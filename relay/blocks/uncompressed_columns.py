@@ -28,38 +28,38 @@ _WORTH = 0.9
 _MARK: dict[bytes | str, bytes | str] = {b"part": b"plain"}
 
 
-def aside(rows: pa.RecordBatch, codec: pa.Codec) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+def take_out(rows: pa.RecordBatch, codec: pa.Codec) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
     """Return the batch without columns that `codec` would not shrink, and these; None: none."""
     found = [at for at, column in enumerate(rows.columns) if _is_plain(column, codec)]
     if not found:
         return rows, None
     fields, columns = list(rows.schema), list(rows.columns)
     schema = pa.schema([fields[at] for at in found], metadata=_MARK)
-    plain = pa.RecordBatch.from_arrays([columns[at] for at in found], schema=schema)
+    taken_out = pa.RecordBatch.from_arrays([columns[at] for at in found], schema=schema)
     for at in found:
         fields[at], columns[at] = pa.field(fields[at].name, pa.null()), pa.nulls(rows.num_rows)
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), plain
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), taken_out
 
 
-def is_aside(schema: pa.Schema) -> bool:
+def is_taken_out(schema: pa.Schema) -> bool:
     """Return whether a stream with this schema holds what was set aside."""
     return schema.metadata == _MARK
 
 
-def back(rows: pa.RecordBatch, plain: pa.RecordBatch) -> pa.RecordBatch:
+def put_back(rows: pa.RecordBatch, taken: pa.RecordBatch) -> pa.RecordBatch:
     """Return what `aside` was given.
 
     Raises:
         ValueError: these two do not belong together.
     """
     missing = [field.name for field in rows.schema if pa.types.is_null(field.type)]
-    if missing != plain.schema.names or rows.num_rows != plain.num_rows:
+    if missing != taken.schema.names or rows.num_rows != taken.num_rows:
         raise ValueError(
-            f"the block has {rows.num_rows} rows without columns {missing}, and {plain.num_rows} "
-            f"rows of columns {plain.schema.names}"
+            f"the block has {rows.num_rows} rows without columns {missing}, and {taken.num_rows} "
+            f"rows of columns {taken.schema.names}"
         )
     fields, columns = list(rows.schema), list(rows.columns)
-    for field, column in zip(plain.schema, plain.columns, strict=True):
+    for field, column in zip(taken.schema, taken.columns, strict=True):
         at = rows.schema.get_field_index(field.name)
         fields[at], columns[at] = field, column
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

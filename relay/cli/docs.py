@@ -257,7 +257,7 @@ def for_terminal(text: str, path: str) -> str:
     """
     known = {paths: name_of(paths) for group in GROUPS.values() for paths in group}
 
-    def shown(link: re.Match[str]) -> str:
+    def target(link: re.Match[str]) -> str:
         target = link[2].partition("#")[0]
         if "://" in link[2]:
             return link[0]
@@ -265,7 +265,7 @@ def for_terminal(text: str, path: str) -> str:
         name = known.get(_relative(file)) if target else None
         return f"{link[1]} (`relay docs {name}`)" if name else link[1]
 
-    return _LINK.sub(shown, _PICTURE.sub(r"*Picture: \1*", text))
+    return _LINK.sub(target, _PICTURE.sub(r"*Picture: \1*", text))
 
 
 def _relative(file: Path) -> str:

@@ -128,12 +128,12 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     within_one_cluster(settings, "rewind", "begin under a new `app`, which reads the source again")
     author = partial(_author, why)
     column = settings.loader.block_column
-    told = RewindConsent(frozenset(keep), despite_views, despite_replays)
+    consent = RewindConsent(frozenset(keep), despite_views, despite_replays)
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         wanted = None
         if not bare:
             offsets = _offsets(servers, partition, to_offset, when_ms)
-            wanted = RewindRequest(offsets, table, told)
+            wanted = RewindRequest(offsets, table, consent)
         if do:
             done = steps.rewind(servers, wanted, column, author)
             _say(output_rewind.done(done, as_json=as_json))
@@ -157,14 +157,14 @@ def _offsets(
 ) -> dict[int, int]:
     """By partition; without those where there is nothing that late."""
     if when_ms is not None:
-        found = servers.standing.offsets_at(when_ms)
+        found = servers.positions.offsets_at(when_ms)
     elif to_offset == EARLIEST:
-        found = servers.standing.oldest()
+        found = servers.positions.oldest()
     else:
-        found = dict.fromkeys(range(servers.standing.partitions()), int(to_offset or 0))
+        found = dict.fromkeys(range(servers.positions.partitions()), int(to_offset or 0))
     if partition is None:
         return found
-    if partition >= servers.standing.partitions():
+    if partition >= servers.positions.partitions():
         raise click.UsageError(f"there is no source partition {partition}")
     return {partition: found[partition]} if partition in found else {}
 

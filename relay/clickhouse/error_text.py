@@ -27,13 +27,13 @@ _CLIENT = re.compile(
 _EXCEPTION = re.compile(r"^(Code: \d+\.) DB::Exception: ")
 
 
-def asked(error: HTTPError, scheme: str, host: str, port: int | None) -> None:
+def note_server(error: HTTPError, scheme: str, host: str, port: int | None) -> None:
     """Keep in an error whom it is about; of several replicas only the connection knows."""
     where = f"[{host}]" if ":" in host else host
     setattr(error, _ASKED, f"{scheme}://{where}:{port}")
 
 
-def silence(error: BaseException) -> str | None:
+def unanswered(error: BaseException) -> str | None:
     """Return "ClickHouse URL: why" of an error without an answer; None of every other error."""
     chain = list(_causes(error))
     for one in chain:
@@ -42,13 +42,13 @@ def silence(error: BaseException) -> str | None:
     return None
 
 
-def told(error: BaseException, doing: str) -> str:
+def error_line(error: BaseException, doing: str) -> str:
     """Return an error's text on one line: of a silent server that first, then what was done."""
-    said = silence(error)
-    return f"{doing}: {plain(str(error))}" if said is None else f"{said} ({doing})"
+    said = unanswered(error)
+    return f"{doing}: {answer_line(str(error))}" if said is None else f"{said} ({doing})"
 
 
-def plain(text: str) -> str:
+def answer_line(text: str) -> str:
     """Return a server's answer on one line, as `Code: 60. Table x.y does not exist`."""
     line = _CLIENT.sub("", " ".join(text.split()))
     return _EXCEPTION.sub(r"\1 ", line)

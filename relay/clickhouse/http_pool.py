@@ -17,7 +17,7 @@ from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 
-from relay.clickhouse.error_text import asked
+from relay.clickhouse.error_text import note_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +42,7 @@ class _Whole(HTTPConnectionPool):
         try:
             return self._whole(super().urlopen(*arguments, **named))
         except HTTPError as error:
-            asked(error, self.scheme or "http", self.host, self.port)
+            note_server(error, self.scheme or "http", self.host, self.port)
             raise
 
     @staticmethod

@@ -184,13 +184,13 @@ class Turns:
         reading: whose turn it is.
         waiting: whose turn comes, in order; not polled.
         drained: that had nothing left; bytes that came since they last had nothing left.
-        few: how many have their turn at a time.
+        at_a_time: how many have their turn at a time.
     """
 
     reading: Mapping[int, Turn]
     waiting: tuple[int, ...]
     drained: Mapping[int, int] = field(default_factory=dict)
-    few: int = 1
+    at_a_time: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ def take_turns(state: RelayState, event: Polled) -> Turns | None:
     for arrival in event.arrivals:
         came[arrival.partition] += arrival.bytes
     # Never more than at first: buffers that were just sealed do not show what will fill them.
-    few = min(state.turns.few, width(state))
-    share = state.limits.max_buffer_bytes // few
+    at_a_time = min(state.turns.at_a_time, width(state))
+    share = state.limits.max_buffer_bytes // at_a_time
     reading: dict[int, Turn] = {}
     waiting, drained = _drained(state.turns, state, event, came, share)
     for index, turn in state.turns.reading.items():
@@ -54,9 +54,9 @@ def take_turns(state: RelayState, event: Polled) -> Turns | None:
             waiting.append(index)
         else:
             reading[index] = heard
-    while waiting and len(reading) < few:
+    while waiting and len(reading) < at_a_time:
         reading[waiting.pop(0)] = Turn(state.now_ms, state.now_ms)
-    return Turns(reading, tuple(waiting), drained, few) if reading else None
+    return Turns(reading, tuple(waiting), drained, at_a_time) if reading else None
 
 
 def width(state: RelayState) -> int:
@@ -75,11 +75,12 @@ def width(state: RelayState) -> int:
 def _first(state: RelayState, event: Polled) -> Turns | None:
     """The first turns; None where they do not pay."""
     drained = {index: 0 for index in state.partitions if _at_end(state, index, event)}
-    backlog, few = sorted(state.partitions.keys() - drained), width(state)
-    if WORTH * few > len(backlog):
+    backlog, at_a_time = sorted(state.partitions.keys() - drained), width(state)
+    if WORTH * at_a_time > len(backlog):
         return None
     begun = Turn(state.now_ms, state.now_ms)
-    return Turns(dict.fromkeys(backlog[:few], begun), tuple(backlog[few:]), drained, few)
+    reading = dict.fromkeys(backlog[:at_a_time], begun)
+    return Turns(reading, tuple(backlog[at_a_time:]), drained, at_a_time)
 
 
 def _drained(

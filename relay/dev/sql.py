@@ -98,6 +98,6 @@ class Session:
         self._connection.close()
 
 
-def one_line(said: str) -> str:
+def one_line(text: str) -> str:
     """Return ClickHouse's words for an error without its version and line breaks."""
-    return re.sub(r" \(version [^()]*\)$", "", " ".join(said.split()))
+    return re.sub(r" \(version [^()]*\)$", "", " ".join(text.split()))

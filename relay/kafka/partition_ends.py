@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import ListOffsetsResultInfo  # type: ignore[attr-defined]
 
 
-def told(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
+def listed_offset(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
     """Return the offset that its leader gave for a partition, of AdminClient.list_offsets.
 
     Where a leader's connection broke before its answer, librdkafka (2.16) leaves the offsets of
@@ -73,4 +73,7 @@ class TopicEnds:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._deadline_seconds,
         )
-        return {place.partition: told(place, asked.result()) for place, asked in futures.items()}
+        return {
+            place.partition: listed_offset(place, asked.result())
+            for place, asked in futures.items()
+        }

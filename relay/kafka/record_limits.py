@@ -37,20 +37,20 @@ class RecordLimits:
         """Return the most that a record may weigh; None where none was refused."""
         return self._most.get(topic)
 
-    def learn(self, topic: str, size: int, told: int | None) -> bool:
+    def learn(self, topic: str, size: int, limit: int | None) -> bool:
         """Note a record that was refused; return whether it, by itself, is what is too large.
 
         Args:
             topic: that refused it.
             size: of the record, by `record_bytes`.
-            told: the topic's own limit for a batch; None where the brokers do not say.
+            limit: the topic's own limit for a batch; None where the brokers do not say.
         """
         known = self._most.get(topic)
-        if told is not None and size <= told - ROOM and (known is None or size <= known):
+        if limit is not None and size <= limit - ROOM and (known is None or size <= known):
             return False  # it fits: the batch that it was sent in did not
-        most = size - 1 if told is None else max(1, min(size - 1, told - ROOM))
+        most = size - 1 if limit is None else max(1, min(size - 1, limit - ROOM))
         self._most[topic] = most if known is None else min(known, most)
-        self._told[topic] = told
+        self._told[topic] = limit
         return known is None or most < known
 
     def halve(self, topic: str, size: int) -> None:
@@ -61,10 +61,10 @@ class RecordLimits:
         """Return the topics that refused a record for its size."""
         return tuple(self._most)
 
-    def look_again(self, topic: str, told: int | None) -> None:
+    def look_again(self, topic: str, limit: int | None) -> None:
         """Forget what was learned where a person has raised the topic's limit since."""
         before = self._told.get(topic)
-        if told is not None and (before is None or told > before):
+        if limit is not None and (before is None or limit > before):
             self._most.pop(topic, None)
 
 

@@ -85,7 +85,7 @@ class RowFile:
         return cls(path, found, options or FileOptions())
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """Return what errors call it."""
         return self.name or str(self.path)
 
@@ -101,7 +101,7 @@ class RowFile:
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
-                f"{self.shown}: {reason}", f"check that the file is {self.format}, and correct it"
+                f"{self.label}: {reason}", f"check that the file is {self.format}, and correct it"
             ) from error
         except BadValue as error:
             advise(error, self.options, csv=self.format == "csv")
@@ -112,7 +112,7 @@ class RowFile:
         check_names(
             encoder.codec.schema,
             names,
-            self.shown,
+            self.label,
             allow_missing=self.options.allow_missing,
             ignore_unknown=self.options.ignore_unknown,
         )
@@ -162,7 +162,7 @@ def _jsonl(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     with _stream(source.path) as (_, ahead):
         array = is_array(ahead.read(BLOCK_BYTES))
     with _stream(source.path) as (raw, plain):
-        text = ArrayLines(plain, source.shown) if array else plain
+        text = ArrayLines(plain, source.label) if array else plain
         rest = b""
         while True:
             data = text.read(BLOCK_BYTES)
@@ -215,10 +215,10 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
             rows.append(encoder.encode(_chosen(source, encoder, _json_object(line))))
         except ValueError as error:
             raise ConfigError(
-                f"{source.shown}, row {number}: {error}", "correct the line"
+                f"{source.label}, row {number}: {error}", "correct the line"
             ) from error
         except ConfigError as error:
-            error.message = f"{source.shown}, row {number}: {error.message}"
+            error.message = f"{source.label}, row {number}: {error.message}"
             raise
     return pa.array(rows, pa.binary())
 
@@ -295,7 +295,7 @@ def _json_schema(encoder: RowEncoder) -> Any:
 def _encode(
     source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
 ) -> pa.BinaryArray:
-    origin = BatchOrigin(source.shown, rows_before + 1)
+    origin = BatchOrigin(source.label, rows_before + 1)
     wire = row_columns(
         encoder.codec, with_dates(batch, encoder.codec, source.options, origin), origin
     )

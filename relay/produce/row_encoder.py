@@ -21,7 +21,7 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
 from relay.produce.leaf_conversion import base_type
 from relay.schema.types.column_type import ColumnType
-from relay.schema.types.kind import Nullable, Scalar, TypeKind, shown
+from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
 from relay.schema.types.variant import NullableTuple, Variant
 
@@ -157,7 +157,7 @@ def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
             value = {}
         given = {k: v for k, v in _of_type(kind, value, (dict,)).items() if v is not None}
         if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
-            raise _UnfitValue(f"{shown(value)} does not fit {kind.text} ({', '.join(parts)})")
+            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text} ({', '.join(parts)})")
         return make(**{name: parts[name](held) for name, held in given.items()})
 
     return message
@@ -179,7 +179,7 @@ def _array_encoder(kind: Array, items: TypeKind, field: Any) -> Callable[[Any], 
     def elements(value: Any) -> list[Any]:
         given = _of_type(kind, value, (list, tuple))
         if None in given and not nullable:
-            raise _UnfitValue(f"{shown(value)} does not fit {kind.text}: a null in it")
+            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a null in it")
         return [one(item) for item in given]
 
     return elements
@@ -197,7 +197,7 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
             return made
         by_keys = {single.key: single.value for single in made}
         if len(by_keys) < len(made):
-            raise _UnfitValue(f"{shown(value)} does not fit {kind.text}: a key is there twice")
+            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a key is there twice")
         return by_keys
 
     return entries
@@ -205,7 +205,7 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
 
 def _of_type(kind: TypeKind, value: Any, types: tuple[type, ...]) -> Any:
     if not isinstance(value, types):
-        raise _UnfitValue(f"{shown(value)} does not fit {kind.text}")
+        raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}")
     return value
 
 

@@ -71,10 +71,10 @@ def decode(
         ValueError: another framing. What is wrong with a message is in `bad`.
     """
     rows = proto_rows.read(values, codec, framing)
-    refused = [one for one in rows.strangers if one.kind == "wrong" or unknown_fields == "dead"]
+    refused = [one for one in rows.unexplained if one.kind == "wrong" or unknown_fields == "dead"]
     batch, misfits = _narrow(rows.columns, codec)
     misfits += [_UnfitValues(-1, one.rows, one.why) for one in refused]
-    if not misfits and not rows.strangers:
+    if not misfits and not rows.unexplained:
         return Decoded(batch, rows.index, rows.counts, sorted(rows.bad), {})
     # Row number to message: only needed to blame somebody.
     owner = rows.owner()
@@ -88,7 +88,7 @@ def decode(
     batch = batch.filter(pa.array(~np.isin(owner, blamed)))
     unknown = {
         one.field: len(np.unique(owner[one.rows]))
-        for one in rows.strangers
+        for one in rows.unexplained
         if one.kind == "unknown"
     }
     good = ~np.isin(rows.index, blamed)

@@ -21,13 +21,13 @@ from relay.rows.arrow_buffers import size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
-from relay.rows.unknown_fields import find_outdated, find_strangers
+from relay.rows.unknown_fields import find_outdated, find_unexplained
 
 if TYPE_CHECKING:
     from relay.rows.bisect import Ranges
     from relay.rows.envelope import Integers
     from relay.rows.row_codec import RowCodec
-    from relay.rows.wire_scan import Stranger
+    from relay.rows.wire_scan import Unexplained
 
 COMPILED_FROM_BYTES = 1 << 16
 """A smaller buffer is not worth loading the compiled decoder: 0.4 s once, 2 s the first time."""
@@ -45,7 +45,7 @@ class WireRows:
     """Rows of each."""
     bad: list[BadMessage]
     """The others."""
-    strangers: list[Stranger]
+    unexplained: list[Unexplained]
     """What the row message does not explain in these rows."""
 
     def owner(self) -> Integers:
@@ -102,17 +102,17 @@ def _merged(some: WireRows, others: WireRows) -> WireRows:
     index = np.concatenate([some.index, others.index])[in_order]
     counts = np.concatenate([some.counts, others.counts])[in_order]
     moved = place[len(some.owner()) :]
-    strangers = [one._replace(rows=moved[one.rows]) for one in others.strangers]
-    return WireRows(columns, index, counts, others.bad, strangers)
+    unexplained = [one._replace(rows=moved[one.rows]) for one in others.unexplained]
+    return WireRows(columns, index, counts, others.bad, unexplained)
 
 
 def _read_any(values: pa.BinaryArray, codec: RowCodec, framing: str) -> WireRows:
     """Any messages of any table."""
     opened = open_messages(values, framing)
     wire, good, bad = _parse(opened, codec)
-    strangers = _strangers(opened, good, wire, codec)
+    unexplained = _unexplained(opened, good, wire, codec)
     index, counts = opened.index[good], opened.counts[good]
-    return WireRows(codec.wire_columns(wire), index, counts, [*opened.bad, *bad], strangers)
+    return WireRows(codec.wire_columns(wire), index, counts, [*opened.bad, *bad], unexplained)
 
 
 def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:
@@ -159,12 +159,12 @@ def _first_unreadable(rows: pa.BinaryArray, codec: RowCodec, guesses: list[int])
     return f"row {row + 1}: {reason}"
 
 
-def _strangers(
+def _unexplained(
     opened: Opened, good: Integers, wire: pa.RecordBatch, codec: RowCodec
-) -> list[Stranger]:
+) -> list[Unexplained]:
     """What the row message does not explain in the rows that parsed."""
     rows = opened.rows
     if len(good) != len(opened.index):
         parsed = np.isin(np.arange(len(opened.index)), good)
         rows = rows.filter(pa.array(np.repeat(parsed, opened.counts)))
-    return [*find_strangers(rows, wire, codec), *find_outdated(wire, codec)]
+    return [*find_unexplained(rows, wire, codec), *find_outdated(wire, codec)]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.rows.arrow_buffers import offsets_of
-from relay.rows.wire_scan import WIDTHS, Stranger, scan
+from relay.rows.wire_scan import WIDTHS, Unexplained, scan
 from relay.schema.types.nested import list_lengths
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 _FIXED = {"float": 4, "double": 8, "bool": 1}
 
 
-def find_strangers(rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec) -> list[Stranger]:
+def find_unexplained(
+    rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec
+) -> list[Unexplained]:
     """Return what the row message does not explain; empty in the usual case.
 
     Args:
@@ -53,7 +55,7 @@ def find_strangers(rows: pa.BinaryArray, wire: pa.RecordBatch, codec: RowCodec) 
     return [one._replace(rows=suspects[one.rows]) for one in found]
 
 
-def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Stranger]:
+def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:
     """Return values under a column's number of before its type changed: nothing reads them."""
     found = []
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
@@ -66,7 +68,7 @@ def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Stranger]:
             reason = (
                 f"field {field.number} is column {old.name} as it was when its type was {old.type}"
             )
-            found.append(Stranger("unknown", str(field.number), reason, rows))
+            found.append(Unexplained("unknown", str(field.number), reason, rows))
     return found
 
 

@@ -44,7 +44,7 @@ _PADDING = 16
 """Zero bytes behind the rows, so that a step from the last of them reads on in memory."""
 
 
-class Stranger(NamedTuple):
+class Unexplained(NamedTuple):
     """Something that the row message does not explain, and where it is."""
 
     kind: Literal["unknown", "wrong"]
@@ -99,7 +99,9 @@ def wire_type(shape: Shape) -> int:
     return LENGTH if shape.message is not None else _WIRE_TYPES.get(shape.scalar, VARINT)
 
 
-def scan(rows: pa.BinaryArray, fields: Sequence[ProtoField], gone: Sequence[int]) -> list[Stranger]:
+def scan(
+    rows: pa.BinaryArray, fields: Sequence[ProtoField], gone: Sequence[int]
+) -> list[Unexplained]:
     """Return everything in the rows that `fields` do not explain.
 
     Args:
@@ -115,7 +117,7 @@ def scan(rows: pa.BinaryArray, fields: Sequence[ProtoField], gone: Sequence[int]
     plan.packed = np.pad(plan.packed, (0, len(known) - len(plan.packed)))
     plan.wire = known
     waiting = [_Part(plan, bounds[:-1], bounds[1:], np.arange(len(rows)))]
-    found: list[Stranger] = []
+    found: list[Unexplained] = []
     while waiting:
         part = waiting.pop()
         for ends, owners, step in _steps(data, part):
@@ -123,8 +125,8 @@ def scan(rows: pa.BinaryArray, fields: Sequence[ProtoField], gone: Sequence[int]
             if over.any():
                 name = f"{part.plan.name}{step.number[over][0]}"
                 reason = f"field {name} is longer than the message around it"
-                found.append(Stranger("wrong", name, reason, np.unique(owners[over])))
-            found += _strangers(data, part.plan, step, owners)
+                found.append(Unexplained("wrong", name, reason, np.unique(owners[over])))
+            found += _unexplained(data, part.plan, step, owners)
             waiting += _inner(part.plan, step, owners, ~over)
     return _merged(found)
 
@@ -161,7 +163,7 @@ def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, Step]
         yield np.full(len(starts), last), np.full(len(starts), owner), read(data, starts)
 
 
-def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterator[Stranger]:
+def _unexplained(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterator[Unexplained]:
     known = plan.wire[np.clip(step.number, 0, len(plan.wire) - 1)]
     known[step.number >= len(plan.wire)] = _UNKNOWN
     packed = plan.packed[np.clip(step.number, 0, len(plan.packed) - 1)] & (known >= 0)
@@ -171,7 +173,7 @@ def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterat
         rest = ~fits & (known == _UNKNOWN)
         label = f"{plan.name}others"
         reason = f"more than {NAMED} different fields are not known"
-        yield Stranger("unknown", label, reason, np.unique(owners[rest]))
+        yield Unexplained("unknown", label, reason, np.unique(owners[rest]))
         pairs = [pair for pair in pairs if pair[0] in plan.fields]
     for number, wire in pairs:
         hit = ~fits & (step.number == number) & (step.wire == wire)
@@ -179,11 +181,11 @@ def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterat
         label = f"{plan.name}{number}"
         one = plan.fields.get(number)
         if one is None:
-            yield Stranger("unknown", label, f"field {label} is not known", rows)
+            yield Unexplained("unknown", label, f"field {label} is not known", rows)
         else:
             right = _WIRE_NAMES[wire_type(one.shape)]
             reason = f"field {label} ({one.name}) is {_WIRE_NAMES[wire]} on the wire, not {right}"
-            yield Stranger("wrong", label, reason, rows)
+            yield Unexplained("wrong", label, reason, rows)
     for number in np.unique(step.number[fits]).tolist():
         shape = plan.fields[number].shape if number in plan.fields else None
         if shape is None or shape.scalar not in WIDTHS:
@@ -198,7 +200,7 @@ def _strangers(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterat
             reason = f"field {plan.name}{number} ({name}): {OWN} does not fit {shape.scalar}"
             bad, first = np.unique(rows[wide], return_index=True)
             numbers = (signed if low else values)[wide][first]
-            yield Stranger("wrong", f"{plan.name}{number}", reason, bad, numbers)
+            yield Unexplained("wrong", f"{plan.name}{number}", reason, bad, numbers)
 
 
 def _numbers(
@@ -238,9 +240,9 @@ def _pairs(first: Integers, second: Integers) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in both.T]
 
 
-def _merged(found: list[Stranger]) -> list[Stranger]:
+def _merged(found: list[Unexplained]) -> list[Unexplained]:
     """Each kind once, with the rows of all steps that met it."""
-    groups: dict[tuple[str, str, str], list[Stranger]] = {}
+    groups: dict[tuple[str, str, str], list[Unexplained]] = {}
     for one in found:
         groups.setdefault((one.kind, one.field, one.reason), []).append(one)
     merged = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
-from relay.clickhouse.error_text import plain, silence
+from relay.clickhouse.error_text import answer_line, unanswered
 from relay.clickhouse.errors import PASSING, RIGHTS, About, about
 from relay.clickhouse.replicas import connected, reading
 from relay.errors import Refused, Unavailable
@@ -150,14 +150,14 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     code = getattr(error, "code", None)
     where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
     if code is None:
-        said = silence(error)
+        said = unanswered(error)
         return Unavailable(
             f"{said} (while it was to {doing})"
             if said
             else f"cannot ask {where} to {doing}: {error}",
             "check clickhouse.url and that the server runs",
         )
-    text, what = plain(str(error)), about(str(error), code)
+    text, what = answer_line(str(error)), about(str(error), code)
     # One table that cannot be looked at, or an error that is not listed, is no reason to end:
     # what the relay knows of the other tables stays valid.
     some = what in {About.TABLE, About.UNKNOWN} and code not in RIGHTS

@@ -30,7 +30,7 @@ def behind(partitions: int = 4, **changes: int) -> RelayState:
 
 def turning(*reading: int, waiting: tuple[int, ...] = (), **changes: int) -> RelayState:
     state = behind(4, **changes)
-    turns = Turns(dict.fromkeys(reading, Turn(10_000, 10_000)), waiting, few=2)
+    turns = Turns(dict.fromkeys(reading, Turn(10_000, 10_000)), waiting, at_a_time=2)
     return replace(state, turns=turns)
 
 

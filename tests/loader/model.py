@@ -94,7 +94,7 @@ class Table:
     @property
     def sent(self) -> plan.Sent:
         """How the first claim's INSERT may be sent."""
-        return plan.TOGETHER if self.nature.plain and self.stamped else plan.ALONE
+        return plan.TOGETHER if self.nature.is_countable and self.stamped else plan.ALONE
 
 
 @dataclass(frozen=True)

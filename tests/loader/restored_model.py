@@ -163,7 +163,7 @@ def _among(world: World, table: Table, process: Process) -> bool:
         return True
     nature = table.nature
     counted = sum(world.copies[: table.parts]) if table.stamped and not table.expires else 0
-    if nature.plain and (table.stamped or not any(world.copies)):
+    if nature.is_countable and (table.stamped or not any(world.copies)):
         return counted > 0
     if process.unsure.lost:
         return True

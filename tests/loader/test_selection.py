@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loader.blocks.selection import BlockSelection, concerns, groups, live, newest
-from loader.dataframe.options import PARTITION_BYTES, asked
+from loader.dataframe.options import PARTITION_BYTES, parse_options
 from relay.errors import ConfigError
 from relay.records_pb2 import Block, Commit, Mark, Rewind
 
@@ -86,11 +86,13 @@ def test_the_newest_columns() -> None:
 
 def test_options() -> None:
     """Times are UTC unless they say otherwise."""
-    found = asked(CONNECTED | {"since": "1970-01-01T00:00:01", "until": "1970-01-01T01:00+01:00"})
+    found = parse_options(
+        CONNECTED | {"since": "1970-01-01T00:00:01", "until": "1970-01-01T01:00+01:00"}
+    )
     assert found.wanted == BlockSelection(TABLE, 1000, 0, "")
     assert (found.metadata, found.partition_bytes) == (False, PARTITION_BYTES)
     assert found.settings.kafka.bootstrap == "h:1"
-    assert asked(CONNECTED | {"metadata": "True"}).metadata
+    assert parse_options(CONNECTED | {"metadata": "True"}).metadata
 
 
 def test_options_by_a_configuration_file(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_options_by_a_configuration_file(tmp_path: Path) -> None:
         'app = "shop"\n[kafka]\nbootstrap = "h:1"\nclient = { "client.id" = "x" }\n[source]\n'
         'topic = "s"\n[clickhouse]\nurl = "http://h:1"\n[loader]\ncheckpoint = "c"\n'
     )
-    found = asked({"config": str(path), "table": TABLE})
+    found = parse_options({"config": str(path), "table": TABLE})
     assert found.settings.kafka.client == {"client.id": "x"}
 
 
@@ -118,4 +120,4 @@ def test_options_by_a_configuration_file(tmp_path: Path) -> None:
 def test_options_of_no_use_are_named(options: dict[str, str], why: str) -> None:
     """Before any server is asked."""
     with pytest.raises(ConfigError, match=why):
-        asked(options)
+        parse_options(options)

@@ -80,7 +80,7 @@ class Heard(LoaderObserver):
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def heard(self, event: str, progress: Any = None) -> None:  # noqa: ARG002 - the observer's
+    def query_event(self, event: str, progress: Any = None) -> None:  # noqa: ARG002 - the observer's
         self.events.append(event)
 
 

@@ -87,7 +87,7 @@ class Rig:
 
     def hear(self, client: str, given: dict[str, Any]) -> None:
         """Statistics of a client."""
-        self.statistics.heard(client, json.dumps(given))
+        self.statistics.take(client, json.dumps(given))
 
 
 def consumer_statistics(

@@ -158,7 +158,7 @@ def test_messages_wait_since_they_were_first_seen_to() -> None:
 
     def hear(**given: Any) -> float | None:
         now[0] += 10
-        statistics.heard(CONSUMER, json.dumps(consumer_statistics(**given)))
+        statistics.take(CONSUMER, json.dumps(consumer_statistics(**given)))
         return statistics.readable()[0].waiting_since
 
     assert hear(end=5, fetched=5) is None

@@ -145,7 +145,7 @@ def servers(rig: Rig) -> None:
 
 def spark(rig: Rig) -> None:
     """The listener's events; a rate over no time is none."""
-    rig.recorder.heard("started")
+    rig.recorder.query_event("started")
     assert rig.value("loader_check", check="started") == 1
     progress = SimpleNamespace(
         numInputRows=3,
@@ -154,8 +154,8 @@ def spark(rig: Rig) -> None:
         processedRowsPerSecond=4.0,
         durationMs={"addBatch": 250, "walCommit": 500},
     )
-    rig.recorder.heard("progress", progress)
-    rig.recorder.heard("idle")
+    rig.recorder.query_event("progress", progress)
+    rig.recorder.query_event("idle")
     assert rig.value("loader_spark_triggers_total") == 1
     assert rig.value("loader_spark_idle_total") == 1
     assert rig.value("loader_spark_records_total") == 3
@@ -164,9 +164,9 @@ def spark(rig: Rig) -> None:
     assert rig.value("loader_spark_processed_rate") == 4
     assert rig.value("loader_spark_step_seconds_sum", step="addBatch") == 0.25
     progress.inputRowsPerSecond = 2.0
-    rig.recorder.heard("progress", progress)
+    rig.recorder.query_event("progress", progress)
     assert rig.value("loader_spark_input_rate") == 2
-    rig.recorder.heard("terminated")
+    rig.recorder.query_event("terminated")
     assert rig.value("loader_check", check="started") == 0
 
 
@@ -275,7 +275,7 @@ def failed(rig: Rig) -> list[str]:
 def rig() -> Rig:
     """A loader at rest: its query runs, ledger and journal were looked at, nothing waits."""
     made = Rig()
-    made.recorder.heard("started")
+    made.recorder.query_event("started")
     made.look = LedgerLook(100.0, ends={0: 5, 1: 5})
     assert failed(made) == []
     return made
@@ -297,7 +297,7 @@ def test_a_query_that_says_nothing_any_more(rig: Rig) -> None:
     assert failed(rig) == []
     rig.now += 0.1
     assert failed(rig) == ["query"]
-    rig.recorder.heard("idle")
+    rig.recorder.query_event("idle")
     assert failed(rig) == []
 
 
@@ -306,21 +306,21 @@ def test_a_micro_batch_that_comes_to_nothing(rig: Rig) -> None:
     rig.recorder.began(0, [block()])
     for _ in range(3):
         rig.now += LIMITS.batch_seconds
-        rig.recorder.heard("idle")
+        rig.recorder.query_event("idle")
         assert failed(rig) == []
         rig.attempted(Outcome("b", "retry", 7, "another loader works on this block"))
     rig.now += LIMITS.batch_seconds + 0.1
-    rig.recorder.heard("idle")
+    rig.recorder.query_event("idle")
     assert failed(rig) == ["batch"]
 
 
 def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
     rig.look = LedgerLook(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000}, since={1: 100.0})
     rig.now += LIMITS.partition_seconds
-    rig.recorder.heard("progress")
+    rig.recorder.query_event("progress")
     assert failed(rig) == []
     rig.now += 0.1
-    rig.recorder.heard("progress")
+    rig.recorder.query_event("progress")
     assert failed(rig) == ["partitions"]
     (said,) = (one for one in liveness(rig.current.facts(), LIMITS) if not one.ok)
     assert said.why == "blocks of journal partitions 1 have waited for 30 s"
@@ -331,7 +331,7 @@ def test_the_relays_wall_clock_is_not_asked_for_health(rig: Rig, sealed_ms: int)
     """Set back or forward by 600 s, a block waits as long as it is seen to wait."""
     rig.look = LedgerLook(100.0, ends={0: 5}, sealed_ms={0: sealed_ms}, since={0: 100.0})
     rig.now += LIMITS.partition_seconds
-    rig.recorder.heard("progress")
+    rig.recorder.query_event("progress")
     assert failed(rig) == []
     rig.now += 0.1
     assert failed(rig) == ["partitions"]

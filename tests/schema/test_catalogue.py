@@ -69,7 +69,7 @@ def test_tables_whose_rows_stay_as_one_insert_left_them(
     looked = Looked(client, "_block").look(asked)
 
     assert plain == {f"{database}.plain", f"{database}.viewing"}
-    assert plain == {table for table, target in looked.items() if target.nature.plain}
+    assert plain == {table for table, target in looked.items() if target.nature.is_countable}
 
 
 def test_only_what_was_asked(catalogue: Catalogue, client: Any, database: str) -> None:

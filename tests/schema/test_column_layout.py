@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay.blocks import chunks
 from relay.blocks.column_layout import Apart, together
-from relay.blocks.uncompressed_columns import aside, back
+from relay.blocks.uncompressed_columns import put_back, take_out
 
 WHOLE = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32()]
 WHOLE += [pa.int64(), pa.uint64()]
@@ -197,14 +197,14 @@ RANDOM = pa.record_batch({
 
 def test_what_would_not_shrink_is_set_aside() -> None:
     """Alone, in its place a column without a type, and only where it is not worth the time."""
-    rows, plain = aside(RANDOM, chunks._CODEC)
+    rows, plain = take_out(RANDOM, chunks._CODEC)
     assert plain is not None
     assert plain.schema.names == ["b", "d"]
     assert [str(kind) for kind in rows.schema.types] == ["int64", "null", "double", "null"]
-    assert back(rows, plain).equals(RANDOM)
+    assert put_back(rows, plain).equals(RANDOM)
 
     calm = RANDOM.select(["a", "c"])
-    assert aside(calm, chunks._CODEC) == (calm, None)
+    assert take_out(calm, chunks._CODEC) == (calm, None)
 
 
 def test_chunks_with_columns_aside_come_back() -> None:
@@ -228,7 +228,7 @@ def test_a_reader_that_knows_nothing_of_it_finds_no_values() -> None:
 
 def test_what_was_set_aside_belongs_to_its_rows() -> None:
     """Other columns, other rows, or streams in another order are an error."""
-    rows, plain = aside(RANDOM, chunks._CODEC)
+    rows, plain = take_out(RANDOM, chunks._CODEC)
     assert plain is not None
     wrongs = [(rows, plain.slice(1)), (rows, plain.select(["d"])), (RANDOM, plain)]
     for wrong_rows, wrong in wrongs:

@@ -11,7 +11,7 @@ from relay.rows import unknown_fields, wire_scan
 from relay.rows.decode import Decoded, decode
 from relay.rows.proto_rows import in_one_piece
 from relay.rows.row_codec import RowCodec
-from relay.rows.unknown_fields import find_strangers
+from relay.rows.unknown_fields import find_unexplained
 from relay.rows.wire_scan import scan
 from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
@@ -277,7 +277,7 @@ def test_the_scan_agrees_with_protobufs_own_unknown_fields(drawn: list[list]) ->
         for at in stranger.rows.tolist():
             found[at].add(int(stranger.field))
     assert found == expected
-    quick = find_strangers(array, FLAT.decode_all(array), FLAT)
+    quick = find_unexplained(array, FLAT.decode_all(array), FLAT)
     assert {at for one in quick for at in one.rows.tolist()} == {
         at for at, numbers in enumerate(expected) if numbers
     }
@@ -303,7 +303,7 @@ def test_sums_are_protobufs_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.append(fill(codec.message_class(), values | {21: at % 2 == 0}).SerializeToString())
     array = in_one_piece(binary(list(rows)))
     monkeypatch.setattr(unknown_fields, "scan", None)
-    assert find_strangers(array, codec.decode_all(array), codec) == []
+    assert find_unexplained(array, codec.decode_all(array), codec) == []
 
 
 def test_a_wider_type_reads_what_was_written_for_the_narrower() -> None:

@@ -11,7 +11,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import client
-from relay.clickhouse.error_text import plain, silence, told
+from relay.clickhouse.error_text import answer_line, error_line, unanswered
 from relay.clickhouse.errors import number
 from relay.config.server_settings import ClickHouse
 from relay.errors import Unavailable
@@ -58,7 +58,7 @@ def test_who_refuses_a_connection_is_named_first_and_nothing_of_the_request() ->
     """Read before as `Error _Whole(host=...): Max retries exceeded with url: /?...`."""
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
 
-    assert silence(error(url)) == f"ClickHouse {url}: connection refused"
+    assert unanswered(error(url)) == f"ClickHouse {url}: connection refused"
 
 
 def test_of_several_replicas_the_one_that_was_asked_is_named() -> None:
@@ -67,25 +67,25 @@ def test_of_several_replicas_the_one_that_was_asked_is_named() -> None:
     with pytest.raises(ClickHouseError) as caught:
         catalogue.connect(ClickHouse(url=[first, second], insert_quorum=2))
 
-    assert silence(caught.value) == f"ClickHouse {second}: connection refused"
+    assert unanswered(caught.value) == f"ClickHouse {second}: connection refused"
 
 
 def test_a_name_that_is_not_known_is_named() -> None:
     url = "http://no-such-host.invalid:8123"
 
-    assert silence(error(url)) == f"ClickHouse {url}: its name cannot be resolved (DNS)"
+    assert unanswered(error(url)) == f"ClickHouse {url}: its name cannot be resolved (DNS)"
 
 
 def test_a_connection_that_was_closed_says_so() -> None:
     with answering(lambda _: None) as url:
-        found = silence(error(url))
+        found = unanswered(error(url))
 
     assert found == f"ClickHouse {url}: the connection was closed without an answer"
 
 
 def test_an_answer_that_was_cut_short_says_so() -> None:
     with answering(lambda to: to.sendall(b"HTTP/1.1 200 OK\r\n\r\n")) as url:
-        found = silence(error(url))
+        found = unanswered(error(url))
 
     assert found == f"ClickHouse {url}: the connection ended within the head of the answer"
 
@@ -94,7 +94,7 @@ def test_an_answer_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(catalogue, "ANSWER_SECONDS", 1)
     over = threading.Event()
     with answering(lambda _: over.wait(30)) as url:
-        found = silence(error(url))
+        found = unanswered(error(url))
         over.set()
 
     assert found == f"ClickHouse {url}: no answer in time"
@@ -103,8 +103,11 @@ def test_an_answer_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) 
 def test_what_the_server_says_itself_is_no_silence() -> None:
     refused = ClickHouseError("Code: 60. DB::Exception: Table x.y does not exist")
 
-    assert silence(refused) is None
-    assert told(refused, "INSERT into x.y") == "INSERT into x.y: Code: 60. Table x.y does not exist"
+    assert unanswered(refused) is None
+    assert (
+        error_line(refused, "INSERT into x.y")
+        == "INSERT into x.y: Code: 60. Table x.y does not exist"
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,8 +130,8 @@ def test_what_the_server_says_itself_is_no_silence() -> None:
 )
 def test_an_answer_begins_with_its_code_and_its_cause(text: str, reads: str) -> None:
     """What was put before it hid the cause behind what `relay status` shows of a reason."""
-    assert plain(text) == reads
-    assert number(plain(text)) == number(text)
+    assert answer_line(text) == reads
+    assert number(answer_line(text)) == number(text)
 
 
 def test_loader_and_relay_say_it_first(capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from relay.operate.verify.judge.beginning import (
     as_json,
     beginnings,
     gaps,
-    said,
+    history_lines,
 )
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.verify.test_live import RELAY, once, ran, spoken
@@ -35,13 +35,15 @@ CUT = First(16_822, 8_412, 120_400, 1_700_000_000_000)
 
 def test_nothing_lies_before_the_first_record() -> None:
     every = beginnings({0: WHOLE, 1: WHOLE}, {0: 0, 1: 0}, {0: 0, 1: 0}, {0: 9, 1: 9}, {})
-    assert list(said(every)) == ["history: all partitions from the journal's first record on"]
+    assert list(history_lines(every)) == [
+        "history: all partitions from the journal's first record on"
+    ]
     assert list(gaps(every)) == []
 
 
 def test_what_retention_took_is_said_with_its_place() -> None:
     every = beginnings({0: WHOLE, 3: CUT}, {0: 0, 3: 16_820}, {3: 118_000}, {3: 130_000}, None)
-    assert list(said(every)) == [
+    assert list(history_lines(every)) == [
         "history: 1 partition from the journal's first record on",
         (
             "history: partition 3 begins at n=8412, journal offset 16822, written 2023-11-14 "
@@ -63,14 +65,14 @@ def test_what_retention_took_is_said_with_its_place() -> None:
 def test_a_partition_of_which_nothing_is_left() -> None:
     every = beginnings({}, {1: 900}, {}, {}, None)
     assert "partition 1 has no history: the journal's log begins at offset 900" in "".join(
-        said(every)
+        history_lines(every)
     )
     assert not every[0].whole
 
 
 def test_a_source_that_begins_later_is_said_too() -> None:
     every = beginnings({0: WHOLE}, {0: 0}, {0: 50}, {0: 50}, None)
-    assert "partition 0: the source log begins at offset 50" in list(said(every))[-1]
+    assert "partition 0: the source log begins at offset 50" in list(history_lines(every))[-1]
 
 
 @pytest.mark.parametrize(

@@ -36,5 +36,5 @@ def test_rows_of_no_block(name: str, history: History, kinds: list[AnomalyKind],
     tally = UnjudgedTally("d.t")
     found = list(unlisted({name: 7}, {name: history}, journal, tally))
     assert [one.kind for one in found] == kinds
-    assert said in "".join(tally.said())
-    assert bool(list(tally.said())) == bool(said)
+    assert said in "".join(tally.lines())
+    assert bool(list(tally.lines())) == bool(said)

@@ -62,7 +62,7 @@ def judged(of: TableWrites) -> tuple[list[AnomalyKind], str]:
     writes = Writes(of)
     found = list(writes.judge())
     assert all(one.partition == 4 for one in found)
-    return [one.kind for one in found], "\n".join([*(one.text for one in found), *writes.said()])
+    return [one.kind for one in found], "\n".join([*(one.text for one in found), *writes.lines()])
 
 
 def test_written_once() -> None:

@@ -143,7 +143,7 @@ def _dead(screen: Screen) -> Iterator[str]:
         exact = all(row.exact for row in screen.dead)
         yield since if exact else f"{since}; `relay dead ls --summary` counts each reason"
     for row in screen.dead[:_SHOWN]:
-        why = escape(row.told[:_REASON_CHARACTERS])
+        why = escape(row.reason_text[:_REASON_CHARACTERS])
         yield f"  {row.messages:,}  {escape(row.table) or '(no table)'}  {why}"
     if len(screen.dead) > _SHOWN:
         yield f"and {len(screen.dead) - _SHOWN:,} more kinds: relay dead ls --summary"

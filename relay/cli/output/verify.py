@@ -74,15 +74,15 @@ def say_json(anomaly: Anomaly) -> None:
     click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
 
 
-def tell(told: DatedAnomaly, *, as_json: bool) -> None:
+def tell(dated: DatedAnomaly, *, as_json: bool) -> None:
     """Print one anomaly of several pipelines'."""
     if as_json:
-        found = {"anomaly": told.anomaly.as_json(), "pipeline": told.pipeline}
+        found = {"anomaly": dated.anomaly.as_json(), "pipeline": dated.pipeline}
         now_ms = time.time_ns() // 1_000_000
-        click.echo(json.dumps({**found, "committed_ms": told.committed_ms, "at_ms": now_ms}))
+        click.echo(json.dumps({**found, "committed_ms": dated.committed_ms, "at_ms": now_ms}))
         return
-    when = clock(told.committed_ms)
-    click.echo(f"anomaly: {when} UTC  {told.pipeline}  {told.anomaly}", err=True)
+    when = clock(dated.committed_ms)
+    click.echo(f"anomaly: {when} UTC  {dated.pipeline}  {dated.anomaly}", err=True)
 
 
 def conclude(
@@ -132,7 +132,7 @@ def _history(audit: Audit, named: dict[str, str], before: str, *, as_json: bool)
         begins = [beginning.as_json(one) for one in audit.history]
         click.echo(json.dumps({"history": begins, **named}))
         return
-    for text in (*beginning.said(audit.history), *beginning.gaps(audit.history)):
+    for text in (*beginning.history_lines(audit.history), *beginning.gaps(audit.history)):
         click.echo(f"{before}{text}", err=True)
 
 

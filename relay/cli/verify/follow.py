@@ -68,7 +68,7 @@ def follow(
     Raises:
         ConfigError: the app has no journal; one of `outlets` cannot be used.
     """
-    standing, trail, samples = AuditProgress(time.monotonic()), Trail(), Samples()
+    progress, trail, samples = AuditProgress(time.monotonic()), Trail(), Samples()
     with contextlib.ExitStack() as opened:
         webhook = None
         if outlets.webhook_url:
@@ -76,14 +76,14 @@ def follow(
             webhook = opened.enter_context(contextlib.closing(posting))
         if outlets.listen:
             figures = VerifierMetrics(
-                standing, audit.totals, reader, webhook, settings.app, samples
+                progress, audit.totals, reader, webhook, settings.app, samples
             )
-            page = Page(standing, audit, trail, samples, _story_of(settings))
+            page = Page(progress, audit, trail, samples, _story_of(settings))
             opened.enter_context(_served(settings, outlets.listen, page, figures, samples))
 
-        def told(anomaly: Anomaly) -> None:
+        def report(anomaly: Anomaly) -> None:
             say(anomaly)
-            standing.anomaly(anomaly, time.time_ns() // 1_000_000)
+            progress.anomaly(anomaly, time.time_ns() // 1_000_000)
             if webhook is not None:
                 webhook.tell(anomaly)
 
@@ -91,7 +91,7 @@ def follow(
             keep(partition, offset, commit)
             trail.add(partition, offset, commit)
 
-        rounds.follow(reader, audit, told, stop or stopped_by_signal(), standing, kept)
+        rounds.follow(reader, audit, report, stop or stopped_by_signal(), progress, kept)
 
 
 def _story_of(settings: Settings) -> TellStory:

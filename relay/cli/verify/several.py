@@ -117,7 +117,7 @@ def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) ->
 
 def once_each(
     pipelines: Sequence[Pipeline],
-    few: verify.Few,
+    selection: verify.Few,
     *,
     deep: bool,
     removed: Collection[str] = (),
@@ -145,10 +145,10 @@ def once_each(
         else:
             verify.conclude(audit, time.monotonic() - began, name, as_json=as_json)
     for told in merged.take():
-        if as_json or few.shows(told.anomaly):
+        if as_json or selection.shows(told.anomaly):
             verify.tell(told, as_json=as_json)
-    if few.hidden and not as_json:
-        verify.say_hidden(few.hidden)
+    if selection.hidden and not as_json:
+        verify.say_hidden(selection.hidden)
     if errors and not any(audit.anomalies for audit in audits):
         status = worst(error.exit_code for error in errors)
         raise next(error for error in errors if error.exit_code == status)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.operate.doctor.fixes import grant, principal, quoted
-from relay.operate.doctor.versions import FREE_INPUT, Version, shown
+from relay.operate.doctor.versions import FREE_INPUT, Version, version_text
 
 if TYPE_CHECKING:
     from relay.config.settings import Brokers, Settings
@@ -272,7 +272,7 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
 
 def _when(right: ClickHouseRight) -> str:
     """When a right is needed, for people; empty: always."""
-    before = "" if right.before is None else f"only before ClickHouse {shown(right.before)}"
+    before = "" if right.before is None else f"only before ClickHouse {version_text(right.before)}"
     return "; ".join(filter(None, (before, right.note)))
 
 

@@ -25,6 +25,6 @@ def parsed(text: str) -> Version | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def shown(version: Version) -> str:
+def version_text(version: Version) -> str:
     """Write a version as people do."""
     return f"{version[0]}.{version[1]}"

@@ -60,10 +60,10 @@ class Statistics:
         """Return what a client is made with, so that it calls back."""
         return {
             "statistics.interval.ms": INTERVAL_MS,
-            "stats_cb": lambda text: self.heard(client, text),
+            "stats_cb": lambda text: self.take(client, text),
         }
 
-    def heard(self, client: str, text: str) -> None:
+    def take(self, client: str, text: str) -> None:
         """Take one statistics text of a client."""
         given, now = json.loads(text), self._clock()
         before = self._latest.get(client)

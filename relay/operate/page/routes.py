@@ -60,7 +60,7 @@ class Page:
     """Answers from what is known now.
 
     Args:
-        standing: of the audit under way.
+        progress: of the audit under way.
         audit: that audit.
         trail: of the same records.
         samples: the screens.
@@ -69,13 +69,13 @@ class Page:
 
     def __init__(
         self,
-        standing: AuditProgress,
+        progress: AuditProgress,
         audit: Audit,
         trail: Trail,
         samples: Samples,
         story: TellStory,
     ) -> None:
-        self._standing, self._audit = standing, audit
+        self._progress, self._audit = progress, audit
         self._trail, self._samples, self._story = trail, samples, story
         self._page = html()
         self._one = threading.Lock()
@@ -95,8 +95,8 @@ class Page:
         screen, problem = self._samples.latest()
         points = self._samples.points()
         now_ms = time.time_ns() // 1_000_000
-        standing = self._standing
-        kinds = {kind.value: n for kind, n in standing.kinds().items()}
+        progress = self._progress
+        kinds = {kind.value: n for kind, n in progress.kinds().items()}
         settled = sum(self._audit.totals.settled.values())
         return _json(
             200,
@@ -112,11 +112,11 @@ class Page:
                     "acknowledged": self._audit.acknowledged[-_SHOWN:],
                     "acknowledged_in_all": len(self._audit.acknowledged),
                     "told": [
-                        {**told.as_json(), "settled": self._audit.settled(told.anomaly)}
-                        for told in standing.told()
+                        {**reported.as_json(), "settled": self._audit.settled(reported.anomaly)}
+                        for reported in progress.reported()
                     ],
-                    "problem": standing.problem,
-                    "turned_at_ms": round(standing.turned_at * 1000) or None,
+                    "problem": progress.problem,
+                    "turned_at_ms": round(progress.turned_at * 1000) or None,
                 },
                 "plots": {
                     "step_ms": STEP_SECONDS * 1000,

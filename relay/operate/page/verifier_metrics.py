@@ -116,7 +116,7 @@ class VerifierMetrics(Collector):
     """All of them.
 
     Args:
-        standing: of the audit under way.
+        progress: of the audit under way.
         totals: of the same audit.
         reader: how far it is behind.
         webhook: None where there is none.
@@ -126,14 +126,14 @@ class VerifierMetrics(Collector):
 
     def __init__(
         self,
-        standing: AuditProgress,
+        progress: AuditProgress,
         totals: AuditTotals,
         reader: Reader,
         webhook: Webhook | None,
         app: str,
         samples: ScreenSamples,
     ) -> None:
-        self._standing, self._totals = standing, totals
+        self._progress, self._totals = progress, totals
         self._reader, self._webhook = reader, webhook
         self._app, self._screens = app, samples
         self._registry = CollectorRegistry()
@@ -146,18 +146,18 @@ class VerifierMetrics(Collector):
 
     def health(self, now: float) -> Answer:
         """Answer as Kubernetes reads it; `now` is monotonic, in seconds."""
-        return health(self._standing, now)
+        return health(self._progress, now)
 
     def collect(self) -> Iterable[Any]:
         """Read the samples; called by `exposition`."""
         return families(METRICS, self._samples())
 
     def _samples(self) -> Samples:
-        totals, standing, last = self._totals, self._standing, self._standing.last()
+        totals, progress, last = self._totals, self._progress, self._progress.last()
         alone = {
-            "round_timestamp_seconds": standing.turned_at,
-            "rounds_total": standing.rounds,
-            "rounds_waiting_total": standing.waited,
+            "round_timestamp_seconds": progress.turned_at,
+            "rounds_total": progress.rounds,
+            "rounds_waiting_total": progress.waited,
             "records_total": totals.records,
             "blocks_total": totals.blocks,
             "rows_total": totals.rows,
@@ -166,9 +166,9 @@ class VerifierMetrics(Collector):
             "flush_points_total": totals.flush_points,
         }
         labelled: dict[str, Mapping[Any, float]] = {
-            "anomalies_total": {kind.value: n for kind, n in standing.kinds().items()},
+            "anomalies_total": {kind.value: n for kind, n in progress.kinds().items()},
             "anomalies_open": {
-                kind.value: max(n - totals.settled[kind], 0) for kind, n in standing.kinds().items()
+                kind.value: max(n - totals.settled[kind], 0) for kind, n in progress.kinds().items()
             },
             "audited_n": {p: one.n for p, one in last.items()},
             "audited_floor": {p: one.floor for p, one in last.items()},
@@ -198,14 +198,14 @@ class VerifierMetrics(Collector):
         }
 
 
-def health(standing: AuditProgress, now: float) -> Answer:
+def health(progress: AuditProgress, now: float) -> Answer:
     """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
 
     Neither an anomaly nor a server that is away is mended by a restart.
     """
-    silent = standing.silent_seconds(now)
+    silent = progress.silent_seconds(now)
     why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
-    away = standing.problem
+    away = progress.problem
     return answer((
         Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),
     ))  # fmt: skip

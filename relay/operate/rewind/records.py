@@ -51,7 +51,11 @@ def rewound(head: Commit, author: RewindAuthor) -> Commit:
 
 
 def accepted(
-    head: Commit, floor: int, topic_id: str, said: tuple[tuple[str, ...], str], author: RewindAuthor
+    head: Commit,
+    floor: int,
+    topic_id: str,
+    statement: tuple[tuple[str, ...], str],
+    author: RewindAuthor,
 ) -> Commit:
     """Take note: relays go on from `floor`.
 
@@ -59,10 +63,10 @@ def accepted(
         head: the last record.
         floor: where; the one of `head` where only the group's offset was moved.
         topic_id: of the source topic now.
-        said: kinds of what was found, and both values.
+        statement: kinds of what was found, and both values.
         author: of the record.
     """
-    kinds, found = said
+    kinds, found = statement
     marks = {mark.table: mark.offset for mark in head.marks}
     if {"topic", "truncated"} & set(kinds):
         marks = {}  # from here on an offset may name another message

@@ -55,7 +55,7 @@ class RerunTable:
 
 
 def reasons(
-    table: str, target: RerunTable, blocks: Collection[str], told: RewindConsent, column: str
+    table: str, target: RerunTable, blocks: Collection[str], consent: RewindConsent, column: str
 ) -> Iterator[str]:
     """Yield why this table's old rows cannot simply be replaced; none: they can.
 
@@ -63,18 +63,18 @@ def reasons(
         table: `database.table`.
         target: as it is.
         blocks: ids of its superseded blocks.
-        told: by the person.
+        consent: of the person.
         column: the block-id column's name.
     """
     if not target.there or not blocks:
         return
-    if target.views and not told.despite_views:
+    if target.views and not consent.despite_views:
         yield (
             f"{table}: views {', '.join(target.views)} also processed its rows, and a rewind does "
             "not remove those; with --despite-views you say that you correct the views' tables "
             "yourself"
         )
-    if table in told.keep:
+    if table in consent.keep:
         return
     keep = f"--keep-rows {table} leaves the old rows in the table, beside those of the new blocks"
     if not target.stamped:
@@ -89,16 +89,16 @@ def reasons(
 
 
 def replayed(
-    courses: Iterable[Course], replays: Collection[tuple[int, int]], told: RewindConsent
+    courses: Iterable[Course], replays: Collection[tuple[int, int]], consent: RewindConsent
 ) -> Iterator[str]:
     """Yield dead letters of superseded stretches whose messages were sent again since.
 
     Args:
         courses: of all partitions.
         replays: source (partition, offset) of every dead letter that was replayed.
-        told: by the person.
+        consent: of the person.
     """
-    if told.despite_replays:
+    if consent.despite_replays:
         return
     for course in courses:
         stretches = [one for one in course.superseded if one.dead]

@@ -37,7 +37,7 @@ class RewindRequest:
 
     offsets: Mapping[int, int]
     table: str | None
-    told: RewindConsent
+    consent: RewindConsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ def ready(
             table,
             targets[table],
             [block.id for block in blocks if block.table == table],
-            wanted.told,
+            wanted.consent,
             column,
         )
     ]
-    why_not += removal.replayed(courses, hands.replays(), wanted.told)
+    why_not += removal.replayed(courses, hands.replays(), wanted.consent)
     if why_not:
         raise ConfigError(
             "\n  ".join(["the rewind was not begun:", *why_not]),
@@ -166,7 +166,7 @@ def _begin(
         courses = ready(hands, places, wanted, column).courses
         hands.write(
             [
-                records.rewinding(places[one.partition].head, one, wanted.told.keep, author())
+                records.rewinding(places[one.partition].head, one, wanted.consent.keep, author())
                 for one in courses
             ]
         )

@@ -39,12 +39,12 @@ class Servers:
 
     def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:
         self._settings, self._config_file, self._pipeline = settings, config_file, pipeline
-        self.standing = PositionsReader(settings)
+        self.positions = PositionsReader(settings)
         self._owners: dict[int, Any] = {}
 
     def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
         """See Hands."""
-        return self.standing.look(beyond)
+        return self.positions.look(beyond)
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
@@ -90,7 +90,7 @@ class Servers:
 
     def close(self) -> None:
         """Let go of the clients."""
-        self.standing.close()
+        self.positions.close()
 
 
 def _error(status: int, said: str) -> RelayError:

@@ -33,16 +33,16 @@ class Merged:
         self._lock = threading.Lock()
         self._waiting: list[DatedAnomaly] = []
 
-    def add(self, told: DatedAnomaly) -> None:
+    def add(self, dated: DatedAnomaly) -> None:
         """Add one more."""
         with self._lock:
-            self._waiting.append(told)
+            self._waiting.append(dated)
 
     def take(self) -> list[DatedAnomaly]:
         """Return all that wait, the earliest commit first; equal ones in the order of pipelines."""
         with self._lock:
             taken, self._waiting = self._waiting, []
-        return sorted(taken, key=lambda told: told[:2])
+        return sorted(taken, key=lambda dated: dated[:2])
 
 
 class CommitTimes:

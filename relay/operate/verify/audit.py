@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from relay.operate.verify.judge import committed_offset as offsets
-from relay.operate.verify.judge.acknowledgements import kinds, said
+from relay.operate.verify.judge.acknowledgements import describe, kinds
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
 from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
 from relay.operate.verify.judge.chain import check
@@ -145,7 +145,7 @@ class Audit:
             Anomaly(one.kind, partition, commit.n, offset, one.text) for one in sealed.add(commit)
         ]
         if by_person(commit):
-            self.acknowledged.append(said(partition, commit))
+            self.acknowledged.append(describe(partition, commit))
         return found
 
     def floors(self) -> dict[int, int]:

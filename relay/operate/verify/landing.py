@@ -121,8 +121,8 @@ class Landing:
         )
         yield from anomalies(writes.judge(), table)
         self.not_judged += [
-            *missing.said(counted=counted is not None),
-            *writes.said(),
+            *missing.lines(counted=counted is not None),
+            *writes.lines(),
             *claims(table, ledger),
         ]
 
@@ -135,7 +135,7 @@ class Landing:
         rows = {name: counted[name] for name in sorted(ids)}
         found = unlisted(rows, self._rows.ledger(table), self._known, tally)
         yield from anomalies(found, table)
-        self.not_judged += tally.said()
+        self.not_judged += tally.lines()
 
 
 def anomalies(

@@ -29,7 +29,7 @@ class Last(NamedTuple):
 
 
 class ReportedAnomaly(NamedTuple):
-    """An anomaly, and the Unix time when it was told."""
+    """An anomaly, and the Unix time when it was reported."""
 
     anomaly: Anomaly
     at_ms: int
@@ -53,8 +53,8 @@ class AuditProgress:
         self._lock = threading.Lock()
         self._last: dict[int, Last] = {}
         self._kinds: Counter[AnomalyKind] = Counter()
-        self._told: deque[ReportedAnomaly] = deque(maxlen=SHOWN)
-        self._heard = now
+        self._reported: deque[ReportedAnomaly] = deque(maxlen=SHOWN)
+        self._recorded_at = now
         self.rounds = self.waited = 0
         self.problem = ""
         self.turned_at = 0.0
@@ -63,18 +63,18 @@ class AuditProgress:
         """Note that one more was audited; `now` is monotonic, in seconds."""
         with self._lock:
             self._last[partition] = Last(commit.n, offset, commit.floor, commit.written_at_ms)
-            self._heard = now
+            self._recorded_at = now
 
     def anomaly(self, anomaly: Anomaly, at_ms: int) -> None:
         """Note that one more was found."""
         with self._lock:
             self._kinds[anomaly.kind] += 1
-            self._told.append(ReportedAnomaly(anomaly, at_ms))
+            self._reported.append(ReportedAnomaly(anomaly, at_ms))
 
     def turned(self, now: float, at: float, problem: str = "") -> None:
         """Note that a round ended: `now` is monotonic, `at` Unix time, both in seconds."""
         with self._lock:
-            self._heard = now
+            self._recorded_at = now
             self.problem = problem
             if problem:
                 self.waited += 1
@@ -92,12 +92,12 @@ class AuditProgress:
         with self._lock:
             return {kind: self._kinds[kind] for kind in AnomalyKind}
 
-    def told(self) -> list[ReportedAnomaly]:
+    def reported(self) -> list[ReportedAnomaly]:
         """Return the latest SHOWN anomalies, oldest first."""
         with self._lock:
-            return list(self._told)
+            return list(self._reported)
 
     def silent_seconds(self, now: float) -> float:
         """Return seconds since the last record or the end of a round; `now` is monotonic."""
         with self._lock:
-            return now - self._heard
+            return now - self._recorded_at

@@ -61,7 +61,7 @@ def follow(
     audit: Audit,
     say: Callable[[Anomaly], None],
     stop: threading.Event,
-    standing: AuditProgress,
+    progress: AuditProgress,
     keep: Keep = lambda *_: None,
 ) -> None:
     """Round after round until `stop` is set; servers that are away are waited for.
@@ -71,7 +71,7 @@ def follow(
         audit: gets all of it.
         say: gets anomalies as they are found.
         stop: set from outside.
-        standing: is told how far this is.
+        progress: gets how far this is.
         keep: gets partition, offset and record, in order.
 
     Raises:
@@ -79,7 +79,7 @@ def follow(
     """
 
     def kept(partition: int, offset: int, commit: Commit) -> None:
-        standing.record(partition, offset, commit, time.monotonic())
+        progress.record(partition, offset, commit, time.monotonic())
         keep(partition, offset, commit)
 
     looked = float("-inf")
@@ -90,10 +90,10 @@ def follow(
                 reader.grow()
                 _tell(audit.ends(*reader.ends(), looked), say)
             _round(reader, audit, say, kept)
-            standing.turned(time.monotonic(), time.time())
+            progress.turned(time.monotonic(), time.time())
         except Unavailable as error:
             log.warning("the verifier waits for a server", extra={"why": error.message})
-            standing.turned(time.monotonic(), time.time(), error.message)
+            progress.turned(time.monotonic(), time.time(), error.message)
         stop.wait(ROUND_SECONDS)
 
 

@@ -88,7 +88,7 @@ class DeadRow:
     exact: bool
 
     @property
-    def told(self) -> str:
+    def reason_text(self) -> str:
         """The reason, as far as it is true."""
         return self.reason if self.exact else f"first reason: {self.reason}"
 

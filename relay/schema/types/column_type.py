@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relay.schema.types.kind import Narrowed, Nullable, Scalar, TypeKind, shown
+from relay.schema.types.kind import Narrowed, Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple
 from relay.schema.types.proto_shape import WIDENING, field_names
 from relay.schema.types.scalar import MAKERS
@@ -108,7 +108,7 @@ class ColumnType:
     def complaint(self, value: object) -> str:
         """Return why `value` is bad."""
         limits = f" ({self.meaning})" if self.meaning else ""
-        return f"{shown(value)} does not fit {self.clickhouse}{limits}"
+        return f"{value_text(value)} does not fit {self.clickhouse}{limits}"
 
     def why(self, array: pa.Array[Any]) -> str:
         """Return what in the single value of a protobuf-side array is bad, for the dead letter."""

@@ -125,7 +125,7 @@ class Scalar(TypeKind):
     def complaint(self, value: object) -> str:
         """Return why `value` does not fit."""
         limits = f" ({self.meaning})" if self.meaning else ""
-        return f"{shown(value)} does not fit {self.text}{limits}"
+        return f"{value_text(value)} does not fit {self.text}{limits}"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Nullable(TypeKind):
         return self.inner.why(array)
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value for a reason, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

@@ -45,7 +45,7 @@ class BrokerQuestions:
     def look(self) -> KafkaFacts:
         """Return all facts but the clock."""
         asker, of_source = self._asker, self._of_source
-        standing = GroupQuestions(self._settings, asker, of_source)
+        group = GroupQuestions(self._settings, asker, of_source)
         brokers = self._broker_settings(asker)
         elsewhere = {} if of_source is asker else self._broker_settings(of_source)
         if not asker.apis:
@@ -55,10 +55,10 @@ class BrokerQuestions:
             brokers=brokers,
             topics=topics,
             apis=asker.apis or None,
-            group_granted=standing.group_granted(),
-            transactions=standing.transactions(),
-            creation=standing.creation(),
-            heads=standing.heads(topics),
+            group_granted=group.group_granted(),
+            transactions=group.transactions(),
+            creation=group.creation(),
+            heads=group.heads(topics),
             unasked=self.unasked(),
             source_brokers=elsewhere,
         )

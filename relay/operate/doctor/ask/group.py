@@ -26,7 +26,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
 from relay.errors import Unavailable
-from relay.kafka.partition_ends import told
+from relay.kafka.partition_ends import listed_offset
 from relay.kafka.topics import MAX_MESSAGE_BYTES
 from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.facts import GroupFloor, Topic, Trial
@@ -161,7 +161,7 @@ class GroupQuestions:
             f"oldest offset of {place.topic}[{place.partition}]",
             lambda: asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[place],
         )
-        return told(place, found)
+        return listed_offset(place, found)
 
 
 def _head(

@@ -16,7 +16,7 @@ from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, 
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
 from relay.operate.doctor.judge.views import judge_views
 from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, merges_rows, window
-from relay.operate.doctor.versions import OLDEST, shown
+from relay.operate.doctor.versions import OLDEST, version_text
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -92,7 +92,7 @@ def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
         yield found(
             "clickhouse-old",
             f"the server has no setting {', '.join(lacking)}",
-            f"upgrade ClickHouse to {shown(OLDEST)} or later",
+            f"upgrade ClickHouse to {version_text(OLDEST)} or later",
         )
     readonly = facts.settings.get("readonly")
     if readonly is not None and readonly.value == "1":

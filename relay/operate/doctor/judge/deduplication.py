@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.versions import OLDEST, parsed, shown
+from relay.operate.doctor.versions import OLDEST, parsed, version_text
 
 if TYPE_CHECKING:
     from relay.operate.doctor.facts import ClickHouseFacts, Tried
@@ -17,11 +17,12 @@ def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:
     """Yield whether the loader's guards were ever run on a version like this."""
     version = parsed(facts.version)
     if version is not None and version < OLDEST:
+        oldest = version_text(OLDEST)
         yield found(
             "version-untested",
             f"ClickHouse {facts.version} is older than the oldest version that was tested, "
-            f"{shown(OLDEST)}",
-            f"upgrade ClickHouse to {shown(OLDEST)} or later; try it: relay doctor CONFIG --try",
+            f"{oldest}",
+            f"upgrade ClickHouse to {oldest} or later; try it: relay doctor CONFIG --try",
         )
 
 
@@ -57,7 +58,7 @@ def _doubled(code: str, tried: Tried, facts: ClickHouseFacts, where: str, copies
         code,
         f"{tried.engine} on ClickHouse {facts.version}: two INSERTs under one token left each row "
         f"{copies:g} times in {where} (user {facts.user}: {values})",
-        f"upgrade ClickHouse to {shown(OLDEST)} or later; ALTER USER {facts.user} SETTINGS "
+        f"upgrade ClickHouse to {version_text(OLDEST)} or later; ALTER USER {facts.user} SETTINGS "
         "insert_deduplicate = 1, deduplicate_insert_select = 'enable_even_for_bad_queries', "
         "deduplicate_blocks_in_dependent_materialized_views = 1",
     )

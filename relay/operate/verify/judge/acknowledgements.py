@@ -25,7 +25,7 @@ def kinds(commit: Commit) -> tuple[str, ...]:
     return tuple(given) or ((OTHER,) if commit.HasField("accept") else ())
 
 
-def said(partition: int, commit: Commit) -> str:
+def describe(partition: int, commit: Commit) -> str:
     """Say it on one line, with place, time and reason."""
     place = f"partition {partition}, n={commit.n}, {utc(commit.written_at_ms)}"
     return f"{place}: {'; '.join(parts(commit))}"

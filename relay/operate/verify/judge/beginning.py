@@ -112,7 +112,7 @@ def beginnings(
     ]
 
 
-def said(every: Sequence[JournalBeginning]) -> Iterator[str]:
+def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:
     """Say one line where nothing is missing, else one for each partition cut short."""
     whole = [one for one in every if one.whole]
     if whole:

@@ -62,7 +62,7 @@ class Missing:
         self._tally.add(f"{reason} is not judged", block.id, whole - rows)
         return True
 
-    def said(self, *, counted: bool = True) -> Iterator[str]:
+    def lines(self, *, counted: bool = True) -> Iterator[str]:
         """Yield what is not judged, and why.
 
         Args:
@@ -78,7 +78,7 @@ class Missing:
             yield f"{self._table}: {why}: missing rows are not judged by counting{now}, {extra}"
         elif self._facts.filtered is None:
             yield (f"{self._table}: it is not known whether a row policy hides rows from this user")
-        yield from self._tally.said()
+        yield from self._tally.lines()
 
 
 def removed_since(block: Block, history: History, removals: tuple[Removal, ...]) -> Removal | None:

@@ -28,7 +28,7 @@ class UnjudgedTally:
         some.blocks += 1
         some.rows += rows
 
-    def said(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Yield one sentence for each reason."""
         for reason, some in self._found.items():
             rows = f", {some.rows} rows" if some.rows else ""

@@ -68,9 +68,9 @@ class Writes:
         for block in sorted(self._table.live - seen):
             yield from self._lost(StatementGroup({block}, []))
 
-    def said(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Yield what is not judged, and why."""
-        yield from self._tally.said()
+        yield from self._tally.lines()
 
     def _doubled(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
         """More rows in new parts than the blocks have, or than one statement brings."""

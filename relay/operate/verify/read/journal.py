@@ -27,10 +27,10 @@ from relay.config import kafka_clients
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
 from relay.kafka.group_queries import GroupOffset, Groups
-from relay.kafka.partition_ends import told
+from relay.kafka.partition_ends import listed_offset
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.reconnect import Renewal
-from relay.operate.verify.read.question import asked, away
+from relay.operate.verify.read.question import answer_of, away
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ class Reader:
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
-            low, high = asked(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, high = answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
             self.starts[place.partition] = low
             bounds = self._consumer, place, low, high
-            first = asked(lambda all_of=bounds: self._begin(*all_of))
+            first = answer_of(lambda all_of=bounds: self._begin(*all_of))
             place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
@@ -202,13 +202,13 @@ class Reader:
 
     def _offsets_of_group(self) -> list[GroupOffset]:
         group, topic = names.group_id(self._settings.app), self._settings.source.topic
-        found: list[GroupOffset] = asked(lambda: self._groups.committed(group, topic, self._at))
+        found: list[GroupOffset] = answer_of(lambda: self._groups.committed(group, topic, self._at))
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         """Return (last stable offsets, ends) of journal, dead letters and block topics."""
         prefix = f"{self._settings.app}."
-        topics = asked(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        topics = answer_of(lambda: self._admin.list_topics(timeout=SECONDS)).topics
         places = [
             TopicPartition(name, index)
             for name, topic in topics.items()
@@ -251,7 +251,9 @@ class Reader:
         )
         try:
             return {
-                (at.topic, at.partition): asked(lambda at=at, of=future: told(at, of.result()))
+                (at.topic, at.partition): answer_of(
+                    lambda at=at, of=future: listed_offset(at, of.result())
+                )
                 for at, future in futures.items()
             }
         except Unavailable:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from relay.errors import Unavailable
 
 
-def asked(question: Any) -> Any:
+def answer_of(question: Any) -> Any:
     """Return the answer.
 
     Raises:
