@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need servers, so that -m "not servers" answers a newcomer quickly."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        if not STARTING.isdisjoint(fixtures) or item.get_closest_marker("long"):
+        elsewhere = any(map(item.get_closest_marker, ("long", "cluster")))
+        if elsewhere or not STARTING.isdisjoint(fixtures):
             item.add_marker(pytest.mark.servers)
 
 

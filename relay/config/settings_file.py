@@ -96,7 +96,7 @@ def _wrong(
     mend = (
         f"correct the settings, then run `relay config check {path}`"
         if of_file
-        else "give another value for the option for the option"
+        else "give another value for the option"
     )
     return "\n".join([head, *lines]), mend
 

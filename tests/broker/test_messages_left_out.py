@@ -75,7 +75,7 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     client.command(f"INSERT INTO {table} SELECT * FROM {table} WHERE id = 42")
     status, output = ran(path, "verify", "--once", "--deep")
     assert status == 1, output
-    assert f"{LEFT_OUT}: 3 rows in the table, 2 in it" in output
+    assert f"{LEFT_OUT}: the table has 3 of its rows, but the block has 2" in output
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "crossing"])

@@ -88,7 +88,7 @@ def refused(pipeline: Pipeline, process: subprocess.Popen[bytes], *named: str) -
     log = pipeline.log(process)
     assert process.returncode == 5, log
     said, _, step = log.rpartition("\n  next: ")
-    assert step.startswith(("grant", "mend")), log
+    assert step.startswith(("grant", "correct")), log
     for name in named:
         assert name in said.rpartition("\nrelay: ")[2] + step, log
     assert "Traceback" not in log
