@@ -105,7 +105,7 @@ def test_they_are_dead_letters_as_a_relays(
     assert list(first.origin.headers) == [("table", table.encode()), ("trace", b"t17")]
     assert (first.block, first.whole) == (rest.id, True)
     where = f"dead letters of {journal.app}.dead, 0:0 to 0:1: 2 messages that the table refuses"
-    assert said.startswith(f"dead {rest.id}, which stood aside: {where}")
+    assert said.startswith(f"dead {rest.id}, which had been set aside: {where}")
     assert finish(journal, ledger) == []
     are_dead(journal, ledger, client, table)
 
@@ -269,7 +269,9 @@ def test_retention_took_a_message(
     """It stays parked, and its rows can still be loaded."""
     journal.delete_sources(before=20)
     (said,) = finish(journal, ledger)
-    assert said.startswith(f"parked {rest.id}, which stood aside: 1 of its 2 messages cannot")
+    assert said.startswith(
+        f"parked {rest.id}, which had been set aside: 1 of its 2 messages cannot"
+    )
     assert f"{journal.source}[0] holds 20 to " in said
     assert journal.letters() == []
     assert ledger.counts() == [(table, plan.LOADED, 1, 98), (table, plan.PARKED, 1, 2)]

@@ -61,7 +61,7 @@ def test_a_server_that_doubles_is_refused(client: Client) -> None:
     broken(client)
     with pytest.raises(ContractBroken) as error:
         dedup_trial.check(client, "relay")
-    assert "4 rows of 2" in error.value.message
+    assert "4 rows instead of 2" in error.value.message
     assert NOW.engine in error.value.message
     assert "relay doctor CONFIG --try" in error.value.next_step
 
@@ -121,4 +121,4 @@ def test_the_loader_does_not_start(
         cli.main(["run", str(path), "--once"])
     said = capsys.readouterr().err
     assert ended.value.code == 6, said
-    assert "4 rows of 2" in said
+    assert "4 rows instead of 2" in said

@@ -193,7 +193,7 @@ def test_without_java_it_says_so_before_it_waits(journal: Journal, tmp_path: Pat
     journal.without_clickhouse()
     nowhere = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
     for changed, cause in (
-        ({}, "no java in PATH, and JAVA_HOME is not set"),
+        ({}, "there is no java in PATH, and JAVA_HOME is not set"),
         ({"JAVA_HOME": "/nowhere"}, "JAVA_HOME is '/nowhere', but"),
     ):
         done = subprocess.run(

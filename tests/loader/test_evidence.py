@@ -231,7 +231,9 @@ def test_what_went_with_its_table_stays_gone(
     killed(journal, blocks, "after_insert")
     assert number(client, table) == 100
     removed(client, table, how)
-    assert until_settled(worker, blocks) == ["loaded"]
+    # Where the old table's parts are gone, a backup without them may have been restored as well.
+    expected = "loaded" if how == "renamed" else "parked"
+    assert until_settled(worker, blocks) == [expected]
     assert number(client, table) == 0
 
 

@@ -221,7 +221,7 @@ def test_the_command(journal: Journal, ledger: Ledger, client: Client, table: st
     path = str(journal.configured())
     shown = CliRunner().invoke(command, ["ledger", "clean", path])
     assert shown.exit_code == 0, shown.output
-    assert f"{table}: 2 blocks whose journal records are gone would be removed" in shown.output
+    assert f"{table}: 2 blocks whose journal records were deleted would be removed" in shown.output
     assert "nothing was changed; add --run to remove the entries" in shown.output
     assert len(known(client, ledger)) == 3
     done = CliRunner().invoke(command, ["ledger", "clean", path, "--run", "--json"])
