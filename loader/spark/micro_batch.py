@@ -244,7 +244,7 @@ class Settling:
         why = "; ".join(sorted(reasons)[:3])
         if limit and waited > limit:
             raise Unavailable(
-                f"a server did not answer for {limit:g} s: {why}",
+                f"the loader waited {limit:g} s in vain: {why}",
                 "Start the server, or raise loader.wait_for_servers_seconds.",
             )
         self._observer.waiting(why)

@@ -69,7 +69,7 @@ def test_a_module_that_is_of_no_use_is_refused(written: Write, text: str, why: s
 
 def test_a_module_without_source_is_refused() -> None:
     """Its versions could not be told apart."""
-    with pytest.raises(Refused, match="no source"):
+    with pytest.raises(Refused, match="no Python source"):
         transform.load("_struct:calcsize")
 
 
@@ -106,7 +106,10 @@ def test_it_gets_the_table_and_may_give_a_table() -> None:
 
 @pytest.mark.parametrize(
     ("function", "why"),
-    [(lambda _: {}["x"], "m:f@1: KeyError: 'x'"), (lambda _: [1], "gave list, not a RecordBatch")],
+    [
+        (lambda _: {}["x"], "m:f@1: KeyError: 'x'"),
+        (lambda _: [1], "returned list, not a RecordBatch"),
+    ],
 )
 def test_what_it_raises_is_the_reason(function: transform.Function, why: str) -> None:
     """So is a result of another kind."""
@@ -162,10 +165,10 @@ def test_columns_keep_their_meaning_or_take_the_tables() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "why"),
     [
-        ("day", pa.array([0, 0, 0, -1]), "column day is int64, Date takes uint16.*-1"),
-        ("day", pa.array(["x"] * 4), "column day is string, Date takes uint16"),
+        ("day", pa.array([0, 0, 0, -1]), "column day as int64, but Date needs uint16.*-1"),
+        ("day", pa.array(["x"] * 4), "column day as string, but Date needs uint16"),
         ("price", pa.array(["1", "1", "1.255", "1"]), "row 3, column price: '1.255' does not fit"),
-        ("note", pa.array([1] * 4), "column note, which the table has not"),
+        ("note", pa.array([1] * 4), "column note, which the table does not have"),
         ("_block", pa.array(["b"] * 4), "which only the loader fills"),
         ("id", pa.array([1] * 4), "column id twice"),
     ],

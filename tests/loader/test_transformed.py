@@ -142,7 +142,7 @@ def test_what_it_raises_parks_the_block_until_it_is_mended(
     operator.writes("def f(rows): return rows.append_column('more', rows['id'])")
     assert operator.load(given_up) == ["parked"]
     ((_, state, why),) = resolve(operator.settings(), ledger, [bad.id], "retry")
-    assert (state, "column more, which the table has not" in why) == ("parked", True)
+    assert (state, "column more, which the table does not have" in why) == ("parked", True)
     ((_, state, _),) = resolve(operator.settings(), ledger, [given_up.id], "discard")
     assert state == "discarded"
     operator.writes("def f(rows): return rows")
