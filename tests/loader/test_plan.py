@@ -452,7 +452,7 @@ def test_a_parked_block_says_what_was_found() -> None:
     facts = plan.InsertFacts(counted=4, fewer="rows expire", views=("db.v",))
     found = decide(facts, record=plan.ServerRecord("unclear", said="no query log"))
     assert isinstance(found, plan.Park)
-    for part in ("4 of its 10 rows", "rows expire", "db.v", "window", "no query log"):
+    for part in ("4 of its 10 rows", "rows expire", "db.v", "deduplication token", "no query log"):
         assert part in found.reason
 
 

@@ -398,7 +398,7 @@ def test_permanent_reasons_park_one_block_and_stop_nothing(
     assert (done[homeless.id].outcome, done[homeless.id].about) == ("retry", About.TABLE)
     assert "no table" in done[homeless.id].reason
     assert "CRC-32C" in done[damaged.id].reason
-    assert "10 rows in the chunks" in done[short.id].reason
+    assert "the chunks hold 10 rows" in done[short.id].reason
     make(client, homeless.table, stamped=True)
     assert list(resolve(journal.settings(), ledger, [homeless.id], "retry")) == [
         (homeless.id, "loaded", "")
