@@ -229,7 +229,7 @@ def test_columns_by_kind(engine: Engine) -> None:
     )
     assert [(offset, reason[:19]) for offset, _, reason in formed.dead] == [
         (3, "row 1, column n.y: "),
-        (4, "row 1, column e: le"),
+        (4, "row 1, column e: th"),
     ]
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     columns = "k, toString(d), toString(ip), toString(t), m, a['k'], n.x, n.y"

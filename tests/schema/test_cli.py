@@ -208,7 +208,7 @@ def test_the_files_of_all_tables_in_one_go(
         "bad": "refused",
     }
     assert "IntervalDay" in told[f"{database}.bad"]["why"]
-    assert "1 of 3 tables have no file" in captured.err
+    assert "1 of 3 tables have no up-to-date file" in captured.err
     assert {path.relative_to(out) for path in out.rglob("*.proto")} == {
         Path(database, "t", "row.proto"),
         Path(database, "Words", "row.proto"),
@@ -250,7 +250,7 @@ def test_a_file_that_somebody_edited_is_kept_and_an_older_one_is_replaced(
 
     assert relay_schema(*arguments) == 2
     lines = capsys.readouterr().out
-    assert f"kept       {edited} ({database}.edited): holds what no version" in lines
+    assert f"kept       {edited} ({database}.edited): somebody wrote or edited it" in lines
     assert f"written    {older}" in lines
     assert edited.read_text(encoding="utf-8") == ours
     assert "b = 2" in older.read_text(encoding="utf-8")

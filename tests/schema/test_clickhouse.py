@@ -214,7 +214,7 @@ def test_ephemeral_columns(engine: Engine, tmp_path: Path) -> None:
     values = [row_batch([row(codec, k=1, e="a")]), without]
     decoded = decode(binary(values), codec, "batch")
     assert [(bad.index, bad.reason[:27]) for bad in decoded.bad] == [
-        (1, "row 1, column e: left out, ")
+        (1, "row 1, column e: the value ")
     ]
     load(engine, tmp_path, decoded.batch)
     assert engine.rows("SELECT k, c FROM shop.t") == [[1, "A"]]

@@ -203,9 +203,9 @@ def test_a_missing_topic_is_refused(kafka: Kafka, monkeypatch: pytest.MonkeyPatc
     """Without the topic, reading and writing say which topic and how to get it."""
     monkeypatch.setattr("relay.schema.registry.NEW_TOPIC_SECONDS", 0.3)
     registry = Registry(kafka, "no-such-app")
-    with pytest.raises(Refused, match=r"no-such-app\.schemas is not there"):
+    with pytest.raises(Refused, match=r"no-such-app\.schemas does not exist"):
         registry.catch_up()
-    with pytest.raises(Refused, match=r"no-such-app\.schemas is not there"):
+    with pytest.raises(Refused, match=r"no-such-app\.schemas does not exist"):
         registry.propose(first("a"))
     registry.close()
 

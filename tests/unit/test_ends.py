@@ -31,6 +31,7 @@ MAKES = {
 
 APP, SETTING, SERVER, PARTITION = "the app", "a setting", "a server", "a source partition"
 CAUGHT = "one table; caught, and made a dead letter or a block that stands aside"
+LETTERS = "one block's dead letters; caught, and the block is tried again"
 TOPIC_DELETED = "a topic that somebody deleted under way, once; the next start goes on"
 ONE_TABLE = "one table, and it still ends the program"
 
@@ -99,6 +100,8 @@ WAYS = {
     "loader.clickhouse.client.connect ConfigError": SETTING,
     "loader.clickhouse.client.failure Refused": SERVER,
     "loader.clickhouse.client.failure Unavailable": SERVER,
+    "loader.blocks.dead_letters._begin_when_stable Unavailable": LETTERS,
+    "loader.blocks.dead_letters._write Unavailable": LETTERS,
     "loader.blocks.fetch._explain Unavailable": SERVER,
     "loader.journal.reader._refuse ContractBroken": PARTITION,
     "loader.journal.reader.up_to Unavailable": SERVER,

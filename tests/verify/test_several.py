@@ -186,4 +186,4 @@ def test_a_webhook_that_is_none_is_told_before_anything_begins(
     config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_main(cli, "relay", ["verify", config, "--follow", "--webhook", "host"]) == 2
-    assert "not a URL" in capsys.readouterr().err
+    assert "the webhook's URL is not http or https" in capsys.readouterr().err

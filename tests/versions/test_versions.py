@@ -95,7 +95,7 @@ def test_the_guards_hold_here_and_see_what_does_not(bootstrap: str, tmp_path: Pa
         verdict = Verdict(NOW)
         repeated = "a repeated INSERT is dropped"
         tool._one(verdict, repeated, lambda: GUARDS[repeated](bench))
-        assert "4 rows of 2" in verdict.red[repeated]
+        assert "4 rows instead of 2" in verdict.red[repeated]
         bench.close()
 
 

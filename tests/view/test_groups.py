@@ -86,7 +86,8 @@ def test_without_an_answer_the_brokers_are_named(
         groups.describe("g")
 
     assert "127.0.0.1:1: Connection refused" in told.value.args[0].str()
-    assert "FAIL" not in capfd.readouterr().err
+    # Of this address: clients of other tests, whose brokers have ended, may write as well.
+    assert "127.0.0.1:1/" not in capfd.readouterr().err
 
 
 class Refusing:

@@ -50,7 +50,7 @@ class Looking:
 def test_status_shows_all_and_names_what_is_away(
     config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(status.ask, "Look", Looking)
+    monkeypatch.setattr(status.ask, "StatusReader", Looking)
     assert run_main(cli, "relay", ["status", config, "--json"]) == 0
     shown = [json.loads(line)["app"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["shop-east", "shop-west"]
