@@ -12,6 +12,8 @@ from loader.core.table_rules import Nature, Window, nature
 from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, begin_left_out, search
 
+pytestmark = pytest.mark.search
+
 STAMPED, BARE = Table(stamped=True), Table(stamped=False)
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.loader.model import Guards, Table, Violation
 from tests.loader.restored_model import Around, Scenario, search
 
+pytestmark = pytest.mark.search
+
 PLAIN = Table(window=6)
 BARE = Table(stamped=False, window=6, logged=True)
 LOGGED = Table(window=6, logged=True)

@@ -11,6 +11,8 @@ from relay.core.state import Fencing
 from tests.model.search import search
 from tests.model.world import World, log
 
+pytestmark = pytest.mark.search
+
 EVERY_KIND = frozenset(
     {"fault", "crash", "boot", "revoke", "rejoin", "stop", "move", "deliver", "timeout"}
 )

@@ -13,6 +13,8 @@ from tests.model.quiet import settle
 from tests.model.search import Walk, search, walk
 from tests.model.world import World, log
 
+pytestmark = pytest.mark.search
+
 
 @dataclass(frozen=True)
 class Control:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -12,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.model.quiet import settle
 from tests.model.records import SOURCE
 from tests.model.world import World, limits, log
+
+pytestmark = pytest.mark.search
 
 PICKS = st.integers(0, 1_000)
 LONG = settings.get_current_profile_name() == "long"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from relay.core.state import RelayState
     from tests.model.world import World
 
+pytestmark = pytest.mark.search
+
 STEPS = 100_000
 HISTORY_STEPS = 300
 
