@@ -44,10 +44,17 @@ class JournalPolling:
     Args:
         given: the rows of a journal record, from its partition, its offset and itself; at least
             one, so that the position moves.
+        weight: how many blocks a row counts as, where a read is bounded by blocks.
     """
 
-    def __init__(self, kafka: Kafka, topic: str, given: Given) -> None:
-        self._topic, self._given = topic, given
+    def __init__(
+        self,
+        kafka: Kafka,
+        topic: str,
+        given: Given,
+        weight: Callable[[Row], float] = lambda row: float(row[2] is not None),
+    ) -> None:
+        self._topic, self._given, self._weight = topic, given, weight
         self._next: Positions = {}  # what the consumer would deliver next
         # The end of a partition is an event, at the last stable offset.
         config = kafka_clients.reader(kafka) | {"enable.partition.eof": True, "error_cb": _say}
@@ -63,7 +70,7 @@ class JournalPolling:
         if self._next != position:
             self._assign(position)
         rows: list[Row] = []
-        behind, found = set(position), 0
+        behind, found = set(position), 0.0
         until = time.monotonic() + _THERE_SECONDS
         while found < blocks:
             left = until - time.monotonic() if behind else 0
@@ -100,7 +107,7 @@ class JournalPolling:
         """
         self._assign(position)
         rows: list[Row] = []
-        open_, found = {p for p in position if position[p] < until.get(p, 0)}, 0
+        open_, found = {p for p in position if position[p] < until.get(p, 0)}, 0.0
         deadline = time.monotonic() + ANSWER_SECONDS
         while open_ and (blocks is None or found < blocks):
             message = self._consumer.poll(1.0)
@@ -180,13 +187,13 @@ class JournalPolling:
         self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in position.items()])
         self._next = dict(position)
 
-    def _take(self, message: Message, rows: list[Row]) -> int:
-        """The record's rows; gives how many blocks are in them."""
+    def _take(self, message: Message, rows: list[Row]) -> float:
+        """The record's rows; gives how many blocks they count as."""
         partition, offset = message.partition() or 0, message.offset() or 0
         self._next[partition] = offset + 1
         given = self._given(partition, offset, message.value() or b"")
         rows += given
-        return sum(row[2] is not None for row in given)
+        return sum(map(self._weight, given))
 
     def _ends(self, message: Message, position: Positions) -> bool:
         """Whether it says that its partition has no more records; other errors that matter rise."""

@@ -10,9 +10,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from loader.journal import reader as journal_reader
+from loader.journal import source as journal_source
 from loader.journal.reader import JournalPolling
 from loader.journal.source import JOURNAL, JournalReader, Start
 from relay.errors import Refused
+from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from relay.config.settings import Kafka
@@ -94,6 +96,17 @@ def test_a_batch_has_about_so_many_blocks(polling: Any) -> None:
     assert len(source.there({0: 0, 1: 0}, 7)) == 7
     assert len(source.there({0: 4, 1: 3}, 1_000)) == 93
     assert source._consumer.assigned == 1
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "weight"),
+    [(0, 1 / 8), (1000, 1 / 8), (1 << 19, 1 / 2), (1 << 20, 1), (1 << 30, 1)],
+)
+def test_a_small_block_counts_for_less(row_bytes: int, weight: float) -> None:
+    """So a loader that is behind many quiet tables takes several blocks of each at a time."""
+    block = Block(id="b", row_bytes=row_bytes)
+    assert journal_source._weight((0, 1, block.SerializeToString())) == weight
+    assert journal_source._weight((0, 1, None)) == 0
 
 
 def test_what_was_read_before_is_read_whole(polling: Any) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from loader.clickhouse.ledger import Ledger
+from loader.journal import source as journal_source
 from loader.journal import startup
 from loader.journal.reader import Row
 from loader.journal.source import JournalReader, Start
@@ -20,6 +21,11 @@ from relay.records_pb2 import Block
 from tests.loader.blocks import Journal, batch
 
 TABLE = "a.b"
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks_count_as_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_source, "LEAST_WEIGHT", 1.0)
 
 
 def reader(journal: Journal, positions: dict[int, int] | None = None) -> JournalReader:
