@@ -29,6 +29,8 @@ _MADE_ANEW: dict[int, tuple[Kind, str]] = {
     44: ("recreate", "visits"),
 }
 _MIX: list[Kind] = ["add", "add", "drop", "rename", "modify", "modify", "modify"]
+MADE_ANEW = {table for _, table in _MADE_ANEW.values()}
+"""Tables of which the first one goes, and its rows with it."""
 _FIRST_DAY = date(2000, 1, 1)
 
 FAMILIES: dict[str, list[list[str]]] = {
