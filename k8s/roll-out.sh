@@ -61,7 +61,7 @@ ask_doctor() {
   if [ "$ended" = Failed ]; then
     show_doctor
     fail "the doctor failed; nothing else was applied" \
-      "mend what it says above, and run this again."
+      "fix what it says above, and run this again."
   fi
 }
 
@@ -72,7 +72,7 @@ wait_for_pods() {
       in_namespace get pods >&2
       in_namespace logs "$one" --all-containers --tail=20 >&2 || true
       fail "$one does not run as applied" \
-        "mend the overlay and run this again; or run it with the earlier overlay."
+        "correct the overlay and run this again; or run it with the earlier overlay."
     }
   done
 }

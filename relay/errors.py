@@ -1,7 +1,7 @@
 """Every error this product raises on purpose, split by what its reader must do.
 
     RelayError                 exit status
-     ├── ConfigError             2   a setting, argument or file is wrong: mend it
+     ├── ConfigError             2   a setting, argument or file is wrong: correct it
      ├── MissingTool             3   Java, a package or a jar is not there: install it
      ├── Unavailable             4   a server did not answer within the wait allowed
      ├── Refused                 5   a server answered no: rights, missing topic or table

@@ -113,11 +113,11 @@ def by_others(views: Sequence[str]) -> str:
     """
     takes = "the table itself takes each of its messages"
     if not views:
-        return f"{takes} now: if its rule was mended, --retry it"
+        return f"{takes} now: if its rule was corrected, --retry it"
     refuse = "a view behind it refuses" if len(views) == 1 else "one of the views behind it refuses"
     return (
-        f"{takes} and may have them, but {refuse} ({', '.join(views)}): mend the view, or the rule "
-        "of the table that it writes to, then --retry it, and the views get what they lack"
+        f"{takes} and may have them, but {refuse} ({', '.join(views)}): correct the view, or the "
+        "rule of the table that it writes to, then --retry it, and the views get what they lack"
     )
 
 

@@ -56,10 +56,10 @@ class Encoder:
     def encode(self, batch: pa.RecordBatch, most: int | None = None) -> list[tuple[bytes, int]]:
         """Return a batch as (Arrow IPC streams, rows) pairs.
 
-        It is cut by rows; how many fit is guessed, first by the block before, then by the chunk
-        before, and mended by halving. A row that is larger by itself is a chunk by itself: it came
-        in a message, so a record of its size exists, and the block topics take 16 MiB
-        (relay.kafka.topics). An empty batch has no chunks.
+        The batch is cut by rows. How many fit is guessed, first from the block before, then from
+        the chunk before, and halved while a chunk is too large. A row that is larger than a chunk
+        is a chunk by itself: it came in a message, so a record of its size exists, and the block
+        topics take 16 MiB (relay.kafka.topics). An empty batch has no chunks.
 
         Args:
             batch: of one block.

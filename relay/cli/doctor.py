@@ -230,7 +230,7 @@ def _which(pipeline: str) -> dict[str, str]:
 def _print(findings: Sequence[Finding]) -> None:
     console = console_of(_WIDTH)
     if findings:
-        table = Table("severity", "finding", "what, why, how to mend it", show_lines=True)
+        table = Table("severity", "finding", "what, why, how to fix it", show_lines=True)
         table.columns[0].no_wrap = table.columns[1].no_wrap = True
         for alike in _alike(findings):
             style, lines = _STYLES[alike[0].severity], "\n".join(_lines(alike))
@@ -249,11 +249,11 @@ def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 
 def _lines(alike: Sequence[Finding]) -> Iterator[str]:
-    """What was found, each; why it matters, once; what mends it, the same for several once."""
+    """What was found, each; why it matters, once; what fixes it, the same for several once."""
     yield from _first([finding.what for finding in alike])
     yield f"why: {alike[0].why}"
     mends = dict.fromkeys(finding.mend for finding in alike if finding.mend)
-    yield from _first([f"mend: {mend}" for mend in mends])
+    yield from _first([f"fix: {mend}" for mend in mends])
 
 
 def _first(lines: Sequence[str]) -> Iterator[str]:

@@ -93,12 +93,12 @@ def _wrong(
         lines.append(f"  {f'{option} ({key})' if option else key}: {reason}")
     where = f"in {path}" if of_file else "on the command line"
     head = f"{several(len(found), 'problem')} {where}:"
-    mend = (
+    next_step = (
         f"correct the settings, then run `relay config check {path}`"
         if of_file
         else "give another value for the option"
     )
-    return "\n".join([head, *lines]), mend
+    return "\n".join([head, *lines]), next_step
 
 
 def check(data: Table) -> tuple[Settings | None, list[ConfigProblem]]:

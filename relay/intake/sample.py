@@ -120,7 +120,7 @@ def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
     if found.error is not None:
         raise Refused(
             f"source topic {topic!r}: {found.error.str()}",
-            "create it with `relay topic create`, or mend source.topic; relays only read it",
+            "create it with `relay topic create`, or correct source.topic; relays only read it",
         )
     return {
         index: Range(*reader.get_watermark_offsets(TopicPartition(topic, index), SECONDS))

@@ -95,7 +95,7 @@ class Topics:
             raise Refused(
                 f"source topic {topic!r} does not exist (bootstrap = "
                 f"{self._settings.source_kafka.bootstrap})",
-                "create it with `relay topic create`, or mend source.topic; relays only read it",
+                "create it with `relay topic create`, or correct source.topic; relays only read it",
             )
         self._partitions = facts.partitions
         return facts

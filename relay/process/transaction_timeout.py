@@ -35,14 +35,14 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
     allowed_ms = allowed(settings.kafka)
     if allowed_ms is None:
         limit = "their number needs DescribeConfigs on the cluster"
-        mend = "lower relay.transaction_timeout_seconds"
+        remedy = "lower relay.transaction_timeout_seconds"
     else:
         limit = f"{LIMIT} = {allowed_ms}"
-        mend = f"set relay.transaction_timeout_seconds = {allowed_ms / 1000:g}"
+        remedy = f"set relay.transaction_timeout_seconds = {allowed_ms / 1000:g}"
     return Refused(
         f"{error.message}: relay.transaction_timeout_seconds is {asked_ms} ms, and the brokers "
         f"allow less ({limit})",
-        f"{mend}, or raise {LIMIT} of the brokers, then start again",
+        f"{remedy}, or raise {LIMIT} of the brokers, then start again",
     )
 
 

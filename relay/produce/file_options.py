@@ -65,7 +65,7 @@ def with_dates(
             error = BadValue(
                 f"{origin.file}, row {origin.first_row + row}, column {field.name!r}: "
                 f"{array[row].as_py()!r} is not written as {options.date_format!r}",
-                "mend the value, or name another --date-format",
+                "correct the value, or name another --date-format",
             )
             error.value = array[row].as_py()
             raise error
@@ -91,10 +91,10 @@ def advise(error: BadValue, options: FileOptions, *, csv: bool) -> None:
     if csv and text.lower() in NULL_TEXTS and text not in options.nulls:
         also = " --null ''" if "" in options.nulls else ""
         error.next_step = (
-            f"if {text!r} means null, say so: --null '{text}'{also}; else mend the value"
+            f"if {text!r} means null, say so: --null '{text}'{also}; else correct the value"
         )
     elif base_type(error.type).startswith("Date") and not options.date_format:
         error.next_step = (
             "if all are written like this, say how with --date-format, as '%d/%m/%Y' or "
-            "'%m/%d/%Y %H:%M'; else mend the value"
+            "'%m/%d/%Y %H:%M'; else correct the value"
         )

@@ -2,7 +2,7 @@
 
 Receives the values of a buffer, gives the rows of the good messages in order as
 columns of block types, and for each bad message its index and reason. A message
-is good or bad as a whole. Never keeps part of a message, never mends a value.
+is good or bad as a whole. Never keeps part of a message, never repairs a value.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def live_columns(schema: TableSchema) -> list[Column]:
 
 
 def needs_value(column: Column) -> bool:
-    """Return whether a field left out cannot be mended by ClickHouse.
+    """Return whether a field left out cannot be repaired by ClickHouse.
 
     A NULL in an EPHEMERAL column is not replaced by its default, as it is in all others:
     the INSERT of the whole block would fail (CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN).

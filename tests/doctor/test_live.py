@@ -188,7 +188,7 @@ def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Clien
     assert "max.message.bytes = 1000" in found["topic-message-bytes"][0]["what"]
     status, shown = relay_doctor(config)
     assert status == 1
-    assert f"mend: ALTER TABLE {table} MODIFY SETTING" in shown
+    assert f"fix: ALTER TABLE {table} MODIFY SETTING" in shown
     assert shown.splitlines()[-1].startswith("10 errors, ")
 
     mended = ("window-zero", "view-window", "block-column-missing")

@@ -98,7 +98,7 @@ def test_a_failed_doctor_is_shown(cluster: Cluster) -> None:
     done = cluster.roll_out()
     assert "GRANT INSERT ON shop.orders TO loader" in done.stderr
     assert "the doctor failed; nothing else was applied" in done.stderr
-    assert "next: mend what it says" in done.stderr
+    assert "next: fix what it says" in done.stderr
 
 
 def test_a_missing_secret_is_named_before_anything_waits_for_it(cluster: Cluster) -> None:

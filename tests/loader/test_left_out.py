@@ -289,7 +289,7 @@ def test_a_view_refuses_what_the_table_takes(
     (one,) = isolating.load([block])
     assert one.outcome == PARKED
     assert copies(client, table) == (100, 100)
-    assert f"but a view behind it refuses ({database}.v): mend the view" in one.reason
+    assert f"but a view behind it refuses ({database}.v): correct the view" in one.reason
     client.command(f"ALTER TABLE {database}.behind DROP CONSTRAINT small")
     ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "retry")
     assert state == LOADED, reason

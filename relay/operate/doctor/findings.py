@@ -24,7 +24,7 @@ class Severity(StrEnum):
     """How bad a finding is, the worst first."""
 
     ERROR = "error"
-    """Rows would be lost, doubled or held up, or a program would not start: mend it first."""
+    """Rows would be lost, doubled or held up, or a program would not start: fix it first."""
     WARNING = "warning"
     """It works until something else fails."""
     NOTE = "note"
@@ -62,7 +62,7 @@ class Finding:
         code: of KINDS.
         what: with the offending value.
         why: it matters.
-        mend: the command or setting that mends it; empty where there is nothing to do.
+        mend: the command or setting that fixes it; empty where there is nothing to do.
     """
 
     severity: Severity

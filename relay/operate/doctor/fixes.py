@@ -1,4 +1,4 @@
-"""The commands that mend, and values as people read them; pure text."""
+"""The commands that fix findings, and values as people read them; pure text."""
 
 # pure
 

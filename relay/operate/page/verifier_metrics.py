@@ -201,7 +201,7 @@ class VerifierMetrics(Collector):
 def health(progress: AuditProgress, now: float) -> Answer:
     """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
 
-    Neither an anomaly nor a server that is away is mended by a restart.
+    Neither an anomaly nor a server that is away is repaired by a restart.
     """
     silent = progress.silent_seconds(now)
     why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"

@@ -101,7 +101,7 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
     if not good + bad:
         yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
         return
-    mend = (
+    remedy = (
         "`relay doctor CONFIG --sample N` shows each kind and the place of one message; correct "
         "the producer"
     )
@@ -123,5 +123,5 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
                 f"{f'of {one.table}' if one.table else 'that name no table'} cannot become rows; "
                 f"{most.count:,} of them: {most.reason} (for example {topic}[{most.partition}], "
                 f"offset {most.offset})",
-                mend,
+                remedy,
             )

@@ -35,7 +35,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
         yield found(
             "source-missing",
             f"source topic {settings.source.topic} does not exist",
-            "relay topic create CONFIG; or mend source.topic",
+            "relay topic create CONFIG; or correct source.topic",
         )
     for name, topic in facts.topics.items():
         if not topic.partitions:
@@ -58,7 +58,7 @@ def registries(app: str) -> tuple[str, ...]:
 
 
 def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
-    """What mends too few copies where there are too few brokers for more; empty: there are enough.
+    """Return what to do about few copies where brokers are too few for more; empty: enough.
 
     Args:
         settings: of the app.
