@@ -93,12 +93,12 @@ class Attempt:
     figures: AttemptFigures = field(default_factory=AttemptFigures)
 
     def answer(self, answer: plan.Answer) -> None:
-        """Take an answer, and go on to the next effect."""
+        """Take an answer and move on to the next effect."""
         self.run, self.effect = plan.step(self.run, answer)
 
 
 def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
-    """Run `work`; if a server is away or refuses, every attempt not yet answered fails for now."""
+    """Run `work`; if a server is unavailable or refuses, fail every unanswered attempt for now."""
     before = [attempt.effect for attempt in attempts]
     try:
         work()
@@ -110,7 +110,7 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    """Return them in groups that one statement marks: of one state, for one reason."""
+    """Group attempts that one statement can mark: the same state, for the same reason."""
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:
         assert isinstance(one.effect, plan.Settle)

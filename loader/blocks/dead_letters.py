@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 
 class _Missing(Exception):
-    """A message cannot be read again; the reason is in words."""
+    """A message cannot be read again; its text says why."""
 
 
 class _Clients(NamedTuple):
-    """What a process keeps for its dead letters."""
+    """The clients that a process keeps to write dead letters."""
 
     topics: Topics
     source: PartitionReader
@@ -63,7 +63,7 @@ class _Clients(NamedTuple):
 
 
 class DeadLetterWriter:
-    """Of one process; nothing is connected before it is needed.
+    """Write the dead letters of one process; connect only when one is due.
 
     Args:
         settings: of the app.
@@ -78,7 +78,7 @@ class DeadLetterWriter:
         self._limits = RecordLimits()
 
     def ready(self, block: Block) -> int | plan.NoAnswer:
-        """See that there is a producer, before the block is claimed for dead letters.
+        """Start the producer before the block is claimed for dead letters.
 
         Returns:
             The end of the letters' partition.
@@ -92,7 +92,7 @@ class DeadLetterWriter:
         return _answered(begin)
 
     def look(self, block: Block, since: int) -> plan.LettersFound | plan.NoAnswer:
-        """Fence whoever writes the app's dead letters as this does, and look for the block's.
+        """Fence any other writer of the app's dead letters, then look for those of the block.
 
         Args:
             block: whose.
@@ -101,11 +101,11 @@ class DeadLetterWriter:
         return _answered(lambda: self._look(block, max(since, 0)))
 
     def write(self, block: Block) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
-        """Write the letters, if all messages are in the source topic still."""
+        """Write the letters if the source topic still has all messages."""
         return _answered(lambda: self._write(block))
 
     def close(self) -> None:
-        """Let go of all clients."""
+        """Close all clients."""
         self._drop()
         if self._clients is not None:
             for reader in self._clients[1:]:
@@ -144,7 +144,7 @@ class DeadLetterWriter:
             producer.close()
 
     def _end(self, partition: int) -> int:
-        """Where the partition ends, with what is not committed."""
+        """Return the end of the partition, uncommitted records included."""
         with _asking(self._topic):
             place = TopicPartition(self._topic, partition)
             return self._connected().ends.get_watermark_offsets(place, _SECONDS)[1]
@@ -175,7 +175,7 @@ class DeadLetterWriter:
         return plan.LettersFound("written", left_out.describe_dead(block, self._topic, offsets))
 
     def _begin_when_stable(self, partition: int, end: int) -> int:
-        """Where the partition begins, once nothing before `end` is undecided."""
+        """Wait until every transaction before `end` is decided; return the first offset."""
         place, deadline = TopicPartition(self._topic, partition), time.monotonic() + _STABLE_SECONDS
         while True:
             with _asking(self._topic):
@@ -211,7 +211,7 @@ class DeadLetterWriter:
         )
 
     def _transaction(self, producer: TransactionalProducer, block: Block) -> list[int]:
-        """Offsets of the letters, committed."""
+        """Write the letters in one transaction; return their offsets."""
         offsets: list[int] = []
         producer.begin(_NO_GROUP)
         reached("letters_begun")
@@ -242,10 +242,10 @@ class DeadLetterWriter:
         return None, headers_without(self._source, source, block.table, one.reason, size, block.id)
 
     def _messages(self, block: Block) -> Iterator[tuple[LeftOut, Message]]:
-        """The block's messages as the source topic has them.
+        """Read the block's messages from the source topic.
 
         Raises:
-            _Missing: it has not all of them.
+            _Missing: the topic no longer has all of them.
         """
         self._check_topic(block)
         wanted = {one.offset: one for one in block.left_out}
@@ -275,7 +275,7 @@ class DeadLetterWriter:
             )
 
     def _check_topic(self, block: Block) -> None:
-        """See that the source topic is the one that the block's messages came from."""
+        """Check that the source topic is the one that the block's messages came from."""
         found = self._connected().topics.describe(self._source, (READ,))
         now = "not there" if found is None else found.topic_id
         then = block.source_topic, block.source_topic_id
@@ -287,7 +287,7 @@ class DeadLetterWriter:
             )
 
     def _abort(self, producer: TransactionalProducer) -> None:
-        """So that readers need not wait for its timeout; the next takeover ends it otherwise."""
+        """Abort, so that readers need not wait for the timeout; else the next takeover ends it."""
         with contextlib.suppress(TransactionFailed):
             producer.abort()
         self._drop()
@@ -308,7 +308,7 @@ def _header(message: Message, name: str) -> object:
 
 
 def _answered(call: Callable[[], T]) -> T | plan.NoAnswer:
-    """What the plan is told; of the messages alone, so that it keeps no other block waiting."""
+    """Make a call; an error concerns these messages only, so that no other block waits."""
     try:
         return call()
     except RelayError as error:

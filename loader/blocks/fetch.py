@@ -51,7 +51,7 @@ _GONE = frozenset(
 
 
 class Damaged(Exception):
-    """The chunks are gone, or are not what the journal says; trying again changes nothing."""
+    """The chunks are gone or differ from the journal; another attempt changes nothing."""
 
 
 Place = tuple[str, int]
@@ -59,7 +59,7 @@ Place = tuple[str, int]
 
 
 class Fetcher:
-    """Reads blocks with one consumer.
+    """Read blocks with one consumer.
 
     Attributes:
         messages: of the block that was fetched last: which message each row came from, as of
@@ -104,7 +104,7 @@ class Fetcher:
         return check(block, values)
 
     def rest(self) -> None:
-        """Read nothing until the next fetch.
+        """Pause until the next fetch.
 
         At a partition's end the client would ask again every few milliseconds.
         """
@@ -112,11 +112,11 @@ class Fetcher:
         self._consumer.unassign()
 
     def close(self) -> None:
-        """End the consumer."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
-        """Goes on where an earlier read stands, if that is near; else assigns."""
+        """Continue an earlier read if it stopped nearby; else assign the consumer anew."""
         at = self._at.get(_place(block))
         # Between are transaction markers and few chunks; all else is cheaper to skip.
         if at is not None and 0 <= block.first_offset - at <= 8:
@@ -129,7 +129,7 @@ class Fetcher:
         self._at = wanted
 
     def _ask_about(self, topic: str) -> None:
-        """See that the client knows who leads it.
+        """Make the client look up the leader of the partition now.
 
         Left to itself, it looks once a second for the leaders of a topic that is assigned to it
         for the first time.
@@ -167,7 +167,7 @@ class Fetcher:
         return values
 
     def _next(self, place: Place) -> Message | None:
-        """A message of this partition, or an error; None if none came, perhaps for a while."""
+        """Return a message of this partition, or an error; None if none has come yet."""
         if early := self._early[place]:
             kept = early.popleft()
             self._early_bytes -= len(kept.value() or b"")
@@ -182,7 +182,7 @@ class Fetcher:
         return None
 
     def _keep(self, place: Place, message: Message) -> None:
-        """One of a block that is not wanted yet; what cannot be kept is read again then."""
+        """Keep a chunk of a later block; one that finds no room is read again later."""
         size = len(message.value() or b"")
         if message.error() is not None or self._early_bytes + size > _EARLY_BYTES:
             self._at.pop(place, None)
@@ -191,7 +191,7 @@ class Fetcher:
             self._early_bytes += size
 
     def _forget(self) -> None:
-        """Whatever is wanted next is assigned anew."""
+        """Have the next read assign the consumer anew."""
         self._at = {}
         self._early.clear()
         self._early_bytes = 0
@@ -211,7 +211,7 @@ class Fetcher:
 
 
 def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
-    """Return where reading begins, by partition: of this block, and of those read with it."""
+    """Return the offset to read from, by partition: for this block and those read with it."""
     found = {_place(block): block.first_offset}
     size = block.row_bytes
     for other in ahead[: AT_ONCE - 1]:
@@ -227,13 +227,13 @@ def _place(block: Block) -> Place:
 
 
 def _listed(message: Message) -> bytes:
-    """Whose the rows of the chunk's block are; empty where the chunk does not say."""
+    """Return which message each row came from; empty if the chunk does not say."""
     found = dict(message.headers() or []).get(message_rows.HEADER)
     return found if isinstance(found, bytes) else b""
 
 
 def _value(message: Message, block: Block, sequence: int) -> bytes:
-    """The chunk's bytes, after its key and headers were checked."""
+    """Check the chunk's key and headers; return its bytes."""
     headers = dict(message.headers() or [])
     key = message.key()
     if key != block.id.encode() or headers.get("seq") != str(sequence).encode():

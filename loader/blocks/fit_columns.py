@@ -61,7 +61,7 @@ def fitted(
 def _meant(
     field: pa.Field[Any], block: pa.RecordBatch, columns: Mapping[str, str]
 ) -> tuple[ColumnType, bool]:
-    """The ClickHouse type that a column is given in, and whether it is the block's own."""
+    """Return the ClickHouse type of a column as given, and whether it is the block's own."""
     at = block.schema.get_field_index(field.name)
     if at >= 0 and block.schema.field(at).type.equals(field.type):
         return _parsed(field.name, recorded_type(block.schema.field(at))), True
@@ -97,9 +97,9 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
 
 
 def _check(name: str, array: Any, meant: ColumnType) -> None:
-    """Values that the Arrow type holds and the column does not."""
+    """Refuse values that fit the Arrow type but not the column."""
     if meant.check is None or not meant.wire.equals(array.type):
-        return  # parts of other types are the INSERT's to refuse
+        return  # the INSERT refuses parts of other types
     bad = meant.check(array)
     if bad is not None and (row := pc.index(bad, value=True).as_py()) >= 0:
         raise CannotTransform(

@@ -47,7 +47,7 @@ ID_BYTES = 5_000
 
 
 class ReadyBlock(NamedTuple):
-    """A block whose rows are there."""
+    """A block whose rows were fetched."""
 
     attempt: Attempt
     target: Target
@@ -56,7 +56,7 @@ class ReadyBlock(NamedTuple):
 
 
 class Inserter:
-    """Sends INSERTs through one client.
+    """Send INSERTs through one client.
 
     Args:
         client: of ClickHouse.
@@ -79,7 +79,7 @@ class Inserter:
         self._dead = settings.rejected == "dead"
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
-        """Answer each of the attempts, all under one claim, in their order.
+        """Insert the blocks of these attempts, all under one claim, and answer each in order.
 
         Raises:
             Refused: the user may not insert into a table, or not read a block topic.
@@ -100,7 +100,7 @@ class Inserter:
             self._send(waiting)
 
     def _ready(self, attempt: Attempt) -> list[ReadyBlock]:
-        """The attempt with its rows; nothing where it is answered without an INSERT."""
+        """Fetch the rows of an attempt; none if it is answered without an INSERT."""
         assert attempt.target is not None
         assert isinstance(attempt.effect, plan.Insert)
         begun = time.monotonic()
@@ -115,7 +115,7 @@ class Inserter:
             return []
         attempt.figures.fetch_seconds += time.monotonic() - begun
         if not batch.num_rows:
-            attempt.answer(plan.Wrote(0))  # a transform left nothing of it
+            attempt.answer(plan.Wrote(0))  # the transform left no row
             return []
         return [ReadyBlock(attempt, attempt.target, batch, attempt.effect.limit)]
 
@@ -154,7 +154,7 @@ class Inserter:
     def _answers(
         self, group: Sequence[ReadyBlock], answer: plan.Answer, rows: int
     ) -> Sequence[plan.Answer]:
-        """What the answer to the statement says of each of its blocks."""
+        """Translate the statement's answer into one answer for each block."""
         if len(group) == 1:
             return [_of_one_message(answer, group[0].attempt)]
         if isinstance(answer, plan.Wrote) and answer.rows >= rows:
@@ -169,7 +169,7 @@ class Inserter:
         return [answer] * len(group)
 
     def _unless_altered(self, answer: plan.Answer, of: ReadyBlock) -> plan.Answer:
-        """A refusal says nothing of a table that is not the one which was looked at any more."""
+        """Keep a refusal only if the table is still the one that was looked at."""
         table = of.attempt.block.table
         if _is_refused(answer, About.TABLE, About.UNKNOWN):
             assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
@@ -180,20 +180,20 @@ class Inserter:
 
 
 def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
-    """Whether the statement was refused for its rows, or for one of these."""
+    """Return whether the server refused the rows, or failed for one of these reasons."""
     failed = isinstance(answer, plan.NoAnswer) and answer.about in abouts
     return failed or isinstance(answer, plan.Impossible | plan.Rejected)
 
 
 def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
-    """A block with a single message, or that does not say which row is whose, parks as a whole."""
+    """Have a refused block parked as a whole if its messages cannot be left out one by one."""
     if isinstance(answer, plan.Rejected) and not attempt.divisible:
         return plan.Impossible(answer.reason)
     return answer
 
 
 def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
-    """Return their rows; of several blocks with a column more, the id of each row's block."""
+    """Return the rows of all; with several blocks, a column more names each row's block."""
     if len(group) == 1:
         return group[0].batch
     rows: pa.RecordBatch = pa.concat_batches([one.batch for one in group])  # type: ignore[attr-defined]
@@ -206,7 +206,7 @@ def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
 
 
 def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
-    """Return whether `one` may go into the INSERT of these."""
+    """Return whether `one` may join the INSERT of these blocks."""
     first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
@@ -220,12 +220,12 @@ def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
 
 
 def open_for_more(one: ReadyBlock, stamp: str) -> bool:
-    """Return whether any other block may go into the INSERT of this one."""
+    """Return whether other blocks may join the INSERT of this one."""
     return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
 
 
 def _joinable(one: ReadyBlock, stamp: str) -> bool:
-    """Whether the claim leaves room for others, and nobody else has claimed the block."""
+    """Return whether the claim allows others, and nobody else has claimed the block."""
     return (
         not one.attempt.alone
         and not one.attempt.asked

@@ -49,13 +49,13 @@ _TAKEN = "not all of these blocks are claimed by this loader any more"
 
 
 def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> dict[str, object]:
-    """Return the INSERT's settings, each with its reason; none that a server does not know is sent.
+    """Return the INSERT's settings, each with its reason; a server gets only those it knows.
 
     A setting that is sent with the statement wins over the user's profile, and means the same on
     every version.
 
     Args:
-        blocks: that are inserted.
+        blocks: to insert.
         claim: under which.
         rows: of all blocks.
         alone: whether the claim says that the block is inserted alone, under its id as token.
@@ -92,9 +92,9 @@ def statement(
     claim: str,
     limit: int | None,
 ) -> str:
-    """Return the INSERT's text; names and values are quoted.
+    """Return the text of the INSERT, with names and values quoted.
 
-    A column that the table does not take any more is left out.
+    A column that the table no longer has is left out.
 
     Raises:
         ValueError: a column's type, as the relay recorded it, is not known here, or the table
@@ -133,7 +133,7 @@ def statement(
 def trial_statement(
     block: Block, schema: pa.Schema, target: Target, stamp: str, scratch: str
 ) -> str:
-    """Return the text of the INSERT of the same rows into a table like the block's.
+    """Return the text of an INSERT of the same rows into a scratch table.
 
     Args:
         block: whose rows.
@@ -152,7 +152,7 @@ def trial_statement(
 def _selection(
     schema: pa.Schema, target: Target, stamp: str, blocks: Sequence[Block]
 ) -> tuple[str, str]:
-    """The columns that are filled, and the SELECT that makes them of the rows as they are sent."""
+    """Return the columns to fill and the SELECT that makes them from the rows sent."""
     columns, selects, structure = [], [], []
     for field in schema:
         kind = parse_type(recorded_type(field))
@@ -171,7 +171,7 @@ def _selection(
 
 
 def _strictly(name: str, recorded: ColumnType, now: str) -> str:
-    """The column as its type of now, which may not be the one the relay recorded.
+    """Return SQL for a column as its present type, which may differ from the one recorded.
 
     Left to itself, an INSERT of a value that does not fit wraps it around (300 into UInt8: 44)
     or stores the default ('x': 0), and reads a Date's days as the seconds of a DateTime.
@@ -190,14 +190,14 @@ def _accurately(value: str, recorded: str, now: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """The type of the value itself."""
+    """Return the type of the value, without Nullable and LowCardinality."""
     while match := _WRAPPED.fullmatch(text):
         text = match[1]
     return text
 
 
 class Body(bytes):
-    """An INSERT with its data, which nobody needs as text.
+    """An INSERT with its data, which is never decoded as a whole.
 
     clickhouse-connect decodes all data of a command, to see whether it were a SELECT: as long
     as ClickHouse takes to insert it. The beginning tells as well.
@@ -245,7 +245,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         alone: whether the claim says so; several blocks are not.
 
     Raises:
-        Refused: the server does not let this user in any more.
+        Refused: the server no longer accepts this user.
     """
     table = blocks[0].table
     try:
@@ -271,7 +271,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
 
 
 def _failed(error: ClickHouseError, table: str) -> plan.Answer:
-    """What an INSERT's error says to the plan."""
+    """Translate the error of an INSERT for the plan."""
     what = about(str(error))
     if what is About.USER:
         raise failure(error, f"INSERT into {table}") from error
@@ -281,7 +281,7 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
 
 
 def _written(answer: object) -> plan.Answer:
-    """Return how many rows the server says that it wrote."""
+    """Return how many rows the server reports as written."""
     rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
     if rows is None:
         return plan.NoAnswer(

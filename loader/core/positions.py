@@ -8,7 +8,7 @@ them apart:
     JOURNAL#unsure:PARTITION  attempt: of blocks before it the ledger may lack entries
     JOURNAL#back:PARTITION    the same; and what it has of them may be older than their rows
     JOURNAL#lost:PARTITION    the same as the first; a person says that it had them
-    JOURNAL#gone:0            a person took note that this journal was deleted
+    JOURNAL#gone:0            a person acknowledged that this journal was deleted
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GONE = "gone"
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
-    """Of one journal partition.
+    """Which blocks of one journal partition are unsure.
 
     Attributes:
         end: blocks before this offset may have been inserted, though the ledger has no entry.
@@ -57,7 +57,7 @@ class Unsure:
     lost: int = 0
 
     def and_before(self, end: int, why: Why) -> Unsure:
-        """Return this, and that blocks before `end` are unsure for this reason."""
+        """Add that blocks before `end` are unsure for this reason."""
         return Unsure(
             max(self.end, end),
             max(self.back, end if why == "back" else 0),
@@ -65,7 +65,7 @@ class Unsure:
         )
 
     def asks(self, offset: int, entries: Sequence[Entry]) -> bool:
-        """Return whether the ledger may lack what it knew of a block there, of which it has these.
+        """Return whether the ledger may have lost entries of a block at this offset.
 
         Of a restored ledger a claim may be older than the rows, and than the table's tokens.
         """
@@ -95,7 +95,7 @@ class Noted:
         return {p: offset for (known, p), offset in self.positions.items() if known == journal}
 
     def unsure_of(self, journal: str) -> dict[int, Unsure]:
-        """Return what is unsure of one journal, by partition."""
+        """Return which blocks of one journal are unsure, by partition."""
         return {p: one for (known, p), one in self.unsure.items() if known == journal}
 
     def others(self, journal: str) -> list[str]:
@@ -104,7 +104,7 @@ class Noted:
 
 
 def noted(rows: Iterable[Sequence[object]]) -> Noted:
-    """Return what rows of (block, greatest attempt, now) say."""
+    """Parse rows of (block, greatest attempt, now)."""
     positions: dict[tuple[str, int], int] = {}
     unsure: dict[tuple[str, int], Unsure] = {}
     gone: set[str] = set()
@@ -140,7 +140,7 @@ def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) 
 def rows_of(
     journal: str, positions: Mapping[int, int], unsure: Mapping[int, int], why: Why
 ) -> list[dict[str, object]]:
-    """Return the rows that note these positions, and the ends of what is unsure, and why."""
+    """Return the rows that record positions, and which blocks are unsure, and why."""
     rows: list[dict[str, object]] = [
         {"block": position(journal, p), "state": "position", "attempt": offset}
         for p, offset in positions.items()
@@ -153,5 +153,5 @@ def rows_of(
 
 
 def gone_row(journal: str) -> dict[str, object]:
-    """Return the row that notes that a journal was deleted."""
+    """Return the row that records the deletion of a journal."""
     return {"block": f"{journal}#{_GONE}:0", "state": "position"}

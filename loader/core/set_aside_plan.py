@@ -33,7 +33,7 @@ _SHUTS = frozenset({About.TABLE, About.TABLE_NOW, About.SERVER})
 
 
 def stands_aside(about: str, tries: int, seconds: float, *, others_loaded: bool) -> bool:
-    """Decide whether a block that failed is to hold up the micro-batch no longer.
+    """Decide whether a block that failed is set aside instead of holding up the micro-batch.
 
     Args:
         about: what its last failure was about, of relay.clickhouse.errors; empty: something else.
@@ -93,7 +93,7 @@ class _TableAsides:
 
 
 class Asides:
-    """All of one app's, as one loader knows them; its caller sees to threads."""
+    """The set-aside blocks of one app, as one loader knows them; the caller locks."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _TableAsides] = {}
@@ -105,7 +105,7 @@ class Asides:
         return any(block in table.waiting for table in self._tables.values())
 
     def shut(self, table: str) -> str:
-        """Return why a new block of the table would fail as well; empty: it is to be tried."""
+        """Return why a new block of the table would fail as well; empty: try it."""
         found = self._tables.get(table)
         return "" if found is None else found.shut
 
@@ -118,7 +118,7 @@ class Asides:
             table.shut = one.reason
 
     def found(self, blocks: Iterable[Aside], now: float) -> None:
-        """Note all that the ledger knows to stand aside; of the others, that they do not."""
+        """Take the ledger's list of set-aside blocks; forget all others."""
         by_id = {one.block.id: one for one in blocks}
         of = {name: queue(one.block) for name, one in by_id.items()}
         for key, table in self._tables.items():
@@ -130,7 +130,7 @@ class Asides:
         self._forget()
 
     def loaded(self, table: str, now: float) -> None:
-        """Note that a block of the table was loaded which did not stand aside."""
+        """Note that a block of the table was loaded which was not set aside."""
         for name, found in self._tables.items():
             abouts = {one.about for one in found.waiting.values()}
             if found.flows or not (found.shut or abouts & _SHUTS):
@@ -142,12 +142,12 @@ class Asides:
                 found.due, found.failures = min(found.due, now), 1
 
     def hurry(self, now: float) -> None:
-        """Have each table's blocks be due."""
+        """Make the blocks of every table due now."""
         for table in self._tables.values():
             table.due = now
 
     def due(self, now: float) -> list[Block]:
-        """Return the blocks to be tried next, all of one queue; none where it is too early."""
+        """Return the blocks to try next, all of one queue; none if it is too early."""
         able = [table for table in self._tables.values() if table.waiting and table.due <= now]
         if not able:
             return []
@@ -156,7 +156,7 @@ class Asides:
         return [one.block for one in list(table.waiting.values())[:few]]
 
     def tried(self, of: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
-        """Note what became of blocks that were due.
+        """Record the outcome of blocks that were due.
 
         Args:
             of: their queue.

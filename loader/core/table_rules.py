@@ -44,7 +44,7 @@ class Window:
     counter: Counter
 
     def margin(self, oldest_claim_seconds: float) -> int:
-        """Return how many parts may follow an INSERT whose token is surely remembered; -1: none.
+        """Return how many parts may follow an INSERT with its token surely remembered; -1: none.
 
         Half the window: a condition of the design is that no more than the other half is
         inserted by others while our own INSERT runs. Half the time for the same reason.
@@ -76,12 +76,12 @@ class Nature:
 
     @property
     def one_step(self) -> bool:
-        """Whether an INSERT lands as a whole or not at all, apart from views."""
+        """Return whether an INSERT lands as a whole or not at all, apart from views."""
         return self.window.counter != "none" and not self.partitioned
 
     @property
     def is_countable(self) -> bool:
-        """Whether counting rows decides about a block, however long ago its INSERT was.
+        """Return whether counting rows decides about a block, however old its INSERT is.
 
         On one server, where every running INSERT is seen, and where an INSERT is one step.
         """

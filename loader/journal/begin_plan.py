@@ -34,7 +34,7 @@ GO_ON = (
 
 @dataclass(frozen=True, slots=True)
 class StartFacts:
-    """What was found.
+    """What ledger, journal and checkpoint say before a start.
 
     Attributes:
         app: the app's name.
@@ -59,7 +59,7 @@ class StartFacts:
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """Where to begin.
+    """Where a loader begins, and what it records first.
 
     Attributes:
         positions: of the ledger, with those to be noted.
@@ -81,7 +81,7 @@ class StartPlan:
 
 
 def decide(facts: StartFacts) -> StartPlan:
-    """Return where to begin.
+    """Decide where to begin.
 
     Raises:
         ContractBroken: two of them disagree, and only a person knows why.
@@ -116,7 +116,7 @@ def decide(facts: StartFacts) -> StartPlan:
 
 
 def forgot(entries: Sequence[Entry], why: Why) -> bool:
-    """Return whether what the ledger says of a waiting block may be older than its rows.
+    """Return whether the ledger's entry of a waiting block may be older than its rows.
 
     A person or a loader may have settled it since. Unless ClickHouse is known to have been set
     back, the claims that it has are enough to find that out.
@@ -131,7 +131,7 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
     """Stop where the ledger has positions of other journals alone.
 
     Raises:
-        ContractBroken: then the journal was made anew, and nobody has taken note of it.
+        ContractBroken: the journal was created again, and nobody has acknowledged that.
     """
     others = [one for one in noted.others(journal) if one not in noted.gone]
     if others and not noted.of(journal):
@@ -146,7 +146,7 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
 
 
 def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
-    """Its offsets, and whether it is of a journal that a person knows is gone."""
+    """Return the checkpoint's offsets, and whether a person knows that its journal is gone."""
     found = facts.checkpoint
     if found is None:
         return {}, False
@@ -165,12 +165,12 @@ def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
 
 
 def _come(facts: StartFacts, partition: int, high: int) -> int:
-    """How far a loader may have come: to the end of a batch that it had begun; else anywhere."""
+    """Return how far a loader may have come: the end of its last batch; else any offset."""
     return high if facts.checkpoint is None else facts.checkpoint.planned.get(partition, 0)
 
 
 def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:
-    """Where there is a checkpoint, or the journal's beginning is gone, it is no first start."""
+    """Stop if a checkpoint, or a journal without its beginning, shows a lost ledger."""
     for p, (low, _) in sorted(facts.bounds.items()):
         if p in mine:
             continue

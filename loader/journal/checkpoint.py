@@ -26,7 +26,7 @@ _OFFSETS, _COMMITS = "offsets", "commits"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPositions:
-    """What a checkpoint says.
+    """The positions in a checkpoint.
 
     Attributes:
         journal: topic id; empty where its newest file cannot be read.
@@ -40,20 +40,20 @@ class CheckpointPositions:
 
 
 class Files(Protocol):
-    """A directory's files, wherever it is."""
+    """The files of a directory, local or remote."""
 
     def names(self, within: str) -> list[str]:
-        """Return what is in a directory in it; nothing where that is not there."""
+        """List the names in a subdirectory; none if it does not exist."""
 
     def text(self, within: str, name: str) -> str:
-        """Return a file in a directory in it."""
+        """Read a file of a subdirectory."""
 
     def move(self, name: str, into: str) -> None:
-        """Move a file or directory in it into a directory in it."""
+        """Move a file or directory into a subdirectory."""
 
 
 class Here:
-    """On this machine."""
+    """Files on this machine."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -74,7 +74,7 @@ class Here:
 
 
 class Elsewhere:
-    """On a file system that Spark knows, through its JVM."""
+    """Files on a file system that Spark knows, through its JVM."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no other way to Hadoop's files
@@ -109,7 +109,7 @@ class Elsewhere:
 
 
 class Checkpoint:
-    """One query's.
+    """The checkpoint of one query.
 
     Args:
         where: directory, or URL.
@@ -123,7 +123,7 @@ class Checkpoint:
             self._files = Elsewhere(engine(), where)
 
     def found(self) -> CheckpointPositions | None:
-        """Return what it says; None where there is none."""
+        """Return the positions in it; None if there is no checkpoint."""
         planned = _batches(self._files.names(_OFFSETS))
         if not planned:
             return None
@@ -138,7 +138,7 @@ class Checkpoint:
         return CheckpointPositions(before.journal, before.offsets, last.offsets)
 
     def set_aside(self) -> str:
-        """Move all that is in it into a directory in it, and return that one's name.
+        """Move everything in it into a new subdirectory; return the name of that.
 
         The offsets go last: until then a repetition finds what this call found.
 
@@ -164,7 +164,7 @@ def _batches(names: list[str]) -> list[int]:
 
 
 def _parsed(text: str) -> CheckpointPositions:
-    """A file of Spark's offset log: version, metadata and the source's offsets, one a line."""
+    """Parse a file of Spark's offset log: version, metadata, the source's offsets, one a line."""
     try:
         said = json.loads(text.splitlines()[-1])
         found = {int(p): int(offset) for p, offset in said.items() if p != "journal"}

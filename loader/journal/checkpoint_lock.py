@@ -32,10 +32,10 @@ _NEXT = (
 
 @contextlib.contextmanager
 def alone(where: str) -> Iterator[None]:
-    """Hold the checkpoint until left.
+    """Hold the checkpoint's lock until the context ends.
 
     Raises:
-        Fenced: another loader does.
+        Fenced: another loader holds it.
         ConfigError: the directory cannot be made, or nothing can be written there.
     """
     if ELSEWHERE.match(where):
@@ -63,7 +63,7 @@ def alone(where: str) -> Iterator[None]:
 
 
 def used(where: str, by: str = "") -> Fenced:
-    """Return the error of a loader that is not the only one.
+    """Return the error for a second loader with this checkpoint.
 
     Args:
         where: the checkpoint is.

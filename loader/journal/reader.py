@@ -61,7 +61,7 @@ class JournalPolling:
         self._consumer = PartitionReader(config)
 
     def there(self, position: Positions, blocks: int) -> list[Row]:
-        """Return what is there from `position` on: about so many blocks at most.
+        """Return the records available from `position` on, about `blocks` blocks at most.
 
         Raises:
             ContractBroken: the records at `position` are gone.
@@ -93,13 +93,13 @@ class JournalPolling:
     def up_to(
         self, position: Positions, until: Positions, blocks: int | None, *, whole: bool = False
     ) -> list[Row]:
-        """Return what is there up to these offsets, and not a record further.
+        """Read the records up to these offsets, and none beyond.
 
         Args:
             position: next offset by partition.
             until: offsets to read up to.
             blocks: about how many at most; None: all.
-            whole: all of it was read before, so that no partition may end earlier.
+            whole: all was read before, so no partition may end earlier.
 
         Raises:
             ContractBroken, Refused: as `there`.
@@ -134,7 +134,7 @@ class JournalPolling:
         return rows
 
     def rest(self) -> None:
-        """Read nothing until it is asked again: at its end a consumer asks all the time."""
+        """Pause until the next call: at the end of a partition a consumer keeps fetching."""
         self._consumer.unassign()
         self._next = {}
 
@@ -188,7 +188,7 @@ class JournalPolling:
         self._next = dict(position)
 
     def _take(self, message: Message, rows: list[Row]) -> float:
-        """The record's rows; gives how many blocks they count as."""
+        """Append the record's rows; return how many blocks they count as."""
         partition, offset = message.partition() or 0, message.offset() or 0
         self._next[partition] = offset + 1
         given = self._given(partition, offset, message.value() or b"")
@@ -196,7 +196,7 @@ class JournalPolling:
         return sum(map(self._weight, given))
 
     def _ends(self, message: Message, position: Positions) -> bool:
-        """Whether it says that its partition has no more records; other errors that matter rise."""
+        """Return whether a message marks the end of its partition; raise errors that matter."""
         error = message.error()
         if error is None:
             return False
@@ -222,6 +222,6 @@ class JournalPolling:
 
 
 def _say(error: KafkaError) -> None:
-    """The consumer's own errors; it reconnects by itself."""
+    """Log an error of the consumer, which reconnects by itself."""
     log.in_child()
     say(f"journal: {error.str()}")

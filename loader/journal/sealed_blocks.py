@@ -33,7 +33,7 @@ class SealedBlocks(NamedTuple):
 
 
 def sealed(settings: Settings, ledger: Ledger | None) -> SealedBlocks:
-    """Return what stands in the journal behind the ledger's position.
+    """List the blocks in the journal after the ledger's position.
 
     Args:
         settings: of the app.

@@ -64,7 +64,7 @@ class Start:
 
 
 class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the journal with one consumer, kept between micro-batches."""
+    """Read the journal with one consumer, kept between micro-batches."""
 
     def __init__(self, start: Start) -> None:
         self._start = start
@@ -80,7 +80,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: value for key, value in vars(self).items() if key != "_polling"}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Return where a query without checkpoint begins: the ledger's position, else the start."""
+        """Return the start of a query without checkpoint: the ledger's position, else the first."""
         return self._offsets(self._beginnings())
 
     def ends(self) -> Offsets:
@@ -88,7 +88,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets(self._polling.ends())
 
     def rest(self) -> None:
-        """Read nothing until it is asked again: at its end a consumer asks all the time."""
+        """Pause until the next call: at the end of a partition a consumer keeps fetching."""
         self._polling.rest()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -116,7 +116,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(self._polling.up_to(self._positions(start), until, None, whole=True))
 
     def _positions(self, start: Offsets) -> dict[int, int]:
-        """Spark's offsets, with partitions that are new; the later of them and the ledger's.
+        """Add new partitions to Spark's offsets; take the later of these and the ledger's.
 
         When the query began, no offset of Spark's was beyond the ledger's
         (loader.journal.begin_plan); later ones are, by what this query has settled since.
@@ -148,7 +148,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _first(self, partition: int) -> int:
-        """Where a partition begins of which nobody noted a position, as it is new."""
+        """Return the first offset of a partition that is new, so that nobody noted a position."""
         low, high = self._polling.watermarks(partition)
         if low > 0:
             raise ContractBroken(
@@ -165,7 +165,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _given(partition: int, offset: int, record: bytes) -> list[Row]:
-    """The rows of a journal record."""
+    """Return the rows of a journal record."""
     commit = Commit.FromString(record)
     for block in commit.blocks:  # the loader may have to read a message of it again
         block.source_topic, block.source_topic_id = commit.source_topic, commit.source_topic_id
@@ -174,7 +174,7 @@ def _given(partition: int, offset: int, record: bytes) -> list[Row]:
 
 
 def _weight(row: Row) -> float:
-    """Return how much of a batch a row is: a large block counts as one, a small one for less.
+    """Return the share of a batch for a row: a large block counts as one, a small one for less.
 
     What a batch costs is INSERTs, and small blocks of a table go together in one.
     """
@@ -184,7 +184,7 @@ def _weight(row: Row) -> float:
 
 
 def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
-    """The position after the rows."""
+    """Return the position after the rows."""
     return {**position, **{partition: offset + 1 for partition, offset, _ in rows}}
 
 

@@ -41,7 +41,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
 
     Args:
         settings: of the app.
-        make: the table, where it is not there.
+        make: create the table if it does not exist.
 
     Raises:
         Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger.
@@ -72,11 +72,11 @@ def waited(
     rest: Callable[[float], None] = time.sleep,
     tell: Say = say,
 ) -> T:
-    """Call until the server answers, or loader.wait_for_servers_seconds are over.
+    """Call until the server answers, for loader.wait_for_servers_seconds at most.
 
     Args:
         settings: of the app.
-        call: is asked again while it raises Unavailable.
+        call: repeated while it raises Unavailable.
         rest: waits so many seconds between two tries; may raise, to end it.
         tell: a line for people before each.
     """
@@ -95,7 +95,7 @@ def waited(
 
 
 def start(settings: Settings, ledger: Ledger | None) -> Start:
-    """Journal and position as they are now; notes nothing.
+    """Read the journal's id and the ledger's position; record nothing.
 
     Args:
         settings: of the app.
@@ -121,7 +121,7 @@ def begin(
     rest: Callable[[float], None] = time.sleep,
     tell: Say = say,
 ) -> Start:
-    """Journal and position to begin with; notes in the ledger what it did not know.
+    """Decide where to begin; record in the ledger what it did not know.
 
     Args:
         settings: of the app.
@@ -165,7 +165,7 @@ def begin(
 
 
 def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
-    """Write down of which waiting blocks the ledger may have forgotten what came of them."""
+    """Record for which waiting blocks the ledger may have lost an entry."""
     if not found.ends:
         return
     waiting = {one.block.id: one.block for one in ledger.waiting()}
@@ -181,7 +181,7 @@ def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
 
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
-    """First offset and end of each partition of the journal."""
+    """Return the first offset and the end of each partition of the journal."""
     polling = JournalPolling(settings.kafka, topic, lambda *_: [])
     try:
         return {p: polling.watermarks(p) for p in polling.partitions()}
@@ -190,7 +190,7 @@ def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def topic_id(settings: Settings, topic: str) -> str:
-    """Return the topic's id, which tells one made anew.
+    """Return the topic's id, which differs after the topic was created again.
 
     Raises:
         Unavailable: no answer, or no such topic.

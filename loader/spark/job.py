@@ -147,11 +147,11 @@ class Job:
             raise
 
     def _end(self, spark: SparkSession, query: StreamingQuery) -> None:
-        """Between two batches, where Spark interrupts nothing; a batch ends at its next pause."""
+        """Stop the query between two batches, so that Spark interrupts none."""
         patience = time.monotonic() + _IDLE_SECONDS
         while query.isActive and query.status["isTriggerActive"]:
             if time.monotonic() > patience and not self._busy.locked():
-                break  # the journal's broker is away
+                break  # the journal's broker is unavailable
             time.sleep(0.005)
         set_log_level(spark, *AT_THE_END)
         with self._busy, muted_threads(spark):
@@ -162,7 +162,7 @@ class Job:
             try:
                 self._settling.settle(frame.sparkSession, frame.collect())
             except (Stopped, RelayError) as error:
-                # Told by whoever runs the job, with its next step; Spark would tell the same.
+                # Whoever runs the job reports it with its next step; Spark would repeat it.
                 set_log_level(frame.sparkSession, STREAMING, level="OFF")
                 mute(frame.sparkSession)
                 if isinstance(error, RelayError):
@@ -174,6 +174,6 @@ class Job:
 
 
 def _unforeseen(record: logging.LogRecord) -> bool:
-    """Whether py4j, which reports each exception of a batch, reports one that nobody else does."""
+    """Return whether nobody but py4j reports this exception of a batch."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, Stopped | RelayError)

@@ -33,7 +33,7 @@ longer)."""
 
 
 class BatchBlocks(NamedTuple):
-    """A micro-batch.
+    """The blocks of a micro-batch.
 
     Attributes:
         blocks: how many there are.
@@ -49,7 +49,7 @@ class BatchBlocks(NamedTuple):
 
 
 class KnownBlocks:
-    """Of one run of the loader.
+    """Compare the blocks and positions of one run with the ledger.
 
     Args:
         ledger: of the app.
@@ -65,7 +65,7 @@ class KnownBlocks:
         self._noted = Noted()
 
     def look(self, rows: Sequence[Any]) -> BatchBlocks:
-        """Return what is to be done of these rows.
+        """Return which blocks of these rows are not settled.
 
         Raises:
             Unavailable, Refused: as ClickHouse answers.
@@ -76,7 +76,7 @@ class KnownBlocks:
             if row.block is not None
         ]
         known = self._ledger.entries([block for *_, block in sealed])
-        self._ledger.check_seen()  # behind it: what was hidden then, is hidden yet
+        self._ledger.check_seen()  # behind it: what was hidden then is still hidden
         self._noted = self._ledger.noted()
         position = self._noted.of(self._journal)
         # A lost checkpoint is cheap: what is settled is passed over. Of what lies before the
@@ -95,7 +95,7 @@ class KnownBlocks:
     def _doubt(
         self, left: Sequence[Place], known: Mapping[str, Sequence[Entry]], until: int
     ) -> set[str]:
-        """Write down of which of these the ledger may have forgotten something."""
+        """Record for which of these blocks the ledger may have lost entries."""
         some = [one for one in left if self._forgotten.asks(one, known.get(one[2].id, ()))]
         doubtful = self._forgotten.among(some)
         rows = [
@@ -107,7 +107,7 @@ class KnownBlocks:
         return doubtful
 
     def settled(self, positions: Mapping[int, int]) -> None:
-        """Save positions, if the ledger still has those of before."""
+        """Save positions if the ledger still has the earlier ones."""
         self._ledger.save_positions(self._journal, positions, self._positions)
         self._positions |= positions
 
@@ -117,10 +117,10 @@ class KnownBlocks:
         self._ledger.check_seen()
 
     def check(self) -> None:
-        """Compare what the last look found with what the ledger had.
+        """Compare the positions read last with those that were saved.
 
         Raises:
-            Unavailable: it has it no more.
+            Unavailable: the ledger no longer has them.
         """
         now = self._noted.of(self._journal)
         for partition, offset in sorted(self._positions.items()):

@@ -41,7 +41,7 @@ class Api:
     context: ssl.SSLContext | None = None
 
     def ask(self, method: str, path: str) -> dict[str, Any]:
-        """Its answer.
+        """Send a request and return the answer.
 
         Raises:
             OSError: no answer, or a refusal (urllib.error.HTTPError).
@@ -56,7 +56,7 @@ class Api:
 
 
 def in_pod(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Api:
-    """The API server of the cluster that this process runs in.
+    """Return the API server of the cluster that this process runs in.
 
     Raises:
         OSError: no token is mounted.
@@ -72,10 +72,10 @@ def in_pod(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT)
 
 
 def remove(api: Api, namespace: str, pod: str) -> list[str]:
-    """Remove them.
+    """Remove what an earlier driver left in this pod's name.
 
     Returns:
-        What was removed, as kind/name.
+        The removed objects, as kind/name.
 
     Raises:
         OSError: the API server does not answer, or refuses.
@@ -93,7 +93,7 @@ def remove(api: Api, namespace: str, pod: str) -> list[str]:
 
 
 def owned(listed: Iterable[Mapping[str, Any]], owner: str) -> list[str]:
-    """Names of the objects that belong to the pod of this uid and are not removed already."""
+    """Return the names of objects that belong to the pod of this uid and still exist."""
     return [
         one["metadata"]["name"]
         for one in listed

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The loader was told to end; the batch is left to the next start."""
+    """The loader was asked to end; the next start takes the batch up."""
 
 
 @dataclass(slots=True)
@@ -89,11 +89,11 @@ class Settling:
         self._round = 0.0  # when it began
 
     def begin(self, start: Start) -> None:
-        """Hear where the run begins."""
+        """Take the positions at which the run begins."""
         self._known = KnownBlocks(self._ledger, start, self._settings.loader.block_column)
 
     def end(self) -> None:
-        """Compare the positions that were saved last with the ledger's.
+        """Check that the ledger still has the positions that were saved last.
 
         Raises:
             Unavailable: somebody set the ledger back meanwhile.
@@ -134,7 +134,7 @@ class Settling:
         seen: BatchBlocks,
         rows: Sequence[Any],
     ) -> None:
-        """Attempt the blocks in rounds, until none is open; `seen`: before the first."""
+        """Attempt the blocks in rounds until none is open; `seen`: what the ledger knew before."""
         new: Collection[str] = seen.new
         pause, since = _FIRST_PAUSE, time.monotonic()
         self._failing = {}
@@ -159,7 +159,7 @@ class Settling:
                     self._count["known"] += 1
 
     def _is_done(self, one: Outcome, open_: dict[str, Block]) -> bool:
-        """Note one block's outcome; return whether the block is settled by it."""
+        """Record one block's outcome; return whether it settles the block."""
         if one.outcome == REFUSED:
             raise Refused(*one.reason.split("\n", 1))
         if one.outcome == "retry":
@@ -177,7 +177,7 @@ class Settling:
         return True
 
     def _shut_out(self, open_: dict[str, Block]) -> None:
-        """Set aside, untried, the blocks of tables that take nothing now."""
+        """Set aside, without an attempt, the blocks of tables that accept nothing now."""
         shut = {table: self._asides.shut(table) for table in {b.table for b in open_.values()}}
         some = [
             Aside(
@@ -190,7 +190,7 @@ class Settling:
             self._put(some, open_)
 
     def _stand_aside(self, failed: Mapping[str, Outcome], open_: dict[str, Block]) -> None:
-        """Set aside those that are to hold up the others no longer."""
+        """Set aside the failed blocks that would hold up the others."""
         now = time.monotonic()
         some = []
         for one in failed.values():
@@ -208,7 +208,7 @@ class Settling:
         try:
             others = self._asides.put(some)
         except Unavailable:
-            self._failing = {}  # it is the server that is away, and the blocks wait for it
+            self._failing = {}  # the server is unavailable, and the blocks wait for it
             return
         for one in some:
             block = open_.pop(one.block.id)
@@ -239,7 +239,7 @@ class Settling:
     def _wait(
         self, blocks: Collection[Block], reasons: set[str], pause: float, waited: float
     ) -> None:
-        """Say what is waited for, and wait; random, so that two loaders do not keep step."""
+        """Say what the loader waits for, and wait a random time, so that two do not keep step."""
         limit = self._settings.loader.wait_for_servers_seconds
         why = "; ".join(sorted(reasons)[:3])
         if limit and waited > limit:
@@ -274,12 +274,12 @@ class Settling:
 
 
 def blocks(number: int) -> str:
-    """Say in words how many blocks these are."""
+    """Return the number of blocks in words."""
     return "1 block" if number == 1 else f"{number} blocks"
 
 
 def named(blocks: Collection[Block]) -> str:
-    """Return how many blocks wait, of which tables, and the first by their ids; empty for none."""
+    """Describe waiting blocks: how many, of which tables, the first ids; empty for none."""
     tables = sorted({block.table for block in blocks})
     ids = sorted(block.id for block in blocks)
     wait = "1 block waits" if len(ids) == 1 else f"{len(ids)} blocks wait"
@@ -287,6 +287,6 @@ def named(blocks: Collection[Block]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first of them, and how many more there are."""
+    """List the first names, and say how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -41,7 +41,7 @@ _RAISED = re.compile(r"relay\.errors\.(\w+): (.*?)(?:\n  next: (.*?))?(?:\n|$)",
 
 
 class Load:
-    """One of it.
+    """Load the blocks of one app.
 
     Args:
         settings: of the app.
@@ -70,11 +70,11 @@ class Load:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a query that has to end in order."""
+        """Return whether a query runs that has to be stopped in order."""
         return self._job is not None
 
     def stop(self) -> None:
-        """Ask it to end; may be called from a signal handler."""
+        """Ask the run to end; may be called from a signal handler."""
         self._stopping.set()
         if self._job is not None:
             self._job.stop()
@@ -130,7 +130,7 @@ class Load:
             self._job = None
 
     def _try(self, ledger: Ledger) -> None:
-        """Whether this server drops repeated INSERTs, on which everything rests."""
+        """Check that this server drops repeated INSERTs, on which everything rests."""
         database = self._settings.loader.database
         untried = waited(
             self._settings,
@@ -147,7 +147,7 @@ class Load:
 
     @contextlib.contextmanager
     def _watched(self, start: Start) -> Iterator[LoaderObserver]:
-        """The job's observer; metrics and health are served meanwhile, if they are to be."""
+        """Yield the job's observer; serve metrics and health meanwhile if asked to."""
         if self._listen is None:
             yield NOTHING
             return
@@ -159,7 +159,7 @@ class Load:
 
 
 def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:
-    """The product's error inside one of Spark's, which carries a worker's traceback as text."""
+    """Extract the product's error from Spark's, which has a worker's traceback as text."""
     try:
         text = str(error)
     except ConnectionError:  # the text is in the JVM

@@ -24,26 +24,26 @@ Begin = Callable[[], "StreamingQuery"]
 
 
 class StartAtOnce:
-    """What a query that is alone does."""
+    """Start a query that shares its session with no other."""
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Begin it; give it as soon as it runs."""
+        """Start the query; return it as soon as it runs."""
         del stopping
         return begin()
 
 
 class StartInTurn(StartAtOnce):
-    """For all queries of one session."""
+    """Start the queries of one session one after the other."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
 
     def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Begin it when it is its turn, and give it when its source has answered.
+        """Start the query when its turn comes; return it when its source has answered.
 
         Args:
             begin: starts the query.
-            stopping: once set, nothing is waited for.
+            stopping: once set, the call waits for nothing.
         """
         while not (held := self._turn.acquire(timeout=_LOOK_SECONDS)) and not stopping.is_set():
             pass
@@ -60,7 +60,7 @@ class StartInTurn(StartAtOnce):
 
 
 def _answered(query: StreamingQuery) -> bool:
-    """Whether its source has, or it has ended."""
+    """Return whether the query's source has answered, or the query has ended."""
     return not query.isActive or not str(query.status["message"]).startswith(_BEFORE)
 
 

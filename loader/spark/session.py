@@ -37,7 +37,7 @@ _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
 
 
 def session(settings: Settings, master: str | None, *, json_log: bool = False) -> SparkSession:
-    """Spark, quiet and without its web server; `json_log`: its own lines as JSON, too."""
+    """Start Spark, quiet and without its web server; `json_log`: its own lines are JSON, too."""
     where = with_retries(master or settings.loader.master)
     os.environ["PYSPARK_PYTHON"] = python(where, os.environ)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -86,7 +86,7 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
 
 
 def _clear(given: SparkConf) -> None:
-    """Remove what an earlier driver in this pod left behind; only said where that fails."""
+    """Remove what an earlier driver in this pod left behind; only log if that fails."""
     pod = given.get("spark.kubernetes.driver.pod.name")
     if pod is None:
         return
@@ -103,7 +103,7 @@ def _clear(given: SparkConf) -> None:
 
 
 def registered(spark: SparkSession) -> Callable[[], int] | None:
-    """What counts the executors that have registered; None where tasks run in the driver."""
+    """Return a counter of registered executors; None if tasks run in the driver."""
     if str(spark.sparkContext.master).startswith("local["):
         return None
     tracker = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - the only way
@@ -118,7 +118,7 @@ def registered(spark: SparkSession) -> Callable[[], int] | None:
 
 
 def with_retries(master: str) -> str:
-    """Return the master, where a task whose worker process died is tried again as on any cluster.
+    """Return the master, such that a task whose worker process died is tried again.
 
     Without a second number in local[N, FAILURES], Spark fails the whole job at the first.
     """
@@ -127,9 +127,9 @@ def with_retries(master: str) -> str:
 
 
 def widened(master: str, pipelines: int) -> str:
-    """Return a local master with as many slots for each pipeline as it has for one.
+    """Return a local master with the slots of one pipeline for each of them.
 
-    Of a cluster's slots each pipeline gets its share, at least one: it should have as many.
+    On a cluster each pipeline gets its share of the slots, at least one: it needs as many.
     """
     threads = _LOCAL.fullmatch(master)
     if threads is None:
@@ -139,16 +139,16 @@ def widened(master: str, pipelines: int) -> str:
 
 
 def python(master: str, environment: Mapping[str, str]) -> str:
-    """Return the interpreter of Spark's Python processes, which imports this package.
+    """Return the Python interpreter of Spark's processes, which must import this package.
 
-    Executors of a cluster may have it elsewhere: then PYSPARK_PYTHON says where.
+    Executors of a cluster may have it elsewhere; PYSPARK_PYTHON then says where.
     """
     elsewhere = None if master.startswith("local") else environment.get("PYSPARK_PYTHON")
     return elsewhere or sys.executable
 
 
 def set_log_level(spark: SparkSession, *loggers: str, level: str = "ERROR") -> None:
-    """Log nothing below `level` of these from now on."""
+    """Have these loggers log nothing below `level` from now on."""
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to one logger's level
     log4j = jvm.org.apache.logging.log4j
     for logger in loggers:
@@ -178,7 +178,7 @@ def unmute(spark: SparkSession) -> None:
 
 @contextmanager
 def muted_threads(spark: SparkSession) -> Iterator[None]:
-    """Drop what threads print that end with an exception meanwhile; logging goes on.
+    """Suppress the tracebacks of threads that end meanwhile; logging continues.
 
     A query that is stopped commits to its source once more, whose connection is closed by then
     (Spark 4.3, with progress written beside the batches): a stack trace at every stop. What a query

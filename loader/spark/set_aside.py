@@ -60,7 +60,7 @@ def set_aside(ledger: Ledger, blocks: Sequence[Aside]) -> dict[str, str]:
 
 
 class SetAside:
-    """One loader's blocks that stand aside.
+    """Try the set-aside blocks of one loader again.
 
     Attributes:
         parked: blocks that wait for a person, by the last look into the ledger.
@@ -90,7 +90,7 @@ class SetAside:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Try blocks again until left."""
+        """Try blocks again until the context ends."""
         thread = threading.Thread(target=self._run, name="set aside", daemon=True)
         thread.start()
         try:
@@ -100,7 +100,7 @@ class SetAside:
             thread.join(_END_SECONDS)
 
     def check(self) -> None:
-        """Raise what ended the tries, which nobody foresaw."""
+        """Raise the unexpected error that ended the tries."""
         if self._error is not None:
             raise self._error
 
@@ -110,7 +110,7 @@ class SetAside:
             return self._asides.shut(table)
 
     def loaded(self, table: str) -> None:
-        """Hear that a block of the table was loaded which did not stand aside."""
+        """Note that a block of the table was loaded which was not set aside."""
         with self._lock:
             self._asides.loaded(table, time.monotonic())
 
@@ -183,7 +183,7 @@ class SetAside:
             self._asides.found((Aside(one.block, one.reason) for one in waiting), now)
 
     def _left_out(self) -> bool:
-        """Look for what blocks that were loaded just now left out, to become dead letters."""
+        """Look for messages that just-loaded blocks left out, to make them dead letters."""
         if not self._parted:
             return False
         self._parted = False
@@ -210,7 +210,7 @@ class SetAside:
             self._drop()
         left = [Aside(by_id[o.block], o.reason, o.about) for o in outcomes if _waits(o)]
         gone = {one.block: one.outcome for one in outcomes if not _waits(one)}
-        # Where somebody else is at a block, a row of ours would take it from under his hands: of a
+        # If somebody else works on a block, a row of ours would take it out of their hands: of a
         # person who gives it up, for instance.
         gone |= set_aside(self._ledger, [one for one in left if one.about])
         left = [one for one in left if one.block.id not in gone]
@@ -229,7 +229,7 @@ class SetAside:
             self._say(text, block=block, table=table, left_out=left_out)
 
     def _drop(self) -> None:
-        """Leave the worker: its server may be another one now."""
+        """Drop the worker: its server may be another one now."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()

@@ -89,7 +89,7 @@ def load(
 
 
 class Sharing(NamedTuple):
-    """What all of them have in common."""
+    """What all pipelines share."""
 
     spark: SparkSession
     pipelines: int
@@ -97,7 +97,7 @@ class Sharing(NamedTuple):
 
 
 class Loading(threading.Thread):
-    """One pipeline, begun again where that may help.
+    """Load one pipeline, and start it again where that may help.
 
     Attributes:
         status: of the last that ended by itself; 0 while one goes on.
@@ -120,7 +120,7 @@ class Loading(threading.Thread):
         self.status = 0
 
     def run(self) -> None:
-        """Run until stopped, or until it stays ended."""
+        """Run until stopped, or until a restart cannot help."""
         past = Past()
         while not self._ending.is_set():
             begun = time.monotonic()
@@ -139,7 +139,7 @@ class Loading(threading.Thread):
             self._ending.wait(pause)
 
     def end(self) -> None:
-        """Ask it to end, and wait for it."""
+        """Ask the pipeline to end, and wait for it."""
         self._load.stop()
         while self.is_alive() and self._load.runs:
             self.join(LOOK_SECONDS)
@@ -163,7 +163,7 @@ class Loading(threading.Thread):
         return 0
 
     def _of_engine(self) -> int:
-        """Where Spark itself has ended, so does all: nothing can be begun again. Else 0."""
+        """Return the status if Spark itself has ended, for then all pipelines end; else 0."""
         try:
             if not self._spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001 - nobody else tells
                 return 0

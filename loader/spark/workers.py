@@ -48,7 +48,7 @@ def attempt(
     beside: int = 1,
     until: int = 0,
 ) -> list[Outcome]:
-    """Return outcomes of one attempt at each block, in the worker processes.
+    """Attempt each block once in the worker processes; return the outcomes.
 
     Args:
         spark: runs it.
@@ -78,7 +78,7 @@ def attempt(
 
 
 def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
-    """Return tasks for so many blocks: as many for each worker.
+    """Return into how many tasks to divide the blocks: a multiple of the workers.
 
     Small blocks are claimed together, as many as one statement takes. Of large ones a task has
     few, and each worker several tasks, because they do not take equally long.
@@ -100,7 +100,7 @@ def load(
     known: tuple[Collection[str], int],
     numbers: Iterator[range],
 ) -> Iterator[Outcome]:
-    """Yield attempts at those of `blocks` that the ranges name."""
+    """Attempt those of `blocks` that the ranges name; yield the outcomes."""
     from relay import log  # noqa: PLC0415 - as below
     from relay.records_pb2 import Block  # noqa: PLC0415 - heavy, see above
 
@@ -135,7 +135,7 @@ def _attempt(
 
 
 def keep() -> None:
-    """Keep what is there now out of every later search for garbage.
+    """Freeze the present objects, so that the garbage collector skips them.
 
     Spark's daemon searches behind every task, through modules alone for 44 ms: of the processor
     time of a worker that loads small blocks, two fifths.
@@ -147,7 +147,7 @@ def keep() -> None:
 def until_closed(
     work: Callable[[socket.socket, bool], int],
 ) -> Callable[[socket.socket, bool], int]:
-    """Return pyspark.daemon.worker that takes the end of the connection for the end of work.
+    """Return pyspark.daemon.worker, changed to end quietly when its connection closes.
 
     Spark closes the connections of idle workers when it ends, and when nothing was to do for
     a minute. pyspark reads that as a task that broke off, and prints a traceback.
