@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[int]:
-    """Return partitions that none of the members has.
+    """Return the partitions that no member has.
 
     Args:
         partitions: how many the source has.
@@ -44,12 +44,12 @@ def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[i
 
 
 class Coverage:
-    """Of the group, looked at once after each assignment, and again where some were left over."""
+    """Look for unassigned partitions after each assignment, and again where some were left over."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
         self._group = names.group_id(settings.app)
-        # A look may fall into the return of brokers, which ends the process that asks.
+        # A look while brokers come back may end the process that asks.
         self._groups = Groups(settings.source_kafka, _REQUEST_SECONDS, lasting=True)
         self._at: float | None = None
         self._pause = FIRST_SECONDS
@@ -59,7 +59,7 @@ class Coverage:
         self._at = self._clock() + self._pause
 
     def left_over(self) -> frozenset[int]:
-        """Return partitions that nobody has; none where it is not time, or nobody answers."""
+        """Return the partitions that nobody has; none if no look is due or no broker answers."""
         if self._at is None or self._clock() < self._at:
             return frozenset()
         try:
@@ -79,7 +79,7 @@ class Coverage:
         try:
             group = self._groups.describe(self._group)
         finally:
-            self._groups.close()  # it is seldom asked, and a child takes memory
+            self._groups.close()  # asked seldom, and a child process takes memory
         if group.state != "stable":
             return None
         topic = self._settings.source.topic

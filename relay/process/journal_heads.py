@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HeadReader(TruthReader):
-    """Reads committed truth, but for what the group's offsets would say."""
+    """Read the committed truth from the journal alone, without the group's offsets."""
 
     def _read(
         self,
@@ -52,10 +52,10 @@ class HeadReader(TruthReader):
         return tuple(found)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:
-        """The last visible record before `end`, and its offset; waits until all is decided there.
+        """Wait until all before `end` is decided; return the last visible record and its offset.
 
         Raises:
-            ContractBroken: there is none any more.
+            ContractBroken: the record is gone.
         """
         beginning, _ = self._bounds(self._reader("read_committed"), index)
         stretch = STRETCH

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def limits(settings: Settings) -> SealingLimits:
-    """Return the core's limits, in its units."""
+    """Convert an app's settings to the core's limits and units."""
     block, relay = settings.block, settings.relay
     return SealingLimits(
         app=settings.app,

@@ -16,7 +16,7 @@ _SHOWN = 10
 
 
 class Concerning:
-    """Of one relay.
+    """Add the transaction and its blocks to one relay's log lines.
 
     Args:
         transactional_id: its transactions are named after it, and counted from its start.
@@ -30,7 +30,7 @@ class Concerning:
         self._begun = 0
 
     def before(self, effect: ef.Effect) -> None:
-        """Note that it is about to be performed."""
+        """Note an effect that is about to be performed."""
         match effect:
             case ef.Begin(_, partition):
                 self._begun += 1
@@ -43,7 +43,7 @@ class Concerning:
 
     @staticmethod
     def after(effect: ef.Effect) -> None:
-        """Note that it was performed: these end a transaction."""
+        """Note an effect that was performed, which may end the transaction."""
         if isinstance(effect, ef.Commit | ef.Abort | ef.Replace):
             about()
 

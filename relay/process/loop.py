@@ -155,7 +155,7 @@ class RelayProcess:
             self._source.join()
 
     def _refresh_tables(self) -> None:
-        """A changed row message: seal what was read under the old one, then use the new."""
+        """Refresh the row messages: seal what was read under an old one, then use the new."""
         if time.monotonic() - self._refreshed_at < self._settings.relay.schema_refresh_seconds:
             return
         begun = self._refreshed_at = time.monotonic()
@@ -190,7 +190,7 @@ class RelayProcess:
             )
 
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
-        """Inside poll: read the truth of what the group gave; where to begin each."""
+        """Read the truth of newly assigned partitions; return where to begin. Runs inside poll."""
         self._joining.assigned()
         self._assigning = {}
         with contextlib.suppress(StoppedWaiting):  # the loop sees the stop next
@@ -203,14 +203,14 @@ class RelayProcess:
         return starts
 
     def _revoked(self, partitions: frozenset[int]) -> None:
-        """Inside poll, and before it returns: the group may give the partitions away then."""
+        """Let go of partitions. Runs inside poll: the group may give them away once it returns."""
         if self._leaving:
-            return  # the group hears of it by our leaving; a transaction ends with its producer
+            return  # the group learns it when we leave; a transaction ends with its producer
         log.info("the group revoked source partitions", extra={"partitions": sorted(partitions)})
         self._dispatch(ev.Revoked(partitions))
 
     def _dispatch(self, event: ev.Event) -> None:
-        """One event and whatever its effects answer."""
+        """Handle one event, and every event that its effects answer with."""
         pending: list[ev.Event] = [event]
         while pending:
             before, now = self._state, pending.pop(0)
@@ -248,7 +248,7 @@ class RelayProcess:
                 return self._performer.perform(effect)
 
     def _leave(self) -> None:
-        """Leave the group and let go of the producer, whatever happened before."""
+        """Leave the group and close the producer, whatever happened before."""
         self._leaving = True
         with contextlib.ExitStack() as stack:
             stack.callback(self._ownership.close)
@@ -260,7 +260,7 @@ class RelayProcess:
 def until_ended(
     settings: Settings, stop: threading.Event, observer: RelayObserver = NOTHING
 ) -> None:
-    """Run a relay, and another in its place when its session in the group ended in an outage.
+    """Run a relay, and start another one when an outage ended its session in the group.
 
     Raises:
         RelayError: why it ended by itself.
@@ -288,7 +288,7 @@ def until_ended(
 def _is_own_past(error: MemberFenced, settings: Settings, wait: ServerWait) -> bool:
     try:
         return is_own_past(wait(lambda: holder(settings)), error.mine)
-    except Refused as refused:  # who may not ask believes what the group said
+    except Refused as refused:  # without the right to ask, believe what the group said
         log.warning("cannot ask which process holds this member", extra={"why": refused.message})
         return False
 

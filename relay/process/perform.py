@@ -50,10 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class Performer:
-    """The effects of one relay process.
+    """Perform the effects of one relay process.
 
     Args:
-        wait: where a server is away.
+        wait: called to wait for a server that is unavailable.
         observer: hears of blocks formed.
 
     Attributes:
@@ -96,7 +96,7 @@ class Performer:
         self.producers.start()
 
     def close(self) -> None:
-        """Let go of the producers."""
+        """Close the producers."""
         self.producers.close()
 
     def polled(self, poll: Poll) -> None:
@@ -105,7 +105,7 @@ class Performer:
         self.producers.serve()
 
     def perform(self, effect: ef.Effect) -> ev.Event | None:
-        """Perform one effect; the answer is an event, for those that have one."""
+        """Perform one effect; return its answer, an event, if it has one."""
         name = _snake(type(effect).__name__)
         self._concerning.before(effect)
         reached(f"before_{name}")
@@ -123,7 +123,7 @@ class Performer:
         return answer
 
     def _kind(self, failed: TransactionFailed) -> ev.Failure:
-        """What is refused of one table or message alone is left out when it comes again."""
+        """Classify a failure; remember a refused record, so that it is left out next time."""
         if failed.kind is not ev.Failure.REFUSED:
             return failed.kind
         known = self._wait(lambda: self._tables.learn(failed, self._sealing))
@@ -186,7 +186,7 @@ class Performer:
         return group_offsets.places(self._settings.source.topic, offsets, epochs)
 
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
-        """Chunks and dead letters of every seal; one flush for all of them."""
+        """Send chunks and dead letters of every seal, with one flush for all of them."""
         sent = [self._send(seal) for seal in seals]
         self._suitable.check(self._buffers.held(), self._give_up)
         reached("mid_produce")
@@ -196,7 +196,7 @@ class Performer:
         return ev.Produced(tuple(one.result(self._tables.topic(one.seal.table)) for one in sent))
 
     def _send(self, seal: Seal) -> Sent:
-        """Form a seal's buffer and hand to the client what it became."""
+        """Form a block from a seal's buffer and hand it to the client."""
         held = self._buffers.take(seal.partition, seal.table)
         begun = time.monotonic()
         formed = with_likeness(seal.table, self._form(seal.table, held), held)
@@ -208,10 +208,10 @@ class Performer:
         return Sent.of(seal, formed, offsets)
 
     def _form(self, table: str, held: Held) -> Formed:
-        """The buffer's chunks and dead letters.
+        """Form the buffer's chunks and dead letters.
 
-        What cannot be read may come from a producer that heard of a change earlier: it is read
-        again by the newest row message that there is, before it becomes a dead letter.
+        A message that cannot be read may come from a producer that knew a change earlier. It is
+        read again by the newest row message before it becomes a dead letter.
         """
         values = held.column()
         while True:
@@ -249,7 +249,7 @@ class Performer:
         return offsets
 
     def _produce_dead(self, seal: Seal, formed: Formed, held: Held) -> None:
-        """Each dead letter is the source message, whole, with where and why."""
+        """Queue the dead letters: each is the whole source message, with its place and reason."""
         place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
         topic = self._settings.source.topic
         for offset, value, reason in formed.dead:

@@ -31,7 +31,7 @@ _NO_GROUP = "no consumer group fences here"
 
 
 class OfMember:
-    """One for all partitions: fenced by the group's generation, with the floors it commits.
+    """One producer for all partitions, fenced by the group's generation at each commit.
 
     Attributes:
         deadline_seconds: for one client call with its repetitions; twice the transaction's
@@ -55,13 +55,13 @@ class OfMember:
             raise _error(failed, ONE_PROCESS) from failed
 
     def of(self, _partition: int | None) -> TransactionalProducer:
-        """Return what a transaction of this source partition runs under; None: one of several."""
+        """Return the producer for a transaction of this source partition; None: of several."""
         return self._producer
 
     def fence(self, partitions: Collection[int]) -> dict[int, int]:
-        """Take the ids of these partitions over; an offset in each journal partition.
+        """Take over the ids of these partitions; return an offset in each journal partition.
 
-        All before it is decided, or will be: nobody else can commit there any more.
+        All before that offset is decided, or will be: nobody else can commit there any more.
 
         Raises:
             Unavailable, Refused, Fenced: as `start`.
@@ -69,14 +69,14 @@ class OfMember:
         raise AssertionError(f"the consumer group fences partitions {partitions}")
 
     def let_go(self, partitions: Collection[int]) -> None:
-        """Let go of these source partitions: they are another relay's."""
+        """Close the producers of these source partitions: another relay owns them."""
 
     def serve(self) -> None:
-        """Hear what the clients have to say."""
+        """Let the clients deliver their callbacks."""
         self._producer.serve()
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all producers."""
         self._producer.close()
 
     def _made(self, identity: str, client: str = "producer") -> TransactionalProducer:
@@ -87,14 +87,14 @@ class OfMember:
 
 
 class OfPartitions(OfMember):
-    """One for each source partition that is owned, made when it is taken over."""
+    """One producer for each owned source partition, made at its takeover."""
 
     def __init__(self, settings: Settings, observer: RelayObserver) -> None:
         super().__init__(settings, observer)
         self._of: dict[int, TransactionalProducer] = {}
 
     def start(self) -> None:
-        """Let go of all: each is made anew as its partition is fenced."""
+        """Close all producers: each is made anew when its partition is fenced."""
         self.close()
 
     def of(self, partition: int | None) -> TransactionalProducer:
@@ -139,12 +139,12 @@ class OfPartitions(OfMember):
 
 
 def of(settings: Settings, observer: RelayObserver) -> OfMember:
-    """Return the producers that the settings' clusters demand."""
+    """Return the kind of producers that the settings' clusters need."""
     return OfPartitions(settings, observer) if settings.crosses else OfMember(settings, observer)
 
 
 def _error(failed: TransactionFailed, fenced: str) -> RelayError:
-    """The error that ends the process where a producer could not even start."""
+    """Return the error that ends the process if a producer cannot start."""
     if failed.kind in (Failure.UNKNOWN, Failure.ABORT):
         return Unavailable(failed.why, "check the brokers")
     if failed.kind is Failure.FENCED:

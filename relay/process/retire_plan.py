@@ -15,12 +15,12 @@ from relay import names
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """One member that is to be gone for ever.
+    """A member that will not come back.
 
     Attributes:
         member: its name.
         transactional_id: whose transactions are to be ended.
-        partitions: that the group still gives to it; None: it is no member any more.
+        partitions: that the group still assigns to it; None: it is no longer a member.
     """
 
     member: str
@@ -29,7 +29,7 @@ class Retirement:
 
     @property
     def obstacle(self) -> str | None:
-        """Why it must not be ended now; None if it may."""
+        """Return why the member must not be retired now; None if it may."""
         if self.partitions is None:
             return None
         held = ", ".join(map(str, self.partitions)) or "none"
@@ -42,7 +42,7 @@ class Retirement:
 def plan(
     app: str, members: Collection[str], group: Mapping[str, tuple[int, ...]]
 ) -> list[Retirement]:
-    """Return one for each member named, in the order given, each once.
+    """Plan the retirement of each named member once, in the order given.
 
     Args:
         app: prefix of the ids.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of a seal, and is the client's now: a block, dead letters, or both.
+    """What a seal became and the client now sends: a block, dead letters, or both.
 
     It holds no chunk and no dead letter. Those of a whole transaction, kept until its flush,
     were hundreds of megabytes beside the client's own copy.
@@ -46,7 +46,7 @@ class Sent:
 
     @classmethod
     def of(cls, seal: Seal, formed: Formed, offsets: Sequence[int]) -> Sent:
-        """Return it of what was just handed to the client.
+        """Describe what was just handed to the client.
 
         Args:
             seal: of the buffer.
@@ -68,7 +68,7 @@ class Sent:
         )
 
     def result(self, topic: str) -> SealResult:
-        """Return the result, once all is acknowledged.
+        """Return the result of the seal, once the brokers acknowledged everything.
 
         Args:
             topic: the table's block topic.

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.2
 
 
 def supervise(relays: Mapping[str, Sequence[str]]) -> int:
-    """Run a relay with each of these arguments until SIGTERM or SIGINT, or until all stay ended.
+    """Run one relay for each entry until SIGTERM or SIGINT, or until none can go on.
 
     Args:
         relays: a name for the log to the arguments of `relay run`.
@@ -50,7 +50,7 @@ def supervise(relays: Mapping[str, Sequence[str]]) -> int:
 
 
 class Child:
-    """A relay that is started again where that may help.
+    """A relay process that is restarted where that may help.
 
     Attributes:
         process: that runs; None: none does.
@@ -68,7 +68,7 @@ class Child:
 
     @property
     def last_status(self) -> int:
-        """Of the process that ended, whether it was asked to or not."""
+        """The exit status of the last process, whether it was asked to end or not."""
         if self.process is None:
             return self.status
         status = int(self.process.returncode)
@@ -76,7 +76,7 @@ class Child:
         return 0 if status == -signal.SIGTERM else status
 
     def look(self, now: float) -> None:
-        """Start it if that is due; if it has ended, decide; `now` is monotonic, in seconds."""
+        """Start the relay if that is due; decide what to do if it ended. `now`: monotonic."""
         if self.process is None:
             if not self.stays_ended and now >= self._due:
                 self.process, self._since = _started(self._arguments), now
@@ -120,7 +120,7 @@ def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def served(listen: str | None, index: int) -> list[str]:
-    """Return where this process serves, as arguments.
+    """Return the arguments that say where this process serves.
 
     Raises:
         ConfigError: `listen` is no address.

@@ -80,7 +80,7 @@ pipeline_option = click.option(
 
 
 def chosen_pipeline() -> str | None:
-    """Return what --pipeline says, in the command that runs; None: nothing."""
+    """Return the value of --pipeline of the running command; None if it is not given."""
     chosen: str | None = click.get_current_context().meta.get(_PIPELINE)
     return chosen
 
@@ -121,7 +121,7 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
 
 
 def show_error(prog_name: str, error: RelayError) -> None:
-    """Message and next step on stderr, as the program's log lines are."""
+    """Print message and next step on stderr, in the format of the log lines."""
     if log.is_json():
         logging.getLogger(prog_name).error(error.message, extra={"next": error.next_step})
     else:
@@ -129,7 +129,7 @@ def show_error(prog_name: str, error: RelayError) -> None:
 
 
 def _unforeseen(prog_name: str, bug: Exception) -> int:
-    """What is not in relay.errors: one line, without a stack trace unless asked for."""
+    """Print an unexpected error in one line, with a stack trace if asked for."""
     if isinstance(bug, BrokenPipeError) and _output_is_closed():
         return EXIT_PIPE_CLOSED
     _show_trace()
@@ -148,7 +148,7 @@ def _show_trace() -> None:
 
 
 def _output_is_closed() -> bool:
-    """Whether it is stdout that broke, and not some connection; if so, silence it."""
+    """Return whether stdout broke, and not some connection; if so, silence it."""
     try:
         output = sys.stdout.fileno()
     except OSError:
@@ -172,14 +172,14 @@ class Lazy(NamedTuple):
 
 
 class SuggestingGroup(click.Group):
-    """A group that names the commands that are spelled like one that it does not have."""
+    """A group that suggests commands spelled like an unknown one."""
 
     command_class = ConfiguredCommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does.
+        """Find the command as click does; suggest others if there is none.
 
         Raises:
             click.UsageError: there is no such command.
@@ -193,7 +193,7 @@ class SuggestingGroup(click.Group):
 
 
 class WholeGroup(SuggestingGroup):
-    """A group whose help cuts no summary."""
+    """A group whose help shows each summary in full."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first sentence of each command."""
@@ -220,11 +220,11 @@ class LazyGroup(SuggestingGroup):
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List them in the order given, which is that of the work."""
+        """List the commands in the order given, which is that of the work."""
         return [*self._commands_at, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return imports the command.
+        """Import the command and return it.
 
         Raises:
             MissingTool: a package that only this command needs is not installed.

@@ -25,14 +25,14 @@ _MOST_BYTES = 1 << 20
 
 
 class ConfigArgument(click.Argument):
-    """The CONFIG of a command, its first argument."""
+    """The argument CONFIG of a command, its first."""
 
 
 class ConfiguredCommand(click.Command):
     """A command that may have a CONFIG."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with the configuration file as the first word.
+        """Parse as click does, with the configuration file as the first word.
 
         Raises:
             click.UsageError: it is named twice, and differently.
@@ -41,7 +41,7 @@ class ConfiguredCommand(click.Command):
 
 
 def config_file_argument(command: F) -> F:
-    """CONFIG and --config; the function gets `config_file`, and is a ConfiguredCommand's."""
+    """Add CONFIG and --config to a ConfiguredCommand; the function gets `config_file`."""
     argument = click.argument(
         "config_file",
         cls=ConfigArgument,
@@ -62,7 +62,7 @@ def config_file_argument(command: F) -> F:
 
 
 def with_config(command: click.Command, context: click.Context, args: Sequence[str]) -> list[str]:
-    """Return the words with the configuration file before the others, if the command has one.
+    """Put the configuration file before the other words, if the command has one.
 
     Raises:
         click.UsageError: it is named twice, and differently; or as click does.
@@ -85,7 +85,7 @@ def with_config(command: click.Command, context: click.Context, args: Sequence[s
 def _words(
     command: click.Command, context: click.Context, args: Sequence[str]
 ) -> tuple[list[str], str | None]:
-    """What is no option and no option's value; and what --config says."""
+    """Return the words that are neither option nor an option's value, and --config's value."""
     options = [one for one in command.params if not isinstance(one, click.Argument)]
     # Not the command's own, which click remembers as it is first asked for.
     options.append(click.Option(context.help_option_names, is_flag=True))
@@ -100,7 +100,7 @@ def _words(
 
 
 def _begins_with_config(command: click.Command, words: Sequence[str]) -> bool:
-    """Whether the first word is CONFIG: by its name, by the number of words, or by what it holds.
+    """Return whether the first word is CONFIG, by its name, the number of words, or its text.
 
     Files, blocks and tables may be any number of words, so that counting tells nothing there.
     """

@@ -18,13 +18,13 @@ _WORD = re.compile(r"\S+")
 
 
 def console_of(width: int) -> Console:
-    """Return the terminal, or `width` columns where there is none; `:x:` in an id is no emoji."""
+    """Return the terminal, or one of `width` columns; `:x:` in an id is no emoji."""
     console = Console(emoji=False)
     return console if console.is_terminal else Console(width=width, emoji=False)
 
 
 def print_parts(console: Console, parts: Iterable[Table | str]) -> None:
-    """Print them, text wrapped between words; a word that is longer than a line stays whole."""
+    """Print parts, text wrapped between words; a word longer than a line stays whole."""
     for part in parts:
         if isinstance(part, str):
             text = Text.from_markup(part, emoji=False)
@@ -36,7 +36,7 @@ def print_parts(console: Console, parts: Iterable[Table | str]) -> None:
 
 
 def breaks(text: str, width: int) -> list[int]:
-    """Return where lines after the first begin, each at a word."""
+    """Return where the lines after the first begin, each at a word."""
     found: list[int] = []
     begun = 0
     for word in _WORD.finditer(text):

@@ -45,7 +45,7 @@ class PartitionHealth:
 
 @dataclass(frozen=True, slots=True)
 class RelayHealth:
-    """A relay as it stands.
+    """The present state of a relay.
 
     Attributes:
         beat_at: the last poll, or the last try of a server that was away.
@@ -72,7 +72,7 @@ class RelayHealth:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one look says.
+    """The result of one check.
 
     Attributes:
         why: in words with figures, also where it is well.
@@ -84,7 +84,7 @@ class Check:
 
 
 def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]:
-    """Return would a restart help? Every check, failed or not."""
+    """Check whether a restart would help; return every check, failed or not."""
     silent = facts.now - facts.beat_at
     since = facts.transaction_since
     open_ = 0.0 if since is None else facts.now - since
@@ -109,7 +109,7 @@ def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]
 
 
 def readiness(facts: RelayHealth) -> tuple[Check, ...]:
-    """Do it do its work now? Every check, failed or not."""
+    """Check whether the process works now; return every check, failed or not."""
     whole = facts.assigned and not facts.pending
     kafka = facts.connected is not False and not facts.away
     return (
@@ -127,7 +127,7 @@ def readiness(facts: RelayHealth) -> tuple[Check, ...]:
 
 
 def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
-    """Where a broker answers, no outage explains that partitions are not taken over."""
+    """Check that partitions are taken over: while a broker answers, no outage explains it."""
     since = facts.pending_since
     if since is None:
         return Check("assignment", ok=True, why="all partitions are taken over")
@@ -141,7 +141,7 @@ def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
 
 
 def _partitions(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
-    """Each one: what all of them together have done hides the one that stands still."""
+    """Check each partition: the sum over all of them would hide one that stands still."""
     if facts.away:
         return Check("partitions", ok=True, why="not judged while a server does not answer")
     limit = limits.partition_seconds
@@ -171,7 +171,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 
 def answer(checks: Sequence[Check]) -> tuple[int, str, bytes]:
-    """Answer by HTTP: 200, or 503 where one says no; JSON that names those that failed first."""
+    """Answer by HTTP: 200, or 503 if a check failed; JSON with the failed checks first."""
     failed = [one.check for one in checks if not one.ok]
     body = {"ok": not failed, "failed": failed, "checks": [asdict(one) for one in checks]}
     text = json.dumps(body, indent=1, ensure_ascii=False)

@@ -51,33 +51,33 @@ class Metric:
 
 
 def counter(name: str, unit: str, question: str, *labels: str) -> Metric:
-    """Return a total since the process began."""
+    """Declare a total since the process began."""
     return Metric(name, COUNTER, unit, question, labels)
 
 
 def gauge(name: str, unit: str, question: str, *labels: str) -> Metric:
-    """Return a value as it is now."""
+    """Declare a present value."""
     return Metric(name, GAUGE, unit, question, labels)
 
 
 def seconds(name: str, question: str, *labels: str) -> Metric:
-    """Return how long something takes."""
+    """Declare a histogram of durations, in seconds."""
     return Metric(name, HISTOGRAM, "seconds", question, labels, SECONDS)
 
 
 def sizes(name: str, unit: str, question: str, *labels: str) -> Metric:
-    """Return how much something holds."""
+    """Declare a histogram of sizes."""
     return Metric(name, HISTOGRAM, unit, question, labels, SIZES)
 
 
 def registry() -> CollectorRegistry:
-    """Return an empty one, for one program."""
+    """Return an empty registry for one program."""
     disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter
     return CollectorRegistry()
 
 
 def made(metrics: Iterable[Metric], registry: CollectorRegistry) -> dict[str, Any]:
-    """Return counters, gauges and histograms by name, shown by the registry."""
+    """Make counters, gauges and histograms in the registry; return them by name."""
     found: dict[str, Any] = {}
     for one in metrics:
         if one.kind == COUNTER:
@@ -92,7 +92,7 @@ def made(metrics: Iterable[Metric], registry: CollectorRegistry) -> dict[str, An
 
 
 class OfApp:
-    """What a registry shows, each sample with the label `app`: two apps under one Prometheus.
+    """Show a registry with the label `app` on each sample: two apps may share a Prometheus.
 
     Args:
         registry: of one program.
@@ -152,7 +152,7 @@ class Bounded:
         self._known: dict[str, str] = {"": NAMELESS}
 
     def __call__(self, value: str) -> str:
-        """The value, or what stands for it."""
+        """Return the value, or OTHERS in its place."""
         known = self._known.get(value)
         if known is not None:
             return known

@@ -25,7 +25,7 @@ class Steady:
         self._zero_ms = wall_ms() - clock() * 1000
 
     def __call__(self) -> int:
-        """Milliseconds now."""
+        """Return the milliseconds now."""
         return round(self._zero_ms + self._clock() * 1000)
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Serving:
-    """Serves from its making until `close()`.
+    """Serve from construction until `close()`.
 
     Args:
         listen: `HOST:PORT`; port 0 takes a free one; an empty host is every address.
@@ -77,7 +77,7 @@ class Serving:
         self._thread.start()
 
     def close(self) -> None:
-        """End the server and frees the port; answers under way may be cut off."""
+        """Stop the server and free the port; this may cut off answers under way."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -95,7 +95,7 @@ class Serving:
 
 
 def parsed(listen: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`.
+    """Parse `HOST:PORT`.
 
     Raises:
         ConfigError: it is not of that form.
@@ -125,7 +125,7 @@ def behind(listen: str | None, index: int) -> str | None:
 def _application(
     routes: Mapping[str, Route], more: Mapping[str, str]
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
-    """The WSGI application over the routes."""
+    """Return the WSGI application over the routes."""
 
     def application(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         status, kind, body = _answer(routes, environ)
@@ -164,7 +164,7 @@ class _HttpServer(ThreadingMixIn, WSGIServer):
     request_queue_size = 64
 
     def server_bind(self) -> None:
-        """Without a look for the host's name, which waits where no name server answers."""
+        """Bind without a lookup of the host's name, which hangs where no name server answers."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -172,7 +172,7 @@ class _HttpServer(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that went away is no event."""
+        """Ignore a reader that went away."""
         del request
         log.debug(
             "an HTTP client closed its connection early", extra={"client": str(client_address)}
@@ -191,5 +191,5 @@ class _Handler(WSGIRequestHandler):
     timeout = _SILENT_SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Nothing: a probe every second is no news."""
+        """Log nothing: a probe comes every second."""
         del format, args

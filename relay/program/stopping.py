@@ -1,4 +1,4 @@
-"""How commands that go on until they are told to end are told so."""
+"""A stop event for commands that run until they are asked to end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 
 def stopped_by_signal() -> threading.Event:
-    """Set by the first SIGTERM or Ctrl-C; the command ends by itself, with status 0."""
+    """Return an event that the first SIGTERM or Ctrl-C sets; the command ends with status 0."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

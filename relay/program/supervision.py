@@ -31,7 +31,7 @@ _WORST_FIRST = (
 
 
 class Past(NamedTuple):
-    """What is known of a child's ends.
+    """What is known about earlier ends of a child.
 
     Attributes:
         tries: ends in a row, none of them after STEADY_SECONDS.
@@ -43,7 +43,7 @@ class Past(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What to do.
+    """What to do about a child that ended.
 
     Attributes:
         pause: seconds after which it is started again; None: it stays ended.
@@ -55,11 +55,11 @@ class Verdict(NamedTuple):
 
 
 def after(status: int, ran: float, past: Past) -> Verdict:
-    """Return what to do about a child that nobody asked to end.
+    """Decide what to do about a child that ended unasked.
 
     Args:
         status: its exit status; negative: the signal that killed it.
-        ran: how long it did, in seconds.
+        ran: how long it ran, in seconds.
         past: as the verdict before gave it; Past() at first.
     """
     before = Past() if ran >= STEADY_SECONDS else past
@@ -72,7 +72,7 @@ def after(status: int, ran: float, past: Past) -> Verdict:
 
 
 def worst(statuses: Iterable[int]) -> int:
-    """Return the one status that stands for all: the one that most wants a person; 0 if all are."""
+    """Return the most severe exit status; 0 if all are 0."""
     ended = [status for status in statuses if status]
     ranked = [status for status in _WORST_FIRST if status in ended]
     return (ranked or sorted(ended, key=lambda status: (status < 0, status)) or [0])[0]

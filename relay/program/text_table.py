@@ -24,7 +24,7 @@ _LEAST_WORDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One of them; the first is what a row is about.
+    """A column; the first says what a row is about.
 
     Attributes:
         right: numbers are.
@@ -41,7 +41,7 @@ class Column:
 def laid_out(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, whole: bool = False
 ) -> Iterator[Table | str]:
-    """Yield one table that fits, or lines.
+    """Lay rows out as one table that fits, or as lines.
 
     What is left out where there is no room: columns without anything but zeros first, then
     optional ones, which are named.
@@ -90,7 +90,7 @@ def _least(
 def _needs(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], some: Sequence[int], *, narrow: bool
 ) -> int:
-    """Columns of the terminal, with a table's lines and spaces."""
+    """Return the width that a table needs, with its lines and spaces."""
     return sum(3 + _least(columns, rows, at, narrow=narrow) for at in some) + 1
 
 
@@ -118,7 +118,7 @@ def _table(
 
 
 def _lines(columns: Sequence[Column], row: Sequence[str], width: int) -> Iterator[str]:
-    """A row's name by itself, and what is not zero, as many to a line as fit."""
+    """Yield a row's name, then its cells that are not zero, as many to a line as fit."""
     name = f"{columns[0].heading} {row[0]}" if row[0].isdigit() else row[0]
     yield f"[bold]{escape(name)}[/bold]"
     pairs = [

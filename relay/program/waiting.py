@@ -1,4 +1,4 @@
-"""Wait for a server that is away: with back-off, saying so, until told to stop."""
+"""Wait for an unavailable server, with back-off, and say so, until asked to stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_PAUSE_SECONDS = 15.0
 
 
 class StoppedWaiting(Exception):
-    """A stop was asked for while a server was away."""
+    """Somebody asked for a stop while a server was unavailable."""
 
 
 def until_available(
@@ -29,13 +29,13 @@ def until_available(
     limit_seconds: float = 0,
     away: Collection[Callable[[str], None]] = (),
 ) -> T:
-    """Return what `call` gives, once the server is there; a limit of 0 waits for ever.
+    """Call until the server answers, and return the result; a limit of 0 waits for ever.
 
     Args:
-        call: raises Unavailable while it is not.
+        call: raises Unavailable while the server does not answer.
         stop: ends the waiting.
         limit_seconds: of waiting.
-        away: each told after each try why it was in vain.
+        away: each is called after each failed try with the reason.
 
     Raises:
         Unavailable: the last one, after `limit_seconds`.

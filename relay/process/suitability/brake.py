@@ -26,7 +26,7 @@ _MOST = 1_000
 
 
 class Brake:
-    """Of one relay process.
+    """Decide whether one relay process should stop.
 
     Args:
         on: False: somebody said that a source may begin with nothing but dead letters.
@@ -39,15 +39,15 @@ class Brake:
 
     @property
     def listens(self) -> bool:
-        """Whether what it is told can still make a difference."""
+        """Return whether further messages can still change the decision."""
         return self._on
 
     def begun(self) -> None:
-        """Begin a transaction; what one that was aborted had comes again."""
+        """Begin a transaction; messages of an aborted one will come again."""
         self._now = 0
 
     def add(self, good: int, dead: Iterable[str]) -> None:
-        """Hear of some messages of the transaction: how many are good, what the others are."""
+        """Add messages of the transaction: how many are good, and what the others are."""
         if good:
             self.release()
         if not self._on:
@@ -63,7 +63,7 @@ class Brake:
 
     @property
     def due(self) -> bool:
-        """Whether to ask now if the app ever had a good message, and to stop if it had none."""
+        """Return whether to ask now if the app ever had a good message."""
         return self._on and self._now > 0 and self._committed + self._now >= ENOUGH
 
     def release(self) -> None:
@@ -72,7 +72,7 @@ class Brake:
         self._kinds.clear()
 
     def error(self, topic: str) -> ConfigError:
-        """Return what the relay stops with.
+        """Return the error that stops the relay.
 
         Args:
             topic: of the source.

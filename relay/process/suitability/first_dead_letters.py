@@ -25,7 +25,7 @@ SHOWN = 1_000
 
 
 class FirstDead:
-    """Of one relay process.
+    """Log the first dead letters of one relay process.
 
     Args:
         topic: of the source messages.
@@ -38,11 +38,11 @@ class FirstDead:
         self._full = False
 
     def begun(self) -> None:
-        """Forget what a transaction that was not committed had."""
+        """Forget the letters of a transaction that was not committed."""
         self._new.clear()
 
     def add(self, table: str, letters: Iterable[tuple[RecordPlace, str]]) -> None:
-        """Hear of a table's dead letters, each with its source place and reason."""
+        """Add a table's dead letters, each with its place in the source and its reason."""
         for place, reason in letters:
             if self._full:
                 return
@@ -51,7 +51,7 @@ class FirstDead:
                 self._new.setdefault(key, (reason, place))
 
     def committed(self) -> None:
-        """Log those that were new in the transaction."""
+        """Log the kinds that were new in the transaction."""
         for (table, kind), (reason, place) in self._new.items():
             if len(self._known) >= MOST:
                 self._full = True
