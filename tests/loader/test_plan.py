@@ -21,15 +21,19 @@ STAMPED, BARE = Table(stamped=True), Table(stamped=False)
 @pytest.mark.parametrize(
     ("size", "loaders", "rounds", "faults", "others"),
     [
-        (0, 2, 1, 1, 1),
-        (1, 2, 1, 1, 1),
-        pytest.param(1, 2, 1, 1, 2, marks=pytest.mark.long),
         # As the negative controls below.
-        (2, 2, 1, 1, 2),
-        (0, 1, 4, 3, 2),
-        (1, 1, 4, 3, 2),
-        (2, 1, 4, 3, 2),
-        pytest.param(2, 1, 4, 3, 3, marks=pytest.mark.long),
+        *((size, 2, 1, 1, 1) for size in (0, 1, 2)),
+        *((size, 1, 3, 2, 2) for size in (0, 1, 2)),
+        *(
+            pytest.param(*bounds, marks=pytest.mark.long)
+            for bounds in [
+                (1, 2, 1, 1, 2),
+                (2, 2, 1, 1, 2),
+                (0, 1, 4, 3, 2),
+                (1, 1, 4, 3, 2),
+                (2, 1, 4, 3, 3),
+            ]
+        ),
     ],
 )
 def test_every_order_of_events(
@@ -46,10 +50,12 @@ def test_every_order_of_events(
 
 
 @pytest.mark.parametrize("stamped", [True, False])
-def test_blocks_over_two_partitions(stamped: bool) -> None:
+@pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_blocks_over_two_partitions(others: int, *, stamped: bool) -> None:
     """An INSERT that ends between its parts is completed or parked, never doubled."""
     table = Table(stamped=stamped, window=6, parts=2)
-    _, endings = search(begin(table, loaders=2, rounds=1, faults=1, others=1), table, Guards())
+    start = begin(table, loaders=2, rounds=1, faults=1, others=others)
+    _, endings = search(start, table, Guards())
     assert "loaded" in endings
 
 
@@ -106,8 +112,6 @@ def test_what_claims_do_not_say_of_versions_is_found(
         (Guards(condition=False), BARE),
         (Guards(running=False), STAMPED),
         (Guards(running=False), BARE),
-        (Guards(limit=False), Table(stamped=False, window=2)),
-        (Guards(others=False), Table(stamped=False, window=2)),
         (Guards(fewer=False), Table(expires=True)),
         (Guards(fewer=False), Table(hidden=True)),
         (Guards(views=False), Table(window=0, viewed=True)),
@@ -121,7 +125,15 @@ def test_without_a_guard_the_search_finds_it(guards: Guards, table: Table) -> No
     sends the setting that has it listen, and `relay doctor --try` looks.
     """
     with pytest.raises(Violation, match=r"doubled|marked loaded with copies"):
-        search(begin(table, loaders=2, rounds=1, faults=1, others=2), table, guards)
+        search(begin(table, loaders=2, rounds=1, faults=1, others=1), table, guards)
+
+
+@pytest.mark.parametrize("guards", [Guards(limit=False), Guards(others=False)])
+def test_without_a_bound_of_other_inserts_the_search_finds_it(guards: Guards) -> None:
+    """Negative control: a repeated INSERT comes after its token has left the window."""
+    table = Table(stamped=False, window=2)
+    with pytest.raises(Violation, match="doubled"):
+        search(begin(table, loaders=1, rounds=2, faults=1, others=2), table, guards)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,8 @@ class Kafka:
         self.late: tuple[LateEnd | LateOffsets, ...] = ()
 
     def clone(self) -> Kafka:
-        new = Kafka(marks_at_once=self.marks_at_once, fencing=self.fencing)
+        new = Kafka.__new__(Kafka)
+        new.marks_at_once, new.fencing = self.marks_at_once, self.fencing
         new.logs = self.logs.copy()
         new.transactions = {tid: t.clone() for tid, t in self.transactions.items()}
         new.generation, new.owners = self.generation, self.owners.copy()

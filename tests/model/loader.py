@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from loader.core import plan
+from tests.model.copying import shallow
 from tests.model.records import JOURNAL
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class ClickHouse:
     parts: int = 0
 
     def clone(self) -> ClickHouse:
-        return replace(self, ledger=self.ledger.copy())
+        new = shallow(self)
+        new.ledger = self.ledger.copy()
+        return new
 
     def key(self) -> tuple[Any, ...]:
         return (self.rows, self.tokens, tuple(sorted(self.ledger.items())), self.parts)
@@ -65,7 +68,9 @@ class Loader:
     effect: plan.Effect | None = None
 
     def clone(self) -> Loader:
-        return replace(self, positions=self.positions.copy())
+        new = shallow(self)
+        new.positions = self.positions.copy()
+        return new
 
     def key(self) -> tuple[Any, ...]:
         places = tuple(sorted(self.positions.items()))

@@ -8,7 +8,7 @@ end is asked before the committed offset.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +17,7 @@ from relay.core import events as ev
 from relay.core.records import Arrival, JournalEnd
 from relay.core.state import Fencing, RelayState
 from relay.core.step import IN_TRANSACTION, step
+from tests.model.copying import shallow
 from tests.model.kafka import (
     AbortableError,
     FencedError,
@@ -91,14 +92,12 @@ class Member:
     def clone(self) -> Member:
         producers = {p: one.clone() for p, one in self.producers.items()}
         at = next((p for p, one in self.producers.items() if one is self.producer), None)
-        return replace(
-            self,
-            producer=self.producer.clone() if at is None else producers[at],
-            producers=producers,
-            held=self.held.copy(),
-            positions=self.positions.copy(),
-            _key=None,
-        )
+        new = shallow(self)
+        new.producer = self.producer.clone() if at is None else producers[at]
+        new.producers = producers
+        new.held, new.positions = self.held.copy(), self.positions.copy()
+        new._key = None
+        return new
 
     @property
     def booted(self) -> bool:

@@ -6,10 +6,11 @@ the errors of tests.model.kafka through.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relay.core import events as ev
+from tests.model.copying import shallow
 from tests.model.kafka import OFFSETS, GroupMetadata, Kafka, LateEnd, LateOffsets, UnusableError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Producer:
     clean: bool = True
 
     def clone(self) -> Producer:
-        return replace(self)
+        return shallow(self)
 
     def key(self) -> tuple[Any, ...]:
         return (self.tid, self.epoch, self.metadata, self.added, self.began, self.clean)

@@ -17,6 +17,8 @@ EVERY_KIND = frozenset(
     {"fault", "crash", "boot", "revoke", "rejoin", "stop", "move", "deliver", "timeout"}
 )
 
+WHILE_BOTH_RUN = EVERY_KIND - {"boot", "stop"}
+
 
 def running(*source: str, names: str = "ab", **options: Any) -> World:
     """Processes that are in the group; a owns the only partition."""
@@ -39,7 +41,10 @@ class Case:
 
 
 CASES = {
-    "two relays, two faults of any kind": Case(running("x", "x"), 2, states=80_000),
+    "two relays, a fault of any kind": Case(running("x", "x"), 1),
+    "two relays, two faults of any kind but a start or a stop": Case(
+        running("x", "x"), 2, WHILE_BOTH_RUN, states=50_000
+    ),
     "two relays, three lost or repeated requests over two transactions": Case(
         running("x", "x", "x", "x"), 3, frozenset({"fault", "deliver"}), states=15_000
     ),
@@ -50,8 +55,11 @@ CASES = {
     "all comes to rest after any fault": Case(
         running("x", "x!", "|", "y-", loaders=1), 1, settle=True, states=500
     ),
-    "across clusters, two relays, two faults of any kind": Case(
-        running("x", "x", fencing=Fencing.PARTITION), 2, states=30_000
+    "across clusters, two relays, a fault of any kind": Case(
+        running("x", "x", fencing=Fencing.PARTITION), 1
+    ),
+    "across clusters, two relays, two faults of any kind but a start or a stop": Case(
+        running("x", "x", fencing=Fencing.PARTITION), 2, WHILE_BOTH_RUN, states=14_000
     ),
     "across clusters, two lost or repeated requests over two transactions": Case(
         running("x", "x", "x", "x", fencing=Fencing.PARTITION), 2, frozenset({"fault", "deliver"})
@@ -64,10 +72,29 @@ CASES = {
     ),
 }
 
+LONG_CASES = {
+    "two relays, two faults of any kind": Case(running("x", "x"), 2, states=80_000),
+    "across clusters, two relays, two faults of any kind": Case(
+        running("x", "x", fencing=Fencing.PARTITION), 2, states=30_000
+    ),
+}
+
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_no_schedule_breaks_exactly_once(case: Case) -> None:
     """Whatever the order of steps and faults, each message is in one block and nothing is torn."""
+    look_through(case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", LONG_CASES.values(), ids=LONG_CASES.keys())
+def test_no_schedule_with_starts_and_stops_breaks_exactly_once(case: Case) -> None:
+    """The same where a relay may also begin or end beside any other fault."""
+    look_through(case)
+
+
+def look_through(case: Case) -> None:
+    """Search every schedule of the case."""
     result = search(
         case.world, faults=case.faults, kinds=case.kinds, depth=80, seconds=150, settle=case.settle
     )

@@ -87,7 +87,9 @@ class World:
         """A copy that is free to change; only in process `touched` where one is named."""
         new = World.__new__(World)
         new.__dict__.update(self.__dict__)
-        new.kafka, new.clickhouse = self.kafka.clone(), self.clickhouse.clone()
+        new.kafka = self.kafka.clone()
+        if touched is None or touched in self.loaders:  # nobody else writes to it
+            new.clickhouse = self.clickhouse.clone()
         new.members, new.loaders = self.members.copy(), self.loaders.copy()
         for uid, member in self.members.items():
             if touched is None or uid == touched:
