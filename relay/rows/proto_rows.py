@@ -22,6 +22,7 @@ from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
 from relay.rows.unknown_fields import find_outdated, find_unexplained
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     from relay.rows.bisect import Ranges
@@ -130,7 +131,8 @@ def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, l
         first, end = int(starts[at]), int(starts[at + 1])
         guesses = [row - first for row in suspects.parts(first, end)]
         reason = _first_unreadable(opened.rows.slice(first, end - first), codec, guesses)
-        bad.append(BadMessage(int(opened.index[at]), reason))
+        why = DeadReason(DeadKind.UNREADABLE_ROW, reason)
+        bad.append(BadMessage(int(opened.index[at]), why))
     good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
     if len(batches) != 1:
         empty = codec.decode_all(pa.array([], pa.binary()))

@@ -33,6 +33,7 @@ from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.operate.verify.judge import anomaly
 from relay.program.command import EXIT_STATUSES, HELP
 from relay.program.metric import Metric, rows
+from relay.schema.dead_reason import DeadKind
 from tests.docs.types import spark_table, types_table
 
 METRICS: Mapping[str, tuple[Metric, ...]] = {
@@ -261,6 +262,11 @@ def findings_table() -> str:
     return table(("finding", "severity", "why it matters"), body)
 
 
+def dead_letter_kinds_table() -> str:
+    body = [(f"`{kind.value}`", kind.because, kind.next_step) for kind in DeadKind]
+    return table(("kind", "because", "what to do"), body)
+
+
 def codes_table() -> str:
     """ClickHouse's error codes."""
     whys = {code.number: code.why for code in CODES.values()}
@@ -285,6 +291,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "anomalies": anomalies_table,
     "findings": findings_table,
     "clickhouse-errors": codes_table,
+    "dead-letter-kinds": dead_letter_kinds_table,
     "alerts": alerts_table,
     "metrics-relay": lambda: metrics_table("relay"),
     "metrics-clients": lambda: metrics_table("clients"),
