@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from relay.rows import proto_rows
-from relay.rows.envelope import BadMessage, open_messages
+from relay.rows.envelope import BadMessage
 from relay.rows.flattened_nested import align
 from relay.schema.dead_reason import DeadKind, DeadReason
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
-__all__ = ["BadMessage", "Decoded", "count_rows", "decode"]
+__all__ = ["BadMessage", "Decoded", "decode"]
 
 
 class Decoded(NamedTuple):
@@ -46,14 +46,6 @@ class Decoded(NamedTuple):
     def messages(self) -> int:
         """How many are good."""
         return len(self.good)
-
-
-def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
-    """Return rows in each message; one that is no row batch counts as none."""
-    opened = open_messages(proto_rows.in_one_piece(values), framing)
-    rows: Integers = np.zeros(len(values), np.int64)
-    rows[opened.index] = opened.counts
-    return rows
 
 
 def decode(

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.empty_pb2 import Empty
 
+from relay.rows.arrow_buffers import in_one_piece
 from relay.rows.bisect import Suspects, isolate_joined, ranges_of
 from relay.rows.decoder_guards import decoded, refuse_deep
 from relay.schema.dead_reason import DeadKind, DeadReason
@@ -77,6 +78,14 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
     if framing == "row":
         return Opened(index, np.ones(len(index), np.int64), values, bad)
     return _open_batches(values, index, bad)
+
+
+def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
+    """Return rows in each message, without a look into a row; one that is no row batch has none."""
+    opened = open_messages(in_one_piece(values), framing)
+    rows: Integers = np.zeros(len(values), np.int64)
+    rows[opened.index] = opened.counts
+    return rows
 
 
 def check_framing(framing: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrow_buffers import size_of
+from relay.rows.arrow_buffers import in_one_piece, size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
@@ -77,13 +77,6 @@ def read(values: pa.ChunkedArray[Any], codec: RowCodec, framing: str) -> WireRow
     others = _read_any(in_one_piece(values.take(rest)), codec, framing)
     bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
     return _merged(taken, replace(others, index=rest[others.index], bad=bad))
-
-
-def in_one_piece(values: pa.ChunkedArray[Any]) -> pa.BinaryArray:
-    """Return the same values, copied if they lie in several."""
-    if values.num_chunks == 1:
-        return values.chunk(0)  # type: ignore[return-value]
-    return pa.concat_arrays([*values.chunks, pa.array([], pa.binary())])  # type: ignore[return-value]
 
 
 def _merged(some: WireRows, others: WireRows) -> WireRows:

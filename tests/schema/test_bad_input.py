@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.rows.bisect import isolate
-from relay.rows.decode import Decoded, count_rows, decode
+from relay.rows.decode import Decoded, decode
+from relay.rows.envelope import count_rows
 from relay.schema.dead_reason import DeadKind
 from tests.schema.rows import binary, codec_of, row, row_batch
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.rows import unknown_fields, wire_scan
+from relay.rows.arrow_buffers import in_one_piece
 from relay.rows.decode import Decoded, decode
-from relay.rows.proto_rows import in_one_piece
 from relay.rows.row_codec import RowCodec
 from relay.rows.unknown_fields import find_unexplained
 from relay.rows.wire_scan import scan

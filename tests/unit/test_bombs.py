@@ -28,7 +28,8 @@ BYTES_A_ROW = 640
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from relay.rows.decode import count_rows, decode
+from relay.rows.decode import decode
+from relay.rows.envelope import count_rows
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.unit import bombs
 
