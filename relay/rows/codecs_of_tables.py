@@ -16,6 +16,7 @@ from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import Unavailable
 from relay.names import NO_TABLE
+from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, unsupported_columns
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 NO_HEADER = DeadReason(
     DeadKind.NO_TABLE, "no header 'table' that names database.table exactly once in UTF-8"
 )
+SPELLED = 5  # unknown tables whose spelling is compared with those there, between two refreshes
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
@@ -61,6 +63,7 @@ class TableCodecs:
         self._topics = topics
         self._block_column = block_column
         self._alone: set[str] = set()
+        self._meant: dict[str, str] = {}
         self._known: dict[str, RowCodec | DeadReason] = {}
         self._changed: dict[str, RowCodec | DeadReason | None] = {}
 
@@ -74,7 +77,7 @@ class TableCodecs:
             return table_refused(ledger_refusal(table))
         if why := self._topics.refusal(table):
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
-        return self._known.get(table, unknown_table(table))
+        return self._known.get(table) or self._unknown(table)
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; their messages came before this answer."""
@@ -84,6 +87,7 @@ class TableCodecs:
             return
         for table, schema in self._schemas(unknown).items():
             self._known[table] = self._codec(table, schema)
+        self._find_meant(unknown - self._known.keys())
         self._topics.ensure(unknown & self._known.keys())
 
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:
@@ -92,7 +96,8 @@ class TableCodecs:
         found = self._schemas(set(tables) - refused.keys())
         ledgers = self._ledgers.intersection(tables)
         refused |= {table: table_refused(ledger_refusal(table)) for table in ledgers}
-        unknown = {table: unknown_table(table) for table in tables}
+        self._find_meant(set(tables) - found.keys() - refused.keys())
+        unknown = {table: self._unknown(table) for table in tables}
         codecs = {table: self._codec(table, schema) for table, schema in found.items()}
         return {**unknown, **refused, **codecs}
 
@@ -125,6 +130,7 @@ class TableCodecs:
 
     def refresh(self) -> frozenset[str]:
         """Return tables whose row message changed since adopted; `codec` still gives the old."""
+        self._meant.clear()
         if not self._known:
             return frozenset()
         self._topics.retry()
@@ -170,6 +176,16 @@ class TableCodecs:
         if isinstance(newer, RowCodec):
             self._known[table] = newer
         return isinstance(newer, RowCodec)
+
+    def _find_meant(self, unknown: set[str]) -> None:
+        """Find which tables are spelled like unknown ones: of a few, for messages name anything."""
+        new = sorted(unknown - self._meant.keys())[: SPELLED - len(self._meant)]
+        if new:
+            there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
+            self._meant |= {table: did_you_mean_table(table, there) for table in new}
+
+    def _unknown(self, table: str) -> DeadReason:
+        return unknown_table(table, self._meant.get(table, ""))
 
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | DeadReason:
         problems = unsupported_columns(schema)
@@ -228,9 +244,14 @@ class TableCodecs:
         return (winner.version, winner.columns) == (wanted.version, wanted.columns)
 
 
-def unknown_table(table: str) -> DeadReason:
-    """Return why messages for a table are bad that ClickHouse does not have."""
-    why = f"unknown table {table}: ClickHouse has none of this name"
+def unknown_table(table: str, meant: str = "") -> DeadReason:
+    """Return why messages for a table are bad that ClickHouse does not have.
+
+    Args:
+        table: that they name.
+        meant: which others are spelled like it, as a sentence's end.
+    """
+    why = f"unknown table {table}: ClickHouse has none of this name{meant}"
     return DeadReason(DeadKind.UNKNOWN_TABLE, why)
 
 

@@ -143,6 +143,9 @@ class DeadReason(NamedTuple):
     text: str
     field: str = ""
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def group(self) -> tuple[DeadKind, str]:
         """By which reasons are counted: kind and field, without this message's own values."""

@@ -18,6 +18,7 @@ from relay.intake.foreign_formats import explained
 from relay.kafka.topics import READ, Topics
 from relay.names import NO_TABLE
 from relay.operate.doctor.judge.sample import OfTable, tallied
+from relay.program.spelling import did_you_mean_table
 from relay.rows.codecs_of_tables import NO_HEADER, table_refused, unknown_table, unsupported
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
@@ -70,6 +71,10 @@ def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
     if asked:
         with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
             columns = catalogue.read(asked)
+            if unknown := asked - columns.keys():
+                there = [one for one in catalogue.names() if not targets.refusal(one)]
+                meant = {table: did_you_mean_table(table, there) for table in unknown}
+                found |= {table: unknown_table(table, hint) for table, hint in meant.items()}
         registered = _registered(settings, columns.keys())
         block_column = settings.loader.block_column
         for table, of_table in columns.items():
