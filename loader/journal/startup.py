@@ -18,7 +18,7 @@ from loader.core import plan
 from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
 from loader.journal import begin_plan
-from loader.journal.reader import JournalPolling
+from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.errors import ConfigError, Unavailable
@@ -182,7 +182,7 @@ def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
     """First offset and end of each partition of the journal."""
-    polling = JournalPolling(settings.kafka, topic, lambda *_: [])
+    polling = JournalPolling(settings.kafka, topic, lambda *_: RecordRows([]))
     try:
         return {p: polling.watermarks(p) for p in polling.partitions()}
     finally:
