@@ -169,7 +169,6 @@ class DeadLetterWriter:
                 for message in records(reader, place, end, _SECONDS)
                 if _header(message, BLOCK) == block.id.encode()
             ]
-            reader.unassign()
         reached("letters_looked_for")
         if not offsets:
             return plan.LettersFound("never")
@@ -268,7 +267,6 @@ class DeadLetterWriter:
                     if (one := wanted.pop(message.offset() or 0, None)) is not None:
                         _check_table(message, block)
                         yield one, message
-            reader.unassign()
         if wanted:
             raise _Missing(
                 f"{len(wanted)} of its messages are in {self._source}[{block.partition}] no more, "

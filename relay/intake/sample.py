@@ -134,7 +134,5 @@ def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> lis
     messages: list[SampledMessage] = []
     for one in records(reader, place, chosen.end, SECONDS):
         headers: Any = one.headers() or []
-        offset = one.offset() or 0
-        if offset < chosen.end:
-            messages.append(SampledMessage(index, offset, one.value(), headers))
+        messages.append(SampledMessage(index, one.offset() or 0, one.value(), headers))
     return messages
