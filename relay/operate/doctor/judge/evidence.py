@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import quoted, span
+from relay.operate.doctor.fixes import span
 from relay.operate.doctor.judge.window import merges_rows
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def judge_countable(
         yield found(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {quoted(name)} TO ALL EXCEPT "
+            f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
             f"{facts.user}",
         )
     if column in table.columns and (expires := expiry(table)):
