@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -143,6 +145,21 @@ def test_every_value_changes_something(tmp_path: Path, path: tuple[str, ...]) ->
     wanted = str(place[path[-1]])
     if isinstance(place[path[-1]], str) and path != ("config",):
         assert wanted in yaml.safe_dump(after, width=10_000)
+
+
+def problems(values: dict[str, Any]) -> list[str]:
+    """What the schema says of values, as Helm asks it."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    return [one.message for one in jsonschema.Draft7Validator(schema).iter_errors(values)]
+
+
+def test_the_schema_takes_the_values_and_no_others() -> None:
+    """Keys that nobody knows, and values of another kind."""
+    for name in ("values.yaml", "values-large.yaml"):
+        assert problems(yaml.safe_load((CHART / name).read_text(encoding="utf-8"))) == []
+    assert problems({"relay": {"pod": {"tolerations": []}}, "global": {"any": 1}}) == []
+    for wrong in (TYPO, {"relays": {}}, {"relay": {"replicas": "3"}}, {"relay": {"replicas": 0}}):
+        assert len(problems(wrong)) == 1, wrong
 
 
 @needs_helm
