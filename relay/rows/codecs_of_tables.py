@@ -16,6 +16,7 @@ from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import Unavailable
 from relay.names import NO_TABLE
+from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import evolve, unsupported_columns
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
+SPELLED = 5  # unknown tables whose spelling is compared with those there, between two refreshes
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
@@ -58,6 +60,7 @@ class TableCodecs:
         self._topics = topics
         self._block_column = block_column
         self._alone: set[str] = set()
+        self._meant: dict[str, str] = {}
         self._known: dict[str, RowCodec | str] = {}
         self._changed: dict[str, RowCodec | str | None] = {}
 
@@ -71,7 +74,7 @@ class TableCodecs:
             return ledger_refusal(table)
         if why := self._topics.refusal(table):
             return why
-        return self._known.get(table, _unknown(table))
+        return self._known.get(table) or self._unknown(table)
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; their messages came before this answer."""
@@ -81,6 +84,7 @@ class TableCodecs:
             return
         for table, schema in self._schemas(unknown).items():
             self._known[table] = self._codec(table, schema)
+        self._find_meant(unknown - self._known.keys())
         self._topics.ensure(unknown & self._known.keys())
 
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | str]:
@@ -88,7 +92,8 @@ class TableCodecs:
         refused = {table: why for table in tables if (why := self._refusal(table))}
         found = self._schemas(set(tables) - refused.keys())
         refused |= {table: ledger_refusal(table) for table in self._ledgers.intersection(tables)}
-        unknown = {table: _unknown(table) for table in tables}
+        self._find_meant(set(tables) - found.keys() - refused.keys())
+        unknown = {table: self._unknown(table) for table in tables}
         codecs = {table: self._codec(table, schema) for table, schema in found.items()}
         return {**unknown, **refused, **codecs}
 
@@ -119,6 +124,7 @@ class TableCodecs:
 
     def refresh(self) -> frozenset[str]:
         """Return tables whose row message changed since adopted; `codec` still gives the old."""
+        self._meant.clear()
         if not self._known:
             return frozenset()
         self._topics.retry()
@@ -164,6 +170,16 @@ class TableCodecs:
         if isinstance(newer, RowCodec):
             self._known[table] = newer
         return isinstance(newer, RowCodec)
+
+    def _find_meant(self, unknown: set[str]) -> None:
+        """Find which tables are spelled like unknown ones: of a few, for messages name anything."""
+        new = sorted(unknown - self._meant.keys())[: SPELLED - len(self._meant)]
+        if new:
+            there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
+            self._meant |= {table: did_you_mean_table(table, there) for table in new}
+
+    def _unknown(self, table: str) -> str:
+        return no_such_table(table) + self._meant.get(table, "")
 
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | str:
         problems = unsupported_columns(schema)
@@ -222,7 +238,8 @@ class TableCodecs:
         return (winner.version, winner.columns) == (wanted.version, wanted.columns)
 
 
-def _unknown(table: str) -> str:
+def no_such_table(table: str) -> str:
+    """Return why messages of a table that is not there are dead letters."""
     return f"unknown table {table}: ClickHouse has none of this name"
 
 

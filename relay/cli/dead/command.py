@@ -25,6 +25,7 @@ from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTall
 from relay.operate.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
+from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.registry import Registry
 from relay.schema.types.column_type import UnsupportedType
@@ -69,7 +70,8 @@ def list_dead(
     """
     with _reader(settings_of(config_file)) as reader:
         marks = reader.marks()
-        chosen = filter(Selection(**wanted).means, reader.letters())
+        letters = _NamedTables(reader.letters())
+        chosen = filter(Selection(**wanted).means, letters)
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
             if as_json:
@@ -80,6 +82,23 @@ def list_dead(
             _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
+    table = wanted["table"]
+    if table and table not in letters.tables:
+        hint = did_you_mean_table(table, letters.tables)
+        click.echo(f"no dead letter names table {table}{hint}", err=True)
+
+
+class _NamedTables:
+    """Dead letters, and which tables those that went through name."""
+
+    def __init__(self, letters: Iterable[DeadLetter]) -> None:
+        self._letters = letters
+        self.tables: set[str] = set()
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        for letter in self._letters:
+            self.tables.add(letter.table)
+            yield letter
 
 
 def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:

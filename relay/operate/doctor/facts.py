@@ -200,6 +200,8 @@ class ClickHouseFacts:
     `replicated_merge_tree_settings`."""
     tables: Mapping[str, TargetFacts | None]
     """By `database.table`; None: there is no such table."""
+    others: tuple[str, ...] = ()
+    """Names of all tables that the server shows, so that a misspelled one is told."""
     ledger: TargetFacts | None = None
     missing: tuple[tuple[str, str], ...] = ()
     """Rights beyond those on tables that the user lacks: (right, on what)."""

@@ -117,6 +117,7 @@ class ClickHouseQuestions:
             },
             windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
             tables={**found, **self._detailed(there, rights, policies)},
+            others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
             missing=tuple(rights.get("", ())),
             clock=self._clock(),

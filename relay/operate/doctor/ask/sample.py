@@ -18,7 +18,8 @@ from relay.intake.foreign_formats import explained
 from relay.kafka.topics import READ, Topics
 from relay.names import NO_TABLE
 from relay.operate.doctor.judge.sample import OfTable, tallied
-from relay.rows.codecs_of_tables import NO_HEADER
+from relay.program.spelling import did_you_mean_table
+from relay.rows.codecs_of_tables import NO_HEADER, no_such_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.evolution import evolve, unsupported_columns
@@ -60,11 +61,15 @@ def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
     found: Codecs = {}
     for table in tables:
         refusal = NO_HEADER if table == NO_TABLE else targets.refusal(table)
-        found[table] = refusal or f"unknown table {table}: ClickHouse has none of this name"
+        found[table] = refusal or no_such_table(table)
     asked = {table for table in tables if table != NO_TABLE and not targets.refusal(table)}
     if asked:
         with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
             columns = catalogue.read(asked)
+            if unknown := asked - columns.keys():
+                there = [one for one in catalogue.names() if not targets.refusal(one)]
+                meant = {table: did_you_mean_table(table, there) for table in unknown}
+                found |= {table: no_such_table(table) + hint for table, hint in meant.items()}
         registered = _registered(settings, columns.keys())
         block_column = settings.loader.block_column
         for table, of_table in columns.items():

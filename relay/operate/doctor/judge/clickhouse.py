@@ -17,6 +17,7 @@ from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
 from relay.operate.doctor.judge.views import judge_views
 from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, merges_rows, window
 from relay.operate.doctor.versions import OLDEST, version_text
+from relay.program.spelling import did_you_mean_table
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -61,7 +62,8 @@ def judge(
         if table is None:
             yield found(
                 "table-missing",
-                f"there is no table {name}, or user {facts.user} may not see it",
+                f"there is no table {name}, or user {facts.user} may not see it"
+                f"{did_you_mean_table(name, facts.others)}",
                 f"CREATE TABLE {quoted(name)} …; or GRANT SHOW COLUMNS ON "
                 f"{quoted(name)} TO {facts.user}",
             )
