@@ -16,7 +16,7 @@ from relay.dev import process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from tests import reach
-from tests.jvms import live_shortly
+from tests.jvms import live_shortly, prepare_spark
 
 STARTING = frozenset(
     {
@@ -83,6 +83,7 @@ def _signals_as_they_were() -> Iterator[None]:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One broker and a ClickHouse server, ended with the test run."""
     directory = tmp_path_factory.mktemp("stack")
+    prepare_spark()
     try:
         yield dev_stack.up(directory, progress=print)
     finally:

@@ -7,7 +7,6 @@ exit status. SIGTERM and SIGINT end a run with status 0.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import sys
@@ -17,14 +16,14 @@ from typing import TYPE_CHECKING
 import click
 
 from loader.cli.ledger import ledger
-from loader.cli.options import config_argument
+from loader.cli.options import config_argument, require_spark
 from loader.cli.parked import parked
+from loader.cli.prepare import prepare
 from loader.cli.status import status
 from loader.cli.supersede import supersede
 from loader.console import say
 from relay import log
 from relay.config import settings_file
-from relay.errors import MissingTool
 from relay.program import java
 from relay.program.command import (
     EXIT_STATUSES,
@@ -100,7 +99,7 @@ def run(
     log.setup(json=log_format == "json")
     os.environ[log.FORMAT] = log_format  # for the Python processes that Spark starts
     every = settings_file.pipelines(config_file, pipeline=chosen_pipeline())
-    _require_spark()
+    require_spark()
     java.require()  # before anything waits for a server
     if len(every) > 1:
         if checkpoint is not None or lost:
@@ -116,15 +115,6 @@ def run(
     where = str(checkpoint or settings.loader.checkpoint)
     _alone(work, settings, master, where, once=once, json_log=log_format == "json")
     say("ended")
-
-
-def _require_spark() -> None:
-    """Raises MissingTool where Spark is not installed: relay and verifier do without."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingTool(
-            "pyspark is not installed, and `loader run` is a Spark job",
-            "pip install 'block-relay[loader]'",
-        )
 
 
 def _alone(
@@ -169,6 +159,7 @@ loader.add_command(status)
 loader.add_command(parked)
 loader.add_command(ledger)
 loader.add_command(supersede)
+loader.add_command(prepare)
 
 
 def main(arguments: list[str] | None = None) -> None:

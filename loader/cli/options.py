@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.config import settings_file
+from relay.errors import MissingTool
 from relay.program.command import chosen_pipeline, pipeline_option
 from relay.program.config_argument import config_file_argument
 
@@ -29,3 +31,16 @@ def settings_of(config_file: Path) -> Settings:
         ConfigError: as relay.config.settings_file.load.
     """
     return settings_file.load(config_file, pipeline=chosen_pipeline())
+
+
+def require_spark() -> None:
+    """Check that Spark is installed; relay and verifier do without it.
+
+    Raises:
+        MissingTool: it is not.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingTool(
+            "pyspark is not installed, and `loader run` is a Spark job",
+            "pip install 'block-relay[loader]'",
+        )

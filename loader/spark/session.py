@@ -16,12 +16,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from loader.console import say
-from loader.spark import leftovers
+from loader.spark import class_archive, leftovers
 from relay import failpoints, log
 from relay.errors import MissingTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from relay.config.settings import Settings
 
@@ -38,13 +38,52 @@ _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
 
 def session(settings: Settings, master: str | None, *, json_log: bool = False) -> SparkSession:
     """Start Spark, quiet and without its web server; `json_log`: its own lines are JSON, too."""
+    name = f"block-relay loader of {settings.app}"
     where = with_retries(master or settings.loader.master)
-    os.environ["PYSPARK_PYTHON"] = python(where, os.environ)
+    return started(name, where, class_archive.reading(), json_log=json_log)
+
+
+def started(
+    name: str, master: str, java_options: Sequence[str] = (), *, json_log: bool = False
+) -> SparkSession:
+    """Start Spark under a name; `java_options` are of a driver that runs the tasks, too.
+
+    Raises:
+        MissingTool: its JVM did not start.
+    """
+    os.environ["PYSPARK_PYTHON"] = python(master, os.environ)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ[failpoints.DRIVER] = str(os.getpid())
-    options = {
-        "spark.app.name": f"block-relay loader of {settings.app}",
-        "spark.master": where,
+    options = _options(name, master)
+    if json_log:
+        options["spark.log.structuredLogging.enabled"] = "true"
+        options[f"spark.executorEnv.{log.FORMAT}"] = "json"  # a cluster's have one of their own
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
+        # No row passes through this JVM: compiling further costs more than all its work.
+        quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *java_options)
+        options["spark.driver.defaultJavaOptions"] = " ".join(quick)
+    conf = SparkConf().setAll(list(options.items()))
+    # A signal to the whole group is for this process to act upon; the JVM ends with it.
+    try:
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise MissingTool(
+            f"Spark's JVM did not start: {error}",
+            "The JVM's own message is above. Spark needs bash, Java 17 or newer (JAVA_HOME, or in "
+            "PATH) and a directory for temporary files.",
+        ) from error
+    _clear(SparkConf(_jvm=gateway.jvm))
+    SparkContext(conf=conf, gateway=gateway)
+    spark = SparkSession.builder.getOrCreate()
+    set_log_level(spark, *_AT_WORK)
+    return spark
+
+
+def _options(name: str, master: str) -> dict[str, str]:
+    return {
+        "spark.app.name": name,
+        "spark.master": master,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
@@ -61,28 +100,6 @@ def session(settings: Settings, master: str | None, *, json_log: bool = False) -
         "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing."
         "FileSystemBasedCheckpointFileManager",
     }
-    if json_log:
-        options["spark.log.structuredLogging.enabled"] = "true"
-        options[f"spark.executorEnv.{log.FORMAT}"] = "json"  # a cluster's have one of their own
-    if where.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # opens no port to the network
-        # No row passes through this JVM: compiling further costs more than all its work.
-        options["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    conf = SparkConf().setAll(list(options.items()))
-    # A signal to the whole group is for this process to act upon; the JVM ends with it.
-    try:
-        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
-    except PySparkRuntimeError as error:
-        raise MissingTool(
-            f"Spark's JVM did not start: {error}",
-            "The JVM's own message is above. Spark needs bash, Java 17 or newer (JAVA_HOME, or in "
-            "PATH) and a directory for temporary files.",
-        ) from error
-    _clear(SparkConf(_jvm=gateway.jvm))
-    SparkContext(conf=conf, gateway=gateway)
-    spark = SparkSession.builder.getOrCreate()
-    set_log_level(spark, *_AT_WORK)
-    return spark
 
 
 def _clear(given: SparkConf) -> None:

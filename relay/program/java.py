@@ -26,7 +26,7 @@ def require() -> Path:
     Raises:
         MissingTool: there is none, it does not start, or it is too old.
     """
-    java = _find()
+    java = find()
     try:
         answer = subprocess.run(  # noqa: S603 - a java of this machine
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -41,7 +41,12 @@ def require() -> Path:
     return java
 
 
-def _find() -> Path:
+def find() -> Path:
+    """Return the `java` of JAVA_HOME, else of PATH, whether or not it starts.
+
+    Raises:
+        MissingTool: there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
