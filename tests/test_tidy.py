@@ -7,6 +7,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -99,13 +100,20 @@ def written() -> list[str]:
     return [m for m in modules() if m not in GENERATED]
 
 
+@cache
 def source(module: str) -> str:
     return (ROOT / module).read_text(encoding="utf-8")
 
 
+@cache
+def tree(text: str) -> ast.Module:
+    """The text as a syntax tree, which several tests look through."""
+    return ast.parse(text)
+
+
 def long_functions(text: str) -> Iterator[tuple[str, int]]:
     """Functions over the limit, with their lines from `def` to end, docstring included."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > LONGEST_FUNCTION:
@@ -114,7 +122,7 @@ def long_functions(text: str) -> Iterator[tuple[str, int]]:
 
 def impurities(text: str) -> Iterator[str]:
     """What a pure module must not do: imports and calls that reach out of it."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -268,7 +276,7 @@ def classes(texts: dict[str, str]) -> dict[str, list[str]]:
     """Where each class name is defined, nested classes included."""
     places: dict[str, list[str]] = {}
     for module, text in texts.items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree(text)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(module)
     return places
@@ -311,7 +319,7 @@ def test_a_module_in_dialect_is_found() -> None:
 
 def spoken(text: str) -> Iterator[str]:
     """Public functions, methods and their parameters that are named in dialect."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = (
                 [] if node.name.startswith("_") else [*node.args.args, *node.args.kwonlyargs]
@@ -345,7 +353,7 @@ def unknown_modules(room: str, docstring: str) -> list[str]:
 @pytest.mark.parametrize("room", sorted(m for m in modules() if m.endswith("__init__.py")))
 def test_a_room_names_the_modules_that_it_has(room: str) -> None:
     """Its docstring is the only map, so a module that was renamed is renamed there too."""
-    docstring = ast.get_docstring(ast.parse(source(room))) or ""
+    docstring = ast.get_docstring(tree(source(room))) or ""
     assert unknown_modules(str(Path(room).parent), docstring) == []
 
 
@@ -357,7 +365,7 @@ def test_a_room_that_names_a_module_of_yesterday_is_found() -> None:
 @pytest.mark.parametrize("room", sorted(m for m in modules() if m.endswith("__init__.py")))
 def test_a_room_says_what_is_in_it(room: str) -> None:
     """A room's docstring stands in for a map of its files."""
-    assert len(ast.get_docstring(ast.parse(source(room))) or "") > 30
+    assert len(ast.get_docstring(tree(source(room))) or "") > 30
 
 
 def test_a_room_has_at_most_sixteen_modules() -> None:
