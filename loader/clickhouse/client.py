@@ -106,7 +106,7 @@ def connect(settings: ClickHouse, timeout: float) -> HttpClient:
 
 
 def _as_everywhere(client: HttpClient) -> None:
-    """Give it the settings of every statement, as far as the server knows them."""
+    """Give the client the settings of every statement, as far as the server knows them."""
     client.http_retries = 0
     for name, value in EVERYWHERE.items():
         known = client.server_settings.get(name)
@@ -127,17 +127,17 @@ def error_code(error: Exception) -> int | None:
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether the server knows this user and password, or lets it do this, not at all."""
+    """Return whether the server rejects this user and password, or denies the right."""
     return about(str(error)) is About.USER or error_code(error) in RIGHTS
 
 
 def is_permanent(error: Exception) -> bool:
-    """Return whether trying again changes nothing until somebody acts."""
+    """Return whether a retry is useless until somebody acts."""
     return about(str(error)) not in PASSING
 
 
 def failure(error: Exception, what: str) -> Unavailable | Refused:
-    """Return the error for a person, of a statement that the loader cannot do without."""
+    """Return the error for a failed statement that the loader cannot do without."""
     text = _cut(error_line(error, what))
     if not is_permanent(error):
         return Unavailable(text, "Start ClickHouse, or correct clickhouse.url.")
@@ -151,7 +151,7 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
 
 
 def table_failure(error: Exception, what: str) -> Unavailable | Refused:
-    """Return the same, of a statement that only some tables' blocks cannot do without.
+    """Return the error for a failed statement that only some tables' blocks need.
 
     A right that is missing on a system table is missing for all of them, and who may not even ask
     (READONLY, of a question that writes nothing) has a profile that does not fit.

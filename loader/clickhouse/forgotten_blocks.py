@@ -33,7 +33,7 @@ Place = tuple[int, int, Block]
 
 
 class Forgotten:
-    """Of one run of the loader.
+    """Find blocks of one run of which the ledger may have lost entries.
 
     Args:
         ledger: of the app; its client asks.
@@ -55,16 +55,16 @@ class Forgotten:
         self._empty: set[str] = set()
 
     def lost(self, partition: int, offset: int) -> bool:
-        """Return whether a person says that the ledger had entries of what is there."""
+        """Return whether a person says that the ledger had entries of these blocks."""
         return offset < self._unsure.get(partition, Unsure(0)).lost
 
     def asks(self, one: Place, entries: Sequence[Entry]) -> bool:
-        """Return whether the ledger may lack what it knew of a block of which it has these."""
+        """Return whether the ledger, which has these entries of a block, may have lost others."""
         partition, offset, _ = one
         return self._unsure.get(partition, Unsure(0)).asks(offset, entries)
 
     def among(self, some: Iterable[Place]) -> set[str]:
-        """Return the ids of those that have to be asked about.
+        """Return the ids of blocks that may be in their tables.
 
         Args:
             some: that `asks`.

@@ -36,7 +36,7 @@ def shown_only(client: HttpClient, table: str) -> str:
 
 
 def condition(plan: Iterable[str]) -> str:
-    """Return the filter in a plan of a SELECT that has none itself; empty: there is none."""
+    """Return the filter in the plan of a SELECT without WHERE; empty: there is none."""
     lines = [line for line in plan if _FILTER.search(line)]
     found = [match[1] for line in lines if (match := _CONDITION.search(line))]
     return found[0] if found else "(a condition that the server does not show)" if lines else ""

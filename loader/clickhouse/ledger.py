@@ -83,7 +83,7 @@ class Ledger:
         return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
 
     def engine(self, database: str) -> str:
-        """Return its table's; empty where there is none."""
+        """Return the engine of the ledger's table; empty if there is no table."""
         rows = self._ask(
             "SELECT engine FROM system.tables WHERE database = {within:String} AND name = 'ledger'",
             within=database,
@@ -91,7 +91,7 @@ class Ledger:
         return str(rows[0][0]) if rows else ""
 
     def ensure(self, database: str) -> None:
-        """Make database and table where they are not there.
+        """Create database and table if they do not exist.
 
         Raises:
             ContractBroken: a table of that name has other columns.
@@ -104,7 +104,7 @@ class Ledger:
             self._tell(added)
 
     def check_seen(self) -> None:
-        """See that no row is hidden from this user.
+        """Check that no row is hidden from this user.
 
         Raises:
             Refused: some are hidden, so that a block which is loaded looks as if it were not.
@@ -229,7 +229,7 @@ class Ledger:
         )
 
     def noted(self) -> Noted:
-        """Return what it says of the app's journals: positions, and what may be missing."""
+        """Read the positions in the app's journals, and where entries may be missing."""
         return noted(self.ask(NOTED))
 
     def positions(self) -> Mapping[tuple[str, int], int]:
@@ -251,11 +251,11 @@ class Ledger:
         self._append(iter(rows))
 
     def ask(self, sql: str) -> list[Sequence[Any]]:
-        """Return the answer to a question about the table, which it calls LEDGER."""
+        """Ask a question about the table, which it calls LEDGER; return the answer."""
         return self._ask(sql.replace("LEDGER", self.name))
 
     def remove(self, where: str) -> None:
-        """Remove rows; wait until it is done, on all replicas."""
+        """Remove rows, and wait until all replicas have done so."""
         self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
@@ -275,7 +275,7 @@ class Ledger:
         return sorted(found, key=lambda one: one.block.id)
 
     def parked(self) -> list[tuple[Block, str]]:
-        """Return those that wait for a person, with reasons."""
+        """Return the blocks that wait for a person, with reasons."""
         return [(one.block, one.reason) for one in self.waiting() if not one.aside]
 
     def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:

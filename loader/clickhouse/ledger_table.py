@@ -42,7 +42,7 @@ _PLAIN = re.compile(r"(?:Replicated|Shared)?MergeTree")
 
 
 def check_engine(name: str, engine: str) -> None:
-    """See that a row which is written stays.
+    """Check that the engine keeps every row that is written.
 
     Args:
         name: the table's, quoted.

@@ -73,7 +73,7 @@ class Still:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What of an app runs.
+    """Which INSERTs of an app run.
 
     Attributes:
         blocks: whose INSERT was seen to run.

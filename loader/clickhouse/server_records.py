@@ -204,7 +204,7 @@ class ServerRecords:
         )
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
-        """Whether what the INSERTs wrote is where they wrote it, as far as the part log says."""
+        """Return whether the rows are still where the INSERTs wrote them, by the part log."""
         asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
         if there:
@@ -217,7 +217,7 @@ class ServerRecords:
         return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
     def _wrote_nothing(self, statements: Sequence[tuple[str, str]], since_ms: int) -> bool:
-        """Whether the logs have all INSERTs of the block, each has ended, and none made a part.
+        """Return whether the logs have every INSERT of the block, each ended, and without a part.
 
         Args:
             statements: kind of the entry, and query id.
@@ -239,7 +239,7 @@ class ServerRecords:
         return bool(rows and rows[0][0])
 
     def _flushed(self) -> bool:
-        """Have the server write to its logs what it still holds; whether it did."""
+        """Have the server flush its logs; return whether it did."""
         try:
             self._client.command("SYSTEM FLUSH LOGS")
         except ClickHouseError as error:
@@ -249,7 +249,7 @@ class ServerRecords:
         return True
 
     def _ask(self, sql: str, since_ms: int, **parameters: object) -> list[Sequence[Any]] | None:
-        """The answer; None where the server has no such table, or this user may not read it."""
+        """Ask; return None if the server has no such table, or this user may not read it."""
         try:
             asked = {"since": since_ms, **parameters}
             return list(self._client.query(sql, parameters=asked).result_rows)

@@ -22,7 +22,7 @@ SECONDS = 5.0
 
 
 class TableCache:
-    """Of one worker.
+    """Remember the target tables of one worker for a moment.
 
     Args:
         tables: are asked.
@@ -37,7 +37,7 @@ class TableCache:
         self._seen: dict[str, tuple[float, Target]] = {}
 
     def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
-        """Return their tables, as far as they exist, by name.
+        """Return the blocks' tables that exist, by name.
 
         Args:
             blocks: about to be claimed.

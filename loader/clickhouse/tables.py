@@ -58,7 +58,7 @@ _INSERTABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table as it is now."""
+    """The present state of a table."""
 
     columns: dict[str, str]
     """Name to type, of the columns that an INSERT may name."""
@@ -75,7 +75,7 @@ class Target:
         return block_column in self.columns
 
     def counts(self, block_column: str) -> bool:
-        """Return whether nothing but counting rows is needed to decide about a block of it.
+        """Return whether a count of rows alone decides about a block of the table.
 
         Then blocks may go together, under a token that no other attempt repeats.
         """
@@ -251,7 +251,7 @@ class Tables:
         return found
 
     def _forget_defaults(self, started: int) -> None:
-        """A server that began since may have others: an older version, another configuration."""
+        """Forget the defaults: a restarted server may have another version or configuration."""
         if abs(started - self._started) > _CLOCK_SECONDS:
             self._defaults.clear()
         self._started = started
@@ -269,7 +269,7 @@ class Tables:
         return self._defaults[source]
 
     def _allowed(self, sql: str, **parameters: object) -> list[Sequence[Any]] | None:
-        """Ask what this user may perhaps not read; None then."""
+        """Ask; return None if this user has no right to read it."""
         try:
             return list(self._client.query(sql, parameters=parameters).result_rows)
         except ClickHouseError as error:

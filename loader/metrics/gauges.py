@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LoaderGauges(Collector):
-    """Of one loader.
+    """Show the present state of one loader.
 
     Args:
         info: values of the labels of `loader_info`.
@@ -54,7 +54,7 @@ class LoaderGauges(Collector):
         return families(CURRENT, self._samples())
 
     def describe(self) -> Iterable[Any]:
-        """Return nothing: a test checks names, and a look now would be at nothing."""
+        """Return nothing: a test checks names, and there is nothing to look at yet."""
         return ()
 
     def facts(self) -> LoaderHealth:

@@ -31,7 +31,7 @@ class LoaderHealthLimits:
 
 @dataclass(frozen=True, slots=True)
 class LoaderHealth:
-    """A loader as it stands.
+    """The present state of a loader.
 
     Attributes:
         heard_at: Spark's last event, or the last step of a micro-batch.
@@ -55,7 +55,7 @@ class LoaderHealth:
 
 
 def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ...]:
-    """Return would a restart help? Every check, failed or not."""
+    """Check whether a restart would help; return every check, failed or not."""
     silent = facts.now - facts.heard_at
     between = 0.0 if facts.batch_open else silent
     inside = silent if facts.batch_open else 0.0
@@ -78,7 +78,7 @@ def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ..
 
 
 def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
-    """Do it do its work now? Every check, failed or not."""
+    """Check whether the loader works now; return every check, failed or not."""
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
         _executors(facts.executors),
@@ -94,7 +94,7 @@ def _executors(there: int | None) -> Check:
 
 
 def _partitions(facts: LoaderHealth, limit: float) -> Check:
-    """Each one: the others may flow all the while."""
+    """Check each partition: one may stand still while the others flow."""
     if facts.away:
         return Check("partitions", ok=True, why="not judged while a server does not answer")
     late = sorted(p for p, seconds in facts.waiting.items() if seconds > limit)

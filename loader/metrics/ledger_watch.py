@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LedgerLook:
-    """What was seen.
+    """One look at ledger and journal.
 
     Attributes:
         at: monotonic seconds.
@@ -69,7 +69,7 @@ def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, in
 
 
 class LedgerWatch:
-    """Looks every EVERY_SECONDS from its making until `close`.
+    """Look every EVERY_SECONDS, from construction until `close`.
 
     Attributes:
         latest: None before the first look.
@@ -86,7 +86,7 @@ class LedgerWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End it after the look under way, or leave that to the process's end."""
+        """End the thread after the look under way, or leave that to the process's end."""
         self._over.set()
         self._thread.join(5.0)
 
@@ -98,7 +98,7 @@ class LedgerWatch:
                 return
 
     def look(self) -> None:
-        """Look once; what cannot be asked leaves the last look, with why."""
+        """Look once; keep the last look, and why, if ledger or journal cannot be asked."""
         try:
             self.latest = self._look()
         except (RelayError, KafkaException) as error:

@@ -1,4 +1,4 @@
-"""What Spark says of the query, told to the observer."""
+"""Passes Spark's events of the query on to the observer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class QueryListener(StreamingQueryListener):
-    """Of one observer; the method names are Spark's.
+    """Pass events on to one observer; the method names are Spark's.
 
     Args:
-        observer: is told.
-        query: its name; Spark tells every listener of all queries.
+        observer: gets the events.
+        query: its name; Spark reports all queries to every listener.
     """
 
     def __init__(self, observer: LoaderObserver, query: str) -> None:

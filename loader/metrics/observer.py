@@ -17,7 +17,7 @@ class LoaderObserver:
     """Every method: what just happened; none raises."""
 
     def engine(self, executors: Callable[[], int] | None) -> None:
-        """Spark has begun; `executors` counts those that are there, None: it needs none."""
+        """Note that Spark has started; `executors` counts the registered ones; None: not needed."""
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
         """Begin a micro-batch: `known` blocks are settled already, these are not."""
@@ -37,16 +37,16 @@ class LoaderObserver:
         """Note that the ledger has answered the driver."""
 
     def waiting(self, why: str) -> None:
-        """Note that it is about to wait, then to try again. Once per try."""
+        """Note that the loader waits, then tries again. Called once per try."""
 
     def settled(self, seconds: float) -> None:
         """Note that the micro-batch has ended, each of its blocks settled."""
 
     def restarted(self) -> None:
-        """Spark's query is begun anew."""
+        """Note that Spark's query is started again."""
 
     def query_event(self, event: str, progress: Any = None) -> None:
-        """Spark's listener: "started", "progress" (with its figures), "idle" or "terminated"."""
+        """Note an event: "started", "progress" (with its figures), "idle" or "terminated"."""
 
 
 NOTHING = LoaderObserver()

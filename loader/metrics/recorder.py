@@ -36,7 +36,7 @@ _WHY = {
 
 
 class LoaderRecorder(LoaderObserver):
-    """Of one loader.
+    """Count what one loader does.
 
     Attributes:
         heard_at: the last sign of life.
@@ -64,7 +64,7 @@ class LoaderRecorder(LoaderObserver):
         self._rows = 0
 
     def engine(self, executors: Callable[[], int] | None) -> None:
-        """Of Spark."""
+        """Take Spark's counter of executors."""
         self.executors = executors
 
     def began(self, known: int, blocks: Sequence[Block]) -> None:
@@ -94,7 +94,7 @@ class LoaderRecorder(LoaderObserver):
             self._attempt(one, blocks[one.block])
 
     def _attempt(self, one: Outcome, block: Block) -> bool:
-        """Count it; return whether the block is settled."""
+        """Count one attempt; return whether the block is settled."""
         m, figures = self._m, one.figures
         m["loader_attempts_total"].inc()
         m["loader_inserts_total"].inc(figures.inserts)
@@ -175,7 +175,7 @@ class LoaderRecorder(LoaderObserver):
 
 
 def _rate(value: float) -> float:
-    """Spark's; not a number where no time went by."""
+    """Return a rate that Spark reports; 0 where it is not a number."""
     return value if value == value else 0.0  # noqa: PLR0124 - NaN differs from itself
 
 
