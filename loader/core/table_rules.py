@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-_MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
-_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
+from relay.clickhouse.table_engine import TableEngine
+
 _VERSIONED = re.compile(
     # Replicated: path and replica come first, as texts; a version is a column's name.
     r"(?:Replicated|Shared)?ReplacingMergeTree\((?:'[^']*', '[^']*', )?[`A-Za-z_][^()']*\)"
@@ -105,42 +105,28 @@ def nature(
         partition_key: system.tables.partition_key.
         views: materialized views that read what is inserted.
     """
+    table = TableEngine(engine, engine_full)
     return Nature(
-        window(engine, engine_full, defaults),
+        window(table, defaults),
         partition_key != "",
-        _vanish(engine, engine_full),
+        _vanish(table),
         views,
         # A view behind it would take the rows twice.
         repeatable=_VERSIONED.match(engine_full) is not None and not views,
     )
 
 
-def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window:
-    """Return the deduplication window of a table; arguments as of `nature`."""
-    match = _MERGE_TREE.fullmatch(engine)
-    if match is None:
+def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
+    """Return the deduplication window of a table; `defaults` as of `nature`."""
+    found = engine.window(defaults)
+    if found is None:
         return Window(0, None, "none")
-
-    def setting(name: str) -> int:
-        own = re.search(rf"\b{name} = (\d+)", engine_full.rpartition(" SETTINGS ")[2])
-        return int(own[1]) if own else defaults.get(name, 0)
-
-    if match[1]:
-        return Window(
-            setting("replicated_deduplication_window"),
-            setting("replicated_deduplication_window_seconds"),
-            "log",
-        )
-    return Window(setting("non_replicated_deduplication_window"), None, "parts")
+    return Window(found.parts, found.seconds, "log" if engine.is_replicated else "parts")
 
 
-def _vanish(engine: str, engine_full: str) -> str:
-    match = _MERGE_TREE.fullmatch(engine)
-    if match is None:
-        return f"engine {engine} does not keep rows as they were inserted"
-    if match[2]:
-        return f"engine {engine} merges rows into others"
-    clause = engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
-    # Rows that are moved or recompressed are still there.
-    expiry = _STAYS.sub("", clause).strip(", ")
-    return f"rows expire (TTL {expiry})" if expiry else ""
+def _vanish(engine: TableEngine) -> str:
+    if not engine.is_merge_tree:
+        return f"engine {engine.name} does not keep rows as they were inserted"
+    if engine.merges_rows:
+        return f"engine {engine.name} merges rows into others"
+    return f"rows expire (TTL {engine.expiry})" if engine.expiry else ""
