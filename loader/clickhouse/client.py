@@ -35,8 +35,28 @@ EVERYWHERE: Mapping[str, object] = {
     "set_overflow_mode": "throw",
     "transfer_overflow_mode": "throw",
     "skip_unavailable_shards": 0,
+    "max_rows_to_group_by": 0,
+    # What it may refuse a question for: that it uses no key or projection.
+    "force_primary_key": 0,
+    "force_index_by_date": 0,
+    "force_data_skipping_indices": "",
+    "force_optimize_projection": 0,
+    # What it may make of an aggregate of no rows, of `GROUP BY 1`, of a cast, of a type.
+    "aggregate_functions_null_for_empty": 0,
+    "empty_result_for_aggregation_by_empty_set": 0,
+    "enable_positional_arguments": 1,
+    "prefer_column_name_to_alias": 0,
+    "cast_keep_nullable": 0,
+    "data_type_default_nullable": 0,
+    # Dates of the server's logs are by the server's clock.
+    "session_timezone": "",
     # The ledger and the tables must be seen as they are, and all of them.
     "use_query_cache": 0,
+    "final": 0,
+    "apply_deleted_mask": 1,
+    "apply_patch_parts": 1,
+    "enable_parallel_replicas": 0,
+    "implicit_transaction": 0,
     "additional_table_filters": {},
     "additional_result_filter": "",
     "transform_null_in": 0,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import ledger_table
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.servers import several
 from loader.console import say
@@ -47,7 +48,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
         make: the table, where it is not there.
 
     Raises:
-        Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger.
+        Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger and its table.
         ConfigError: several replicas are named, and the ledger is not replicated.
         Refused: one address is several servers, and there is no quorum; or rows of the ledger are
             hidden from this user.
@@ -55,6 +56,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     client = clickhouse_client.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
     engine = ledger.engine(settings.loader.database)
+    ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
         raise ConfigError(

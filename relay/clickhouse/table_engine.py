@@ -1,7 +1,7 @@
-"""What a table's engine and its clauses say of its rows and of deduplication tokens; pure.
+"""What a table's engine and its settings say of its rows and of deduplication tokens; pure.
 
-Receives `engine` and `engine_full` of system.tables, gives the window, and whether rows stay. Both
-the loader, which decides by it, and the doctor, which warns, read it here.
+Receives `engine` and `engine_full` of system.tables, gives the window, and whether rows are merged.
+Both the loader, which decides by it, and the doctor, which warns, read it here.
 """
 
 # pure
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
-_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
-"""Rules of a TTL after which rows are still there: they are moved or recompressed."""
 
 
 class DeduplicationWindow(NamedTuple):
@@ -55,28 +53,19 @@ class TableEngine:
         match = _MERGE_TREE.fullmatch(self.name)
         return match is not None and match[2] != ""
 
-    @property
-    def expiry(self) -> str:
-        """The TTL as far as it deletes rows; empty where none does."""
-        clause = self.full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
-        return _STAYS.sub("", clause).strip(", ")
+    def setting(self, name: str, defaults: Mapping[str, int | str]) -> int:
+        """Return a setting: the table's own, else the server's, else 0."""
+        own = re.search(rf"\b{name} = (\d+)", self.full.rpartition(" SETTINGS ")[2])
+        return int(own[1] if own else defaults.get(name, 0))
 
     def window(self, defaults: Mapping[str, int | str]) -> DeduplicationWindow | None:
         """Return the deduplication window; None where the engine has none.
 
         Args:
-            defaults: the server's MergeTree settings of tables that are, or are not, replicated;
-                the table's own SETTINGS override them.
+            defaults: the server's MergeTree settings of tables that are, or are not, replicated.
         """
         if not self.is_merge_tree:
             return None
-
-        def setting(name: str) -> int:
-            own = re.search(rf"\b{name} = (\d+)", self.full.rpartition(" SETTINGS ")[2])
-            return int(own[1] if own else defaults.get(name, 0))
-
-        if not self.is_replicated:
-            name = "non_replicated_deduplication_window"
-            return DeduplicationWindow(name, setting(name), None)
-        name = "replicated_deduplication_window"
-        return DeduplicationWindow(name, setting(name), setting(f"{name}_seconds"))
+        name = f"{'' if self.is_replicated else 'non_'}replicated_deduplication_window"
+        seconds = self.setting(f"{name}_seconds", defaults) if self.is_replicated else None
+        return DeduplicationWindow(name, self.setting(name, defaults), seconds)

@@ -162,7 +162,7 @@ def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Findin
         )
         return
     kind, default = table.columns[column]
-    if kind not in _STRINGS or default in {"MATERIALIZED", "ALIAS"}:
+    if kind not in _STRINGS or default in {"MATERIALIZED", "ALIAS", "EPHEMERAL"}:
         yield found(
             "block-column-type",
             f"{name}: column {column} is {kind} {default}".rstrip(),
