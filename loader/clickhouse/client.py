@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
-from relay import names
 from relay.clickhouse.error_text import answer_line, error_line, unanswered
 from relay.clickhouse.errors import PASSING, RIGHTS, About, about, number
 from relay.clickhouse.replicas import connected, writing
@@ -172,21 +171,3 @@ def one_line(error: Exception) -> str:
 
 def _cut(text: str) -> str:
     return text[:500]
-
-
-def quoted(identifier: str) -> str:
-    """Return an identifier as ClickHouse reads it back, whatever is in it."""
-    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`")
-    return f"`{escaped}`"
-
-
-def quoted_table(table: str) -> str:
-    """Return a table given as `database.table`, as ClickHouse reads it back."""
-    database, name = names.split_table(table)
-    return f"{quoted(database)}.{quoted(name)}"
-
-
-def literal(text: str) -> str:
-    """Return a string literal as ClickHouse reads it back."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

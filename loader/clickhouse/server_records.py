@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import error_code, failure, is_permanent, quoted_table
+from loader.clickhouse.client import error_code, failure, is_permanent
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core.plan import ServerRecord
 from relay import names
+from relay.clickhouse.quoting import quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import (
-    TableRefused,
-    failure,
-    is_permanent,
-    quoted,
-    quoted_table,
-    table_failure,
-)
+from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import Parts, ServerRecords, why_removed
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature
 from relay import names
+from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.replicas import is_shared
 from relay.config.allowed_tables import is_ledger
 

@@ -19,12 +19,13 @@ from loader.core import plan
 from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
 from loader.journal import begin_plan
-from loader.journal.reader import JournalPolling
+from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.errors import ConfigError, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
+from relay.program.waiting import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 T = TypeVar("T")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two tries of a server that is away."""
 
 
 def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
@@ -82,7 +85,8 @@ def waited(
         rest: waits so many seconds between two tries; may raise, to end it.
         tell: a line for people before each.
     """
-    limit, begun, pause = settings.loader.wait_for_servers_seconds, time.monotonic(), 0.5
+    limit, begun = settings.loader.wait_for_servers_seconds, time.monotonic()
+    later = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
             return call()
@@ -90,10 +94,10 @@ def waited(
             if limit and time.monotonic() - begun > limit:
                 raise
             step = f" (next: {error.next_step})" if error.next_step else ""
+            pause = next(later)
             text = f"waiting, next try in {pause:.1f} s: {error.message}{step}"
             tell(text, level=logging.WARNING)
         rest(pause)  # the back-off itself; `call` is the condition
-        pause = min(pause * 2, 10.0)
 
 
 def start(settings: Settings, ledger: Ledger | None) -> Start:
@@ -184,7 +188,7 @@ def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
     """First offset and end of each partition of the journal."""
-    polling = JournalPolling(settings.kafka, topic, lambda *_: [])
+    polling = JournalPolling(settings.kafka, topic, lambda *_: RecordRows([]))
     try:
         return {p: polling.watermarks(p) for p in polling.partitions()}
     finally:

@@ -17,6 +17,7 @@ from relay.core.events import Failure
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.transactional_producer import TransactionalProducer
 from relay.names import LEFT_OUT
+from relay.schema.dead_reason import DeadKind
 from tests.loader.blocks import batch
 from tests.loader.test_left_out import WAYS, make
 from tests.loader.test_work import copies, killed
@@ -110,7 +111,8 @@ def test_they_are_dead_letters_as_a_relays(
     are_dead(journal, ledger, client, table)
     first, _ = journal.letters()
     assert (first.table, first.source_topic, first.value) == (table, journal.source, b"value 17")
-    assert first.reason.startswith("Code: 469. Constraint `small` for table")
+    assert first.reason.kind == DeadKind.REJECTED
+    assert first.reason.text.startswith("Code: 469. Constraint `small` for table")
     assert first.origin is not None
     assert first.origin.key == b"key 17"
     assert list(first.origin.headers) == [("table", table.encode()), ("trace", b"t17")]
@@ -339,7 +341,7 @@ def test_one_that_is_too_large_leaves_its_value_behind(
     are_dead(journal, ledger, client, table)
     first, _ = journal.letters()
     assert (first.whole, first.value) == (False, None)
-    assert "larger than its topic accepts" in first.reason
+    assert "larger than its topic accepts" in first.reason.text
 
 
 @pytest.mark.parametrize("each", [1, 4], ids=["all of four", "the only one"])

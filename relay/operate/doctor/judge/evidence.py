@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import quoted, span
+from relay.operate.doctor.fixes import span
 from relay.operate.doctor.judge.window import merges_rows
 from relay.operate.verify.judge.table_facts import deleting, expires_in
 
@@ -28,14 +29,14 @@ def judge_countable(
         yield found(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {quoted(name)} TO ALL EXCEPT "
+            f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
             f"{facts.user}",
         )
     if column in table.columns and expires_in(table.create, column):
         yield found(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
-            f"ALTER TABLE {quoted(name)} MODIFY COLUMN {column} REMOVE TTL",
+            f"ALTER TABLE {readable(name)} MODIFY COLUMN {column} REMOVE TTL",
         )
     if column in table.columns and (expires := expiry(table)):
         yield found(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import quoted
 from relay.operate.doctor.judge.evidence import expiry
 from relay.operate.doctor.judge.window import merges_rows
 
@@ -29,7 +29,7 @@ def judge_quorum(
         yield found(
             "replica-readonly",
             f"{name}: this replica is read-only",
-            f"SYSTEM RESTORE REPLICA {quoted(name)}; or repair its connection to Keeper",
+            f"SYSTEM RESTORE REPLICA {readable(name)}; or repair its connection to Keeper",
         )
     if replica.replicas < 2:  # nothing to acknowledge it besides itself
         return
@@ -87,16 +87,16 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
     ]
     ledger = facts.ledger
     if ledger is not None and ledger.policies:
-        place = f"{quoted(settings.loader.database)}.ledger"
+        place = f"{readable(settings.loader.database)}.ledger"
         yield found(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
             f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT {facts.user}",
         )
     if ledger is not None:
-        yield from _ledger_keeps(f"{quoted(settings.loader.database)}.ledger", ledger)
+        yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)
     if ledger is not None and replicated and not ledger.engine.startswith(_REPLICATED):
-        place = f"{quoted(settings.loader.database)}.ledger"
+        place = f"{readable(settings.loader.database)}.ledger"
         yield found(
             "ledger-local",
             f"{place}: engine {ledger.engine}, although {replicated[0]} is replicated",
