@@ -36,7 +36,7 @@ def judge_countable(
         yield found(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
-            f"ALTER TABLE {quoted(name)} MODIFY COLUMN {column} REMOVE TTL",
+            f"ALTER TABLE {readable(name)} MODIFY COLUMN {column} REMOVE TTL",
         )
     if column in table.columns and (expires := expiry(table)):
         yield found(
