@@ -23,7 +23,7 @@ import pyarrow as pa
 from loader.blocks.attempt import guarded
 from loader.blocks.fetch import Damaged
 from loader.blocks.fit_columns import CLICKHOUSE
-from loader.blocks.insert_statement import insert
+from loader.blocks.insert_statement import insert, without_an_example
 from loader.core import plan
 from loader.core.left_out import is_divisible
 from relay.clickhouse.errors import About
@@ -193,7 +193,7 @@ def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
 def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
     """A block with a single message, or that does not say which row is whose, parks as a whole."""
     if isinstance(answer, plan.Rejected) and not attempt.divisible:
-        return plan.Impossible(answer.reason)
+        return without_an_example(answer.reason)
     return answer
 
 

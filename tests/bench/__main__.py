@@ -102,6 +102,7 @@ for command in (
     commands.measure_rebalance,
     commands.measure_memory,
     commands.measure_price,
+    commands.measure_peers,
 ):
     bench.add_command(command)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tests.bench import endtoend, freshness, memory, price, rebalance, scaling
+from tests.bench import endtoend, freshness, memory, peers, price, rebalance, scaling
 from tests.bench.figures import Figure
 from tests.bench.live import Load
 from tests.bench.options import (
@@ -20,6 +20,7 @@ from tests.bench.options import (
     RUNS,
     Scenario,
     apart,
+    columns_option,
     load_options,
     rate_option,
     rows_option,
@@ -134,6 +135,66 @@ def measure_price(
     with scenario.place() as place:
         found = price.run(place, sizes, parts or price.PARTS, scenario.progress)
     scenario.curves(found)
+
+
+@click.command(name="peers")
+@with_options(
+    click.option(
+        "--part",
+        "parts",
+        type=click.Choice(peers.PARTS),
+        multiple=True,
+        help="Only this; may be given again. Default: all.",
+    ),
+    click.option(
+        "--tables",
+        type=_MANY,
+        multiple=True,
+        default=(1, 4),
+        show_default=True,
+        help="Of one topic; may be given again. Rows are killed with the first number.",
+    ),
+    rows_option(12_000_000),
+    rate_option(50_000.0),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(min=1),
+        default=15.0,
+        show_default=True,
+        help="How long the steady feed is watched, before the kills.",
+    ),
+    PER_MESSAGE,
+    PARTITIONS,
+    columns_option(),
+    *OUTPUT,
+)
+def measure_peers(
+    parts: tuple[str, ...], tables: tuple[int, ...], total: int, columns: str, **options: Any
+) -> None:
+    """Relay and loader beside ClickHouse's own Kafka engine, from topic to table, in turns.
+
+    rate: all rows come at one moment to a consumer that is ready; core-seconds are those of all
+    processes, broker and server too, until all rows are visible. Starts are measured apart, the
+    loader's with and without `loader prepare`. kill: at a steady rate, how old rows are when they
+    are visible; then each part is killed by SIGKILL at the moment when new rows have become
+    visible, and started again: direct queries count what is lost and doubled. The status is 1 if
+    the product loses or doubles a row. The engine is the server's, which is therefore killed as
+    often as the product's three parts together.
+    """
+    output, steady = apart(options)
+    given = {
+        **steady,
+        "parts": list(parts),
+        "tables": list(tables),
+        "rows": total,
+        "columns": columns,
+    }
+    scenario = Scenario("peers", given, **output)
+    sizes = peers.Sizes(total, tables, int(columns), **steady)
+    with scenario.place() as place:
+        found = peers.run(place, sizes, parts or peers.PARTS, scenario.progress)
+    scenario.figures(peers.figures(found), peers.table(found))
+    peers.judge(found)
 
 
 @click.command(name="scaling")

@@ -162,10 +162,20 @@ def relay(
     return Contender(command, f"{app}.", names.group_id(app), [], log)
 
 
-def loader(config: Path, app: str, log: Path, *, once: bool = True) -> Contender:
-    """One loader, as a user runs it; `once`: it ends when all sealed blocks are loaded."""
-    command = [*_program("loader"), "run", str(config), *["--once"][: int(once)]]
+def loader(
+    config: Path, app: str, log: Path, *, once: bool = True, prefix: Path | None = None
+) -> Contender:
+    """One loader, as a user runs it; `once`: it ends when all sealed blocks are loaded.
+
+    Spark starts with the archive of its classes that lies under `prefix`, if there is one.
+    """
+    command = [*_program("loader", prefix), "run", str(config), *["--once"][: int(once)]]
     return Contender(command, f"{app}.", "", [], log)
+
+
+def prepare(prefix: Path, log: Path) -> Contender:
+    """`loader prepare`, which writes the archive of Spark's classes under `prefix`."""
+    return Contender([*_program("loader", prefix), "prepare"], "", "", [], log)
 
 
 def feed(order: Path, log: Path) -> Contender:
@@ -173,9 +183,11 @@ def feed(order: Path, log: Path) -> Contender:
     return Contender([sys.executable, "-m", "tests.bench.feed", str(order)], "", "", [], log)
 
 
-def _program(package: str) -> list[str]:
-    # What the console script does, without asking where it was installed.
-    code = f"import sys; from {package}.cli import main; sys.exit(main())"
+def _program(package: str, prefix: Path | None = None) -> list[str]:
+    # What the console script does, without asking where it was installed. The archive of Spark's
+    # classes lies under the environment's prefix, which a bench leaves as it is.
+    elsewhere = "" if prefix is None else f"sys.prefix = {str(prefix)!r}; "
+    code = f"import sys; {elsewhere}from {package}.cli import main; sys.exit(main())"
     return [sys.executable, "-c", code]
 
 

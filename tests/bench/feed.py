@@ -37,6 +37,7 @@ class Order:
         per_message: rows in each message.
         seconds: how long.
         first: number of each table's first row, a multiple of `per_message`.
+        delimited: each message begins with its length, as the Kafka engine wants it.
     """
 
     bootstrap: str
@@ -47,6 +48,7 @@ class Order:
     per_message: int
     seconds: float
     first: list[int] = field(default_factory=list)
+    delimited: bool = False
 
     def written(self, file: Path) -> Path:
         """The file, which holds the order now."""
@@ -126,7 +128,9 @@ def feed(order: Order) -> Fed:
             while sent[table] < wanted[table]:
                 # Another table begins with another partition: no tick fills one alone.
                 partition = (sent[table] + table) % order.partitions
-                sources.produce(producer, order.topic, partition, next(values), header)
+                value = next(values)
+                value = rows.delimited(value) if order.delimited else value
+                sources.produce(producer, order.topic, partition, value, header)
                 sent[table] += 1
     sources.flush(producer, order.topic, lost)
     ends = [start + many * order.per_message for start, many in zip(first, sent, strict=True)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Table
 
 from relay.errors import ConfigError
 from tests.bench import history, plot, rows
@@ -84,16 +85,21 @@ def rows_option(total: int) -> Decorator:
     )
 
 
+def columns_option() -> Decorator:
+    """Of a row."""
+    return click.option(
+        "--columns",
+        type=click.Choice([str(n) for n in rows.WIDTHS]),
+        default=str(rows.USUAL),
+        show_default=True,
+        help="Columns of a row: narrow (about 30 bytes), usual (80) or wide (800).",
+    )
+
+
 def shape_options(tables: int) -> tuple[Decorator, ...]:
     """Columns, tables (so many by default) and their shares; `shape` takes them."""
     return (
-        click.option(
-            "--columns",
-            type=click.Choice([str(n) for n in rows.WIDTHS]),
-            default=str(rows.USUAL),
-            show_default=True,
-            help="Columns of a row: narrow (about 30 bytes), usual (80) or wide (800).",
-        ),
+        columns_option(),
         click.option(
             "--tables",
             type=click.IntRange(min=1, max=1000),
@@ -230,10 +236,10 @@ class Scenario:
         if self._plot:
             plot.results(results, _title(run), self._plot)
 
-    def figures(self, found: list[Figure]) -> None:
-        """Shows figures."""
+    def figures(self, found: list[Figure], summary: Table | None = None) -> None:
+        """Shows figures, and for people first what they come to."""
         run, before = self._remembered(found)
-        show_figures(found, run, before, as_json=self._as_json)
+        show_figures(found, run, before, as_json=self._as_json, summary=summary)
         if self._plot:
             plot.figures(found, _title(run), self._plot)
 

@@ -134,7 +134,12 @@ def show(
 
 
 def show_figures(
-    of: list[Figure], run: history.Entry, before: dict[str, float], *, as_json: bool
+    of: list[Figure],
+    run: history.Entry,
+    before: dict[str, float],
+    *,
+    as_json: bool,
+    summary: Table | None = None,
 ) -> None:
     """Prints figures beside what they were.
 
@@ -143,6 +148,7 @@ def show_figures(
         run: this run's entry in a history.
         before: medians of earlier runs by figure.
         as_json: for machines.
+        summary: what people see first.
     """
     if as_json:
         told = [
@@ -157,6 +163,8 @@ def show_figures(
         print(json.dumps({**run, "figures": told}, indent=2))
         return
     console = _console()
+    if summary is not None:
+        console.print(summary)
     _print_figures(console, of, run, before)
     _surroundings(console, run)
 

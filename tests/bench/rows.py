@@ -201,6 +201,11 @@ def values(of: RowCodec, batch: pa.RecordBatch, per_message: int) -> list[bytes]
     return cast("list[bytes]", cut.to_pylist())
 
 
+def delimited(value: bytes) -> bytes:
+    """The message behind its length, as protobuf's own streams and the Kafka engine have it."""
+    return _varint(len(value)) + value
+
+
 def _varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:

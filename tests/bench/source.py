@@ -65,13 +65,41 @@ def fill(
     create_topics(bootstrap, [topic], partitions)
     lost: list[str] = []
     producer = make_producer(bootstrap, lost)
+    shares = [share(total * weight, per_message) for weight in shape.weights]
+    sent, bad = send(
+        producer, topic, shares, per_message, spoil, shape=shape, partitions=partitions
+    )
+    flush(producer, topic, lost)
+    return Source(bootstrap, topic, sum(shares), sent, per_message, bad, shape, partitions)
+
+
+def send(
+    producer: Producer,
+    topic: str,
+    shares: list[int],
+    per_message: int,
+    spoil: Spoil | None = None,
+    *,
+    shape: rows.Shape = rows.DEFAULT,
+    partitions: int = PARTITIONS,
+    begin: int = 0,
+    delimited: bool = False,
+) -> tuple[int, int]:
+    """Hands so many rows of each table to the producer, from row `begin` on.
+
+    `delimited`: each message begins with its length, as the Kafka engine wants it.
+
+    Returns:
+        messages, and how many of them were spoiled.
+    """
     codecs = [rows.codec(table, shape) for table in shape.names]
     headers = [table_header(table) for table in shape.names]
-    shares = [_share(total * weight, per_message) for weight in shape.weights]
     sent = bad = turn = 0
     for wave in _waves(shares, per_message):
         made = [
-            rows.values(codec, rows.columns(first, count, shape), per_message) if count else []
+            rows.values(codec, rows.columns(begin + first, count, shape), per_message)
+            if count
+            else []
             for codec, (first, count) in zip(codecs, wave, strict=True)
         ]
         for values in zip_longest(*made):
@@ -79,17 +107,17 @@ def fill(
             for table, value in enumerate(values):
                 if value is None:
                     continue
-                spoiled = spoil(sent, value, headers[table]) if spoil else None
-                chosen = spoiled or (value, headers[table])
+                whole = rows.delimited(value) if delimited else value
+                spoiled = spoil(sent, whole, headers[table]) if spoil else None
+                chosen = spoiled or (whole, headers[table])
                 produce(producer, topic, turn % partitions, *chosen)
                 sent += 1
                 bad += spoiled is not None
             turn += 1
-    flush(producer, topic, lost)
-    return Source(bootstrap, topic, sum(shares), sent, per_message, bad, shape, partitions)
+    return sent, bad
 
 
-def _share(total: float, per_message: int) -> int:
+def share(total: float, per_message: int) -> int:
     """Rows of a table: whole messages, at least one."""
     return max(1, round(total / per_message)) * per_message
 
@@ -110,8 +138,14 @@ def table_header(table: str) -> Header:
     return [(names.TABLE_HEADER, table.encode())]
 
 
-def make_producer(bootstrap: str, lost: list[str]) -> Producer:
-    """A producer for a source topic; what the broker refuses is put into `lost`."""
+def make_producer(bootstrap: str, lost: list[str], **more: object) -> Producer:
+    """A producer for a source topic; what the broker refuses is put into `lost`.
+
+    Args:
+        bootstrap: of the broker.
+        lost: a list to be filled.
+        more: the client's settings, with underscores instead of points.
+    """
 
     def delivered(problem: object, _message: object) -> None:
         if problem is not None:
@@ -124,6 +158,7 @@ def make_producer(bootstrap: str, lost: list[str]) -> Producer:
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 512_000,
         "on_delivery": delivered,
+        **{name.replace("_", "."): value for name, value in more.items()},
     })  # fmt: skip
 
 

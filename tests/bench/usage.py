@@ -26,7 +26,7 @@ class Meter:
         self._pids = dict(pids)
         self._most = dict.fromkeys(pids, 0)
         self._looked = 0.0
-        self._before = {name: _cpu_seconds(pid) for name, pid in self._pids.items()}
+        self._before = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
 
     def look(self) -> None:
         """Notes what is resident now, if the last look is some time ago."""
@@ -40,12 +40,16 @@ class Meter:
         """Bytes that were resident at most when somebody looked."""
         return self._most[name]
 
+    def core_seconds(self) -> dict[str, float]:
+        """Processor time that each program has used since the meter was made."""
+        return {name: cpu_seconds(pid) - self._before[name] for name, pid in self._pids.items()}
+
     def figures(self, seconds: float) -> list[Figure]:
         """Share of one core over so many seconds, and the most memory, of each program."""
         found = []
-        for name, pid in self._pids.items():
-            used = _cpu_seconds(pid) - self._before[name]
-            found.append(Figure(f"cores used by {name}", used / seconds, "cores"))
+        used = self.core_seconds()
+        for name in self._pids:
+            found.append(Figure(f"cores used by {name}", used[name] / seconds, "cores"))
             found.append(Figure(f"most memory of {name}", self._most[name] / 1e6, "MB"))
         return found
 
@@ -58,7 +62,8 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a program and its children, those that have ended too."""
     total = 0.0
     for process in _family(pid):
         try:

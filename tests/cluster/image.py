@@ -125,8 +125,8 @@ def stage(name: str, root: Path) -> Stage:
         shutil.rmtree(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     run("cp", "-a", root, target)
-    for name in ("resolv.conf", "hosts"):  # which a container engine brings along
-        shutil.copy(f"/etc/{name}", target / "etc" / name)
+    for file in ("resolv.conf", "hosts"):  # which a container engine brings along
+        shutil.copy(f"/etc/{file}", target / "etc" / file)
     shutil.copy(_AUTHORITIES, target / _AUTHORITIES.lstrip("/"))
     return Stage(target)
 

@@ -16,7 +16,7 @@ from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
 from relay.operate.doctor.ask.group import GroupQuestions
 from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
-from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
+from relay.operate.doctor.fixes import grant, principal, set_topic, span
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
 from relay.operate.doctor.judge.window import merges_rows, window
@@ -26,7 +26,6 @@ from tests.doctor.healthy import (
     BLOCKS,
     BROKER,
     OUTAGE,
-    TABLE,
     clickhouse,
     codes,
     kafka,
@@ -241,7 +240,6 @@ def test_commands_are_what_a_shell_takes() -> None:
     assert "--allow-principal 'User:the relay' " in grant(named, "Read", "topic", "t")
     secure = Kafka(bootstrap="b:1", client={"security.protocol": "ssl"})
     assert principal(secure) == "User:<this client's>"
-    assert quoted(f"shop.inner`{TABLE}") == f"shop.`inner``{TABLE}`"
 
 
 @pytest.mark.parametrize(

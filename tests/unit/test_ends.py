@@ -112,6 +112,7 @@ WAYS = {
     "loader.spark.known_blocks.check Unavailable": APP,
     "loader.clickhouse.ledger.check_seen Refused": APP,
     "loader.clickhouse.ledger_table.add ContractBroken": APP,
+    "loader.clickhouse.ledger_table.check_engine ContractBroken": APP,
     "loader.spark.one_app._from_spark Unavailable": SERVER,
     "loader.clickhouse.servers.several Refused": SETTING,
     "loader.spark.session.started MissingTool": SETTING,

@@ -48,7 +48,7 @@ def dead() -> None:
 @config_argument
 @selecting
 @click.option(
-    "--summary", "grouped", is_flag=True, help="Print counts by table and kind of reason."
+    "--summary", "grouped", is_flag=True, help="Print counts by table, kind of reason and field."
 )
 @click.option(
     "--limit",
@@ -65,7 +65,7 @@ def list_dead(
 
     \b
     relay dead ls --table shop.orders --since 2h
-    relay dead ls --reason 'does not fit Date' --json | jq .reason
+    relay dead ls --kind does-not-fit --json | jq .reason
     relay dead ls --summary
     """
     with _reader(settings_of(config_file)) as reader:
@@ -220,8 +220,8 @@ def replay(
     twice, can simply be run again.
 
     \b
-    relay dead replay --table shop.orders --reason 'unknown table'
-    relay dead replay --table shop.orders --reason 'unknown table' --run
+    relay dead replay --table shop.orders --kind unknown-table
+    relay dead replay --table shop.orders --kind unknown-table --run
     relay dead replay 0:17 0:18 --as-table shop.orders --run
     """
     settings = settings_of(config_file)

@@ -163,6 +163,7 @@ class TargetFacts:
         views: every view that an INSERT reaches, through views too.
         missing: rights that this user lacks on it.
         policies: row policies that hide rows from this user.
+        create: the CREATE statement.
     """
 
     engine: str
@@ -174,6 +175,7 @@ class TargetFacts:
     views: tuple[View, ...] = ()
     missing: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
+    create: str = ""
 
 
 @dataclass(frozen=True, slots=True)

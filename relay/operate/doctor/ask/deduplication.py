@@ -13,8 +13,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
 from relay.clickhouse.insert_settings import deduplicated, known
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.facts import Tried
-from relay.operate.doctor.fixes import quoted
 from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, window
 from relay.schema.catalogue import connect, translated
 
@@ -82,7 +82,7 @@ RIGHTS = ("CREATE TABLE", "CREATE VIEW", "DROP TABLE", "DROP VIEW", "SELECT", "I
 
 def _tried(client: Client, settings: Settings, engine: str, within: str) -> Tried:
     name = engine.partition("(")[0]
-    place = f"{quoted(settings.loader.database)}.*"
+    place = f"{readable(settings.loader.database)}.*"
     try:
         lacking = [
             right

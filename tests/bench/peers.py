@@ -1,0 +1,297 @@
+"""`python -m tests.bench peers`: the product beside ClickHouse's Kafka engine, from topic to table.
+
+Receives a directory and sizes, starts one broker and one ClickHouse server, gives figures. Both
+read topics of the same rows, in turns. All rows come at one moment (tests.bench.backlog), to a
+consumer that has shown that it is ready: its start is measured apart. Core-seconds are those of
+all processes together, broker and server too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.table import Table
+
+from relay.errors import NotExactlyOnce
+from tests.bench import consumers, contenders, kafka_engine, kills, measure, servers
+from tests.bench import source as sources
+from tests.bench.backlog import Backlog, Size
+from tests.bench.consumers import SERVER, Consumer, Engine, LoneEngine, Product, Scene
+from tests.bench.contenders import Process
+from tests.bench.figures import Figure
+from tests.bench.kills import Count, Steady
+from tests.bench.rows import Shape
+from tests.bench.usage import Meter, cpu_seconds
+
+PARTS = ("rate", "kill")
+_EVERY_SECONDS = 0.1  # a question costs the engine, which is what is measured
+_MERGE_SECONDS = 20.0
+_PREPARE_SECONDS = 240.0
+_MILLION = 1e6
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything.
+
+    Attributes:
+        total: rows of each backlog.
+        tables: one backlog for each number of tables.
+        rate: rows a second of the steady feed.
+        seconds: that it is watched.
+    """
+
+    total: int
+    tables: tuple[int, ...]
+    columns: int
+    per_message: int
+    partitions: int
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One consumer and one backlog.
+
+    Attributes:
+        seconds: from the moment when the rows came until all were visible.
+        used: core-seconds meanwhile, by program.
+        merges: core-seconds of the server's, after that, until it merged nothing any more.
+        start: seconds until the first rows were visible, and core-seconds.
+    """
+
+    consumer: str
+    tables: int
+    rows: int
+    seconds: float
+    used: dict[str, float]
+    merges: float
+    start: tuple[float, float]
+    count: Count
+
+    @property
+    def per_second(self) -> float:
+        """Rows."""
+        return self.rows / self.seconds
+
+    @property
+    def price(self) -> float:
+        """Core-seconds of all programs, for a million rows."""
+        return sum(self.used.values()) / self.rows * _MILLION
+
+    @property
+    def whole_price(self) -> float:
+        """The same, with the merges that came later."""
+        return (sum(self.used.values()) + self.merges) / self.rows * _MILLION
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that was measured."""
+
+    rates: list[Rate] = field(default_factory=list)
+    steady: dict[str, Steady] = field(default_factory=dict)
+    starts: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def run(directory: Path, sizes: Sizes, parts: Sequence[str], progress: Progress) -> Outcome:
+    """The parts asked for, product and peer in turns."""
+    found = Outcome()
+    prepared = directory / "prepared"
+    _prepare(directory, prepared, progress)
+    place = directory / "servers"
+    shapes = [Shape(sizes.columns, tables) for tables in sizes.tables]
+    kafka_engine.prepare(place, shapes[0])
+    with servers.started(directory, progress) as stack:
+        scenes = [Scene(directory, stack, s, sizes.partitions, prepared) for s in shapes]
+        if "rate" in parts:
+            for scene in scenes:
+                for kind in _kinds(scene):
+                    found.rates.append(_rate(scene, kind, sizes, found, progress))
+        if "kill" in parts:
+            for number, kind in enumerate((Product, Engine)):
+                consumer = kind(scenes[0], f"steady-{number}")
+                found.steady[consumer.name] = kills.steady(
+                    *(consumer, sizes.rate, sizes.per_message, sizes.seconds, progress)
+                )
+    return found
+
+
+def _kinds(scene: Scene) -> list[type[Consumer]]:
+    return [Product, Engine, *[LoneEngine] * (scene.shape.tables > 1)]
+
+
+def _prepare(directory: Path, prepared: Path, progress: Progress) -> None:
+    progress("loader prepare: an archive of Spark's classes for this bench")
+    with Process(contenders.prepare(prepared, directory / "prepare.log")) as process:
+        process.wait(_PREPARE_SECONDS)
+
+
+def _rate(
+    scene: Scene, kind: type[Consumer], sizes: Sizes, found: Outcome, progress: Progress
+) -> Rate:
+    topic = f"backlog-{scene.shape.tables}-{kind.__name__.lower()}"
+    consumer = kind(scene, topic)
+    size = Size(*(sizes.total, sizes.per_message, scene.shape, scene.partitions), kind.delimited)
+    progress(f"{consumer.name}, {scene.shape.tables} tables: filling {sizes.total:,} rows")
+    backlog = Backlog(scene.stack.bootstrap, topic, size)
+    consumers.tables(consumer)
+    before = cpu_seconds(scene.pids()[SERVER])
+    began = time.monotonic()
+    with consumer:
+        warm = size.warm * scene.shape.tables
+        measure.samples(scene.visible, warm, consumer.still_runs, _EVERY_SECONDS)
+        own = sum(map(cpu_seconds, consumer.pids().values()))
+        server = cpu_seconds(scene.pids()[SERVER]) - before
+        start = (time.monotonic() - began, own + server)
+        meter = Meter({**scene.pids(), **consumer.pids()})
+        began = time.monotonic()
+        backlog.release()
+        all_rows = sum(size.ends)
+        measure.samples(scene.visible, all_rows, consumer.still_runs, _EVERY_SECONDS)
+        seconds, used = time.monotonic() - began, meter.core_seconds()
+        merges = _merged(scene)
+        count = kills.count(scene, size.ends)
+        if isinstance(consumer, Product) and not found.starts:
+            found.starts.update(_starts(consumer, size, progress))
+    sources.delete_topics(scene.stack.bootstrap, topic)
+    rate = Rate(
+        *(consumer.name, scene.shape.tables, sum(size.shares), seconds, used, merges, start, count)
+    )
+    progress(
+        f"{consumer.name}, {rate.tables} tables: {rate.per_second:,.0f} rows/s, "
+        f"{rate.price:.2f} core-seconds a million, start {start[0]:.1f} s, {count}"
+    )
+    return rate
+
+
+def _merged(scene: Scene) -> float:
+    """Core-seconds of the server's until it merges nothing any more."""
+    server = scene.pids()[SERVER]
+    before = cpu_seconds(server)
+    deadline = time.monotonic() + _MERGE_SECONDS
+    still = 0
+    while still < 5 and time.monotonic() < deadline:
+        time.sleep(_EVERY_SECONDS)  # the interval of looks
+        merging = scene.client.query("SELECT count() FROM system.merges").result_rows[0][0]
+        still = 0 if merging else still + 1
+    return cpu_seconds(server) - before
+
+
+def _starts(consumer: Product, size: Size, progress: Progress) -> dict[str, tuple[float, float]]:
+    """Seconds and core-seconds of the loader until it has loaded new rows, two ways."""
+    found = {}
+    scene = consumer.scene
+    begin = max(size.ends)
+    ways = {
+        "start of the loader, prepared": scene.prepared,
+        "start of the loader, not prepared": scene.directory / "unprepared",
+    }
+    for name, prefix in ways.items():
+        consumer.end_loader()
+        wanted = scene.visible() + size.warm * scene.shape.tables
+        lost: list[str] = []
+        producer = sources.make_producer(scene.stack.bootstrap, lost)
+        sources.send(
+            *(producer, consumer.topic, [size.warm] * scene.shape.tables, size.per_message),
+            shape=size.shape,
+            partitions=size.partitions,
+            begin=begin,
+        )
+        sources.flush(producer, consumer.topic, lost)
+        begin += size.warm
+        process = consumer.start_loader(prefix)
+        measure.samples(scene.visible, wanted, consumer.still_runs, _EVERY_SECONDS)
+        found[name] = (time.monotonic() - process.started, cpu_seconds(process.pid))
+        progress(f"{name}: {found[name][0]:.1f} s, {found[name][1]:.1f} core-seconds")
+    return found
+
+
+def judge(found: Outcome) -> None:
+    """Refuse what the product promises not to do; the peer's counts are figures.
+
+    Raises:
+        NotExactlyOnce: the product lost or doubled a row, or changed its contents.
+    """
+    counts = [rate.count for rate in found.rates if rate.consumer == consumers.PRODUCT]
+    if consumers.PRODUCT in found.steady:
+        counts += [kill.count for kill in found.steady[consumers.PRODUCT].kills]
+    bad = [one for one in counts if one != Count(0, 0, 0)]
+    if bad:
+        raise NotExactlyOnce(f"the product: {bad[0]}")
+
+
+def figures(found: Outcome) -> list[Figure]:
+    """All of it, each with the way that is better."""
+    made: list[Figure] = []
+    for rate in found.rates:
+        name = f"{rate.consumer}, {rate.tables} table{'s' if rate.tables > 1 else ''}"
+        made += [
+            Figure(f"{name}: rate", rate.per_second, "rows/s", "higher"),
+            Figure(f"{name}: price", rate.price, "core-s / million rows", "lower"),
+            Figure(
+                f"{name}: price with merges", rate.whole_price, "core-s / million rows", "lower"
+            ),
+            *(
+                Figure(f"{name}: {part}", used / rate.rows * _MILLION, "core-s / million rows")
+                for part, used in rate.used.items()
+            ),
+            Figure(f"{name}: start", rate.start[0], "s", "lower"),
+            Figure(f"{name}: start, of cores", rate.start[1], "core-s", "lower"),
+            *_counts(name, rate.count),
+        ]
+    for name, (seconds, used) in found.starts.items():
+        made += [
+            Figure(name, seconds, "s", "lower"),
+            Figure(f"{name}, of cores", used, "core-s", "lower"),
+        ]
+    for name, steady in found.steady.items():
+        made += [
+            Figure(f"{name}: written to visible, p50", steady.p50, "s", "lower"),
+            Figure(f"{name}: written to visible, p99", steady.p99, "s", "lower"),
+            Figure(f"{name}: cores", sum(steady.cores.values()), "cores", "lower"),
+        ]
+        for kill in steady.kills:
+            what = f"{name}, {kill.part} killed"
+            made += _counts(what, kill.count)
+            made.append(Figure(f"{what}: longest time without new rows", kill.pause, "s", "lower"))
+    return made
+
+
+def _counts(name: str, count: Count) -> list[Figure]:
+    return [
+        Figure(f"{name}: rows lost", count.lost, "rows", "lower"),
+        Figure(f"{name}: rows doubled", count.doubled, "rows", "lower"),
+        Figure(f"{name}: rows with other contents", count.wrong, "rows", "lower"),
+    ]
+
+
+def table(found: Outcome) -> Table:
+    """What a reader wants to see first."""
+    made = Table(title="from topic to table")
+    for name in (
+        *("", "tables", "rows/s", "core-s per\nmillion rows", "start,\nseconds", "start,\ncore-s"),
+        *("age p50, p99,\nseconds", "killed three times:\nlost, doubled"),
+    ):
+        made.add_column(name, justify="right" if name else "left")
+    for rate in found.rates:
+        steady = found.steady.get(rate.consumer) if rate.tables == found.rates[0].tables else None
+        ages = f"{steady.p50:.2f}, {steady.p99:.2f}" if steady else ""
+        killed = _killed(steady) if steady else ""
+        made.add_row(
+            *(rate.consumer, str(rate.tables), f"{rate.per_second:,.0f}", f"{rate.price:.2f}"),
+            *(f"{rate.start[0]:.1f}", f"{rate.start[1]:.1f}", ages, killed),
+        )
+    return made
+
+
+def _killed(steady: Steady) -> str:
+    lost = sum(kill.count.lost for kill in steady.kills)
+    doubled = sum(kill.count.doubled for kill in steady.kills)
+    return f"{lost:,}, {doubled:,}"
