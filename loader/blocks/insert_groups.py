@@ -47,11 +47,16 @@ ID_BYTES = 5_000
 
 
 class ReadyBlock(NamedTuple):
-    """A block whose rows were fetched."""
+    """A block whose rows were fetched.
+
+    Attributes:
+        size: in bytes, of the rows; pyarrow adds it up each time it is asked.
+    """
 
     attempt: Attempt
     target: Target
     batch: pa.RecordBatch
+    size: int
     limit: int | None
 
 
@@ -117,7 +122,7 @@ class Inserter:
         if not batch.num_rows:
             attempt.answer(plan.Wrote(0))  # the transform left no row
             return []
-        return [ReadyBlock(attempt, attempt.target, batch, attempt.effect.limit)]
+        return [ReadyBlock(attempt, attempt.target, batch, batch.nbytes, attempt.effect.limit)]
 
     def _send(self, group: Sequence[ReadyBlock]) -> None:
         attempts = [one.attempt for one in group]
@@ -207,7 +212,7 @@ def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
 
 def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
     """Return whether `one` may join the INSERT of these blocks."""
-    first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
+    first, size = group[0], sum(other.size for other in (*group, one))
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
         _joinable(first, stamp)
@@ -221,7 +226,7 @@ def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
 
 def open_for_more(one: ReadyBlock, stamp: str) -> bool:
     """Return whether other blocks may join the INSERT of this one."""
-    return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
+    return one.size < TOGETHER_BYTES and _joinable(one, stamp)
 
 
 def _joinable(one: ReadyBlock, stamp: str) -> bool:

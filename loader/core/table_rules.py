@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-_MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
+from relay.clickhouse.table_engine import TableEngine
+
 _STAYS = re.compile(r"\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b")
 """What a TTL does to rows that are still there afterwards."""
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`")
@@ -125,15 +126,16 @@ def nature(
         emptied: why rows lose the id of their block; "": they keep it.
     """
     expiry = ", ".join(_expiring(engine_full))
-    vanish = _vanish(engine) or (f"rows expire (TTL {expiry})" if expiry else emptied)
+    table = TableEngine(engine, engine_full)
+    vanish = _vanish(table) or (f"rows expire (TTL {expiry})" if expiry else emptied)
     return Nature(
-        window(engine, engine_full, defaults),
+        window(table, defaults),
         partition_key != "",
         vanish,
         views,
         # A view behind it would take the rows twice. A row that replaced another may expire first.
         repeatable=_VERSIONED.match(engine_full) is not None and not views and not expiry,
-        patched=all(_setting(engine_full, name, defaults) for name in _PATCHED),
+        patched=all(table.setting(name, defaults) for name in _PATCHED),
     )
 
 
@@ -151,34 +153,18 @@ def emptied(create: str, column: str) -> str:
     return f"column {column} has a TTL" if re.search(r"\sTTL\s", _bare(own)) else ""
 
 
-def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window:
-    """Return the deduplication window of a table; arguments as of `nature`."""
-    match = _MERGE_TREE.fullmatch(engine)
-    if match is None:
+def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
+    """Return the deduplication window of a table; `defaults` as of `nature`."""
+    found = engine.window(defaults)
+    if found is None:
         return Window(0, None, "none")
-
-    def setting(name: str) -> int:
-        return _setting(engine_full, name, defaults)
-
-    if match[1]:
-        return Window(
-            setting("replicated_deduplication_window"),
-            setting("replicated_deduplication_window_seconds"),
-            "log",
-        )
-    return Window(setting("non_replicated_deduplication_window"), None, "parts")
+    return Window(found.parts, found.seconds, "log" if engine.is_replicated else "parts")
 
 
-def _setting(engine_full: str, name: str, defaults: Mapping[str, int]) -> int:
-    own = re.search(rf"\b{name} = (\d+)", engine_full.rpartition(" SETTINGS ")[2])
-    return int(own[1]) if own else defaults.get(name, 0)
-
-
-def _vanish(engine: str) -> str:
-    match = _MERGE_TREE.fullmatch(engine)
-    if match is None:
-        return f"engine {engine} does not keep rows as they were inserted"
-    return f"engine {engine} merges rows into others" if match[2] else ""
+def _vanish(engine: TableEngine) -> str:
+    if not engine.is_merge_tree:
+        return f"engine {engine.name} does not keep rows as they were inserted"
+    return f"engine {engine.name} merges rows into others" if engine.merges_rows else ""
 
 
 def _expiring(engine_full: str) -> Iterator[str]:

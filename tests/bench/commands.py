@@ -191,9 +191,13 @@ def measure_peers(
     }
     scenario = Scenario("peers", given, **output)
     sizes = peers.Sizes(total, tables, int(columns), **steady)
-    with scenario.place() as place:
-        found = peers.run(place, sizes, parts or peers.PARTS, scenario.progress)
-    scenario.figures(peers.figures(found), peers.table(found))
+    found = peers.Outcome()
+    try:
+        with scenario.place() as place:
+            peers.run(place, sizes, parts or peers.PARTS, found, scenario.progress)
+    finally:  # a peer that stands still leaves what was measured before
+        if found.rates or found.steady:
+            scenario.figures(peers.figures(found), peers.table(found))
     peers.judge(found)
 
 

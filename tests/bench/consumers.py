@@ -241,7 +241,8 @@ class LoneEngine(Engine):
 
 
 def tables(consumer: Consumer) -> None:
-    """Empty tables for it."""
+    """Empty tables for it, and none of another run's."""
+    consumer.scene.client.command(f"DROP DATABASE IF EXISTS {rows.DATABASE} SYNC")
     rows.create_tables(
         consumer.scene.client, consumer.scene.shape, block_column=consumer.block_column
     )

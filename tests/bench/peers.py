@@ -100,9 +100,10 @@ class Outcome:
     starts: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def run(directory: Path, sizes: Sizes, parts: Sequence[str], progress: Progress) -> Outcome:
-    """The parts asked for, product and peer in turns."""
-    found = Outcome()
+def run(
+    directory: Path, sizes: Sizes, parts: Sequence[str], found: Outcome, progress: Progress
+) -> None:
+    """The parts asked for, product and peer in turns; each goes into `found` when it is done."""
     prepared = directory / "prepared"
     _prepare(directory, prepared, progress)
     place = directory / "servers"
@@ -120,7 +121,6 @@ def run(directory: Path, sizes: Sizes, parts: Sequence[str], progress: Progress)
                 found.steady[consumer.name] = kills.steady(
                     *(consumer, sizes.rate, sizes.per_message, sizes.seconds, progress)
                 )
-    return found
 
 
 def _kinds(scene: Scene) -> list[type[Consumer]]:
@@ -280,18 +280,21 @@ def table(found: Outcome) -> Table:
         *("age p50, p99,\nseconds", "killed three times:\nlost, doubled"),
     ):
         made.add_column(name, justify="right" if name else "left")
+    left = dict(found.steady)  # beside the first rates of each, which are of as many tables
     for rate in found.rates:
-        steady = found.steady.get(rate.consumer) if rate.tables == found.rates[0].tables else None
-        ages = f"{steady.p50:.2f}, {steady.p99:.2f}" if steady else ""
-        killed = _killed(steady) if steady else ""
         made.add_row(
             *(rate.consumer, str(rate.tables), f"{rate.per_second:,.0f}", f"{rate.price:.2f}"),
-            *(f"{rate.start[0]:.1f}", f"{rate.start[1]:.1f}", ages, killed),
+            *(f"{rate.start[0]:.1f}", f"{rate.start[1]:.1f}"),
+            *_steady_cells(left.pop(rate.consumer, None)),
         )
+    for name, steady in left.items():
+        made.add_row(name, "", "", "", "", "", *_steady_cells(steady))
     return made
 
 
-def _killed(steady: Steady) -> str:
+def _steady_cells(steady: Steady | None) -> tuple[str, str]:
+    if steady is None:
+        return "", ""
     lost = sum(kill.count.lost for kill in steady.kills)
     doubled = sum(kill.count.doubled for kill in steady.kills)
-    return f"{lost:,}, {doubled:,}"
+    return f"{steady.p50:.2f}, {steady.p99:.2f}", f"{lost:,}, {doubled:,}"

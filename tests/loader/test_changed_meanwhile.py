@@ -18,7 +18,7 @@ from loader.core import plan
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
 from tests.loader.test_evidence import create, number, until_settled, window
-from tests.loader.test_work import outcomes
+from tests.loader.test_work import others_insert, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,12 +36,12 @@ SYNC = "SETTINGS mutations_sync = 2"
 PATCHES = ", enable_block_number_column = 1, enable_block_offset_column = 1"
 
 
-def answer_lost(worker: Worker, blocks: list[Block]) -> None:
-    """An attempt whose INSERT is done, and whose loader dies before it hears of it."""
+def answer_lost(worker: Worker, blocks: list[Block], *, sent: bool = True) -> None:
+    """An attempt whose INSERT is done, or not even sent, and whose loader dies there."""
     real = insert_groups.insert
 
     def killed(*given: Any, **named: Any) -> plan.Answer:
-        assert isinstance(real(*given, **named), plan.Wrote)
+        assert not sent or isinstance(real(*given, **named), plan.Wrote)
         return plan.NoAnswer("the loader was killed")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -189,6 +189,21 @@ def test_without_knowing_of_the_window_rows_are_doubled(
     client.command(window_set(1000).format(t=table))
     assert until_settled(worker, blocks) == ["loaded"]
     assert number(client, table) == 200
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_an_index_of_the_ids_takes_none(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A block that never came is inserted, though others came and a mutation names the column."""
+    table = create(client, f"{database}.t", STAMP, more=window(0))
+    blocks = journal.seal(table, batch(0, 100))
+    answer_lost(worker, blocks, sent=False)
+    others_insert(client, table)
+    client.command(f"ALTER TABLE {table} ADD INDEX _block_index _block TYPE bloom_filter")
+    client.command(f"ALTER TABLE {table} MATERIALIZE INDEX _block_index {SYNC}")
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert number(client, f"{table} WHERE id >= 0") == 100
 
 
 @pytest.mark.parametrize("engine", ["Null", "Memory", "Log", "Set", "Join(ANY, LEFT, id)"])

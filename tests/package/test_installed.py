@@ -194,7 +194,7 @@ def test_rows_arrive_through_an_installed_wheel(
     pipeline.send(range(40))
     with installed.running("run", config, "--member", "a"):
         pipeline.until(lambda: pipeline.rows().total() == 40, "the rows in blocks")
-    program = Installed([installed.relay[0].replace("relay", "loader")], *installed[1:])
+    program = Installed([str(Path(installed.relay[0]).with_name("loader"))], *installed[1:])
     program.prints("run", config, "--once", "--master", "local[1]", timeout=200)
     assert client.query(f"SELECT count() FROM {pipeline.table}").result_rows == [(40,)]
     address = f"127.0.0.1:{free_port()}"

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from relay.blocks.dead_letter import RecordPlace
     from relay.schema.dead_reason import DeadKind, DeadReason
 
+    _Group = tuple[str, DeadKind, str]
+    """Table, kind and field."""
+
 log = logging.getLogger(__name__)
 
 MOST = 1_000
 """Kinds that are remembered: a producer may invent tables without end."""
 SHOWN = 1_000
 """Characters of a reason in the log."""
-
-if TYPE_CHECKING:
-    _Group = tuple[str, DeadKind, str]
 
 
 class FirstDead:

@@ -16,11 +16,12 @@ from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
 from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, uncountable
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
 from relay.operate.doctor.judge.views import judge_views
-from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, merges_rows, window
+from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, window
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
 
 if TYPE_CHECKING:
+    from relay.clickhouse.table_engine import DeduplicationWindow
     from relay.config.settings import Settings
     from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
     from relay.operate.doctor.findings import Finding
@@ -134,7 +135,7 @@ def _table(
             else f"CREATE TABLE … AS {readable(name)} ENGINE = MergeTree, and move the rows",
         )
         return
-    merges = merges_rows(table)
+    merges = engine_of(table).merges_rows
     if merges:
         yield found(
             "engine-merges",
@@ -170,7 +171,12 @@ def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Findin
 
 
 def _window(
-    settings: Settings, name: str, kept: Kept, outage_seconds: float, *, counted: bool
+    settings: Settings,
+    name: str,
+    kept: DeduplicationWindow,
+    outage_seconds: float,
+    *,
+    counted: bool,
 ) -> Iterator[Finding]:
     if kept.parts == 0:
         yield found(

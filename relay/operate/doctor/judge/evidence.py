@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import span
-from relay.operate.doctor.judge.window import merges_rows
+from relay.operate.doctor.judge.window import engine_of
 from relay.operate.verify.judge.table_facts import deleting, expires_in
 
 if TYPE_CHECKING:
+    from relay.clickhouse.table_engine import DeduplicationWindow
     from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.findings import Finding
-    from relay.operate.doctor.judge.window import Kept
 
 
 def judge_countable(
@@ -47,7 +47,9 @@ def judge_countable(
         )
 
 
-def judge_decided(name: str, table: TargetFacts, kept: Kept, column: str) -> Iterator[Finding]:
+def judge_decided(
+    name: str, table: TargetFacts, kept: DeduplicationWindow, column: str
+) -> Iterator[Finding]:
     """Yield the sentence for a table, as a finding."""
     steps = ["the server's answer to the INSERT"]
     if kept.parts:
@@ -73,7 +75,7 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
     reasons = []
     if column not in table.columns:
         reasons.append(f"no column {column}")
-    if merges_rows(table):
+    if engine_of(table).merges_rows:
         reasons.append(f"{table.engine} merges rows away")
     if expires := expiry(table):
         reasons.append(f"TTL {expires} deletes them")

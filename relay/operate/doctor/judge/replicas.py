@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.judge.evidence import expiry
-from relay.operate.doctor.judge.window import merges_rows
+from relay.operate.doctor.judge.window import engine_of
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -108,7 +108,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
 
 def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
     """Whether all rows that are written to it stay."""
-    if merges_rows(ledger):
+    if engine_of(ledger).merges_rows:
         yield found(
             "ledger-merges",
             f"{place}: engine {ledger.engine}",
