@@ -67,18 +67,20 @@ class LeftOut(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., rows: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DeadLetters(_message.Message):
-    __slots__ = ("table", "messages", "first_source_offset", "next_source_offset", "reason")
+    __slots__ = ("table", "messages", "first_source_offset", "next_source_offset", "reason", "kind")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     FIRST_SOURCE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     NEXT_SOURCE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     table: str
     messages: int
     first_source_offset: int
     next_source_offset: int
     reason: str
-    def __init__(self, table: _Optional[str] = ..., messages: _Optional[int] = ..., first_source_offset: _Optional[int] = ..., next_source_offset: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    kind: str
+    def __init__(self, table: _Optional[str] = ..., messages: _Optional[int] = ..., first_source_offset: _Optional[int] = ..., next_source_offset: _Optional[int] = ..., reason: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class Mark(_message.Message):
     __slots__ = ("table", "offset")

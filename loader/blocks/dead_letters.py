@@ -28,6 +28,7 @@ from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.record_limits import RecordLimits, record_bytes
 from relay.kafka.topics import READ, Topics
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,7 +169,6 @@ class DeadLetterWriter:
                 for message in records(reader, place, end, _SECONDS)
                 if _header(message, BLOCK) == block.id.encode()
             ]
-            reader.unassign()
         reached("letters_looked_for")
         if not offsets:
             return plan.LettersFound("never")
@@ -234,12 +234,13 @@ class DeadLetterWriter:
         value, source = message.value(), RecordPlace(block.partition, one.offset)
         known: Any = message.headers() or []
         origin = Origin(message.key(), known)
-        headers = headers_of(self._source, source, block.table, one.reason, origin, block.id)
+        reason = DeadReason(DeadKind.REJECTED, one.reason)
+        headers = headers_of(self._source, source, block.table, reason, origin, block.id)
         most = self._limits.most(self._topic)
         if most is None or record_bytes(value, key, headers) <= most:
             return value, headers
         size = len(value or b"")
-        return None, headers_without(self._source, source, block.table, one.reason, size, block.id)
+        return None, headers_without(self._source, source, block.table, reason, size, block.id)
 
     def _messages(self, block: Block) -> Iterator[tuple[LeftOut, Message]]:
         """The block's messages as the source topic has them.
@@ -266,7 +267,6 @@ class DeadLetterWriter:
                     if (one := wanted.pop(message.offset() or 0, None)) is not None:
                         _check_table(message, block)
                         yield one, message
-            reader.unassign()
         if wanted:
             raise _Missing(
                 f"{len(wanted)} of its messages are in {self._source}[{block.partition}] no more, "

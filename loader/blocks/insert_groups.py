@@ -23,7 +23,7 @@ import pyarrow as pa
 from loader.blocks.attempt import guarded
 from loader.blocks.fetch import Damaged
 from loader.blocks.fit_columns import CLICKHOUSE
-from loader.blocks.insert_statement import insert
+from loader.blocks.insert_statement import insert, without_an_example
 from loader.core import plan
 from loader.core.left_out import is_divisible
 from relay.clickhouse.errors import About
@@ -47,11 +47,16 @@ ID_BYTES = 5_000
 
 
 class ReadyBlock(NamedTuple):
-    """A block whose rows are there."""
+    """A block whose rows are there.
+
+    Attributes:
+        size: in bytes, of the rows; pyarrow adds it up each time it is asked.
+    """
 
     attempt: Attempt
     target: Target
     batch: pa.RecordBatch
+    size: int
     limit: int | None
 
 
@@ -117,7 +122,7 @@ class Inserter:
         if not batch.num_rows:
             attempt.answer(plan.Wrote(0))  # a transform left nothing of it
             return []
-        return [ReadyBlock(attempt, attempt.target, batch, attempt.effect.limit)]
+        return [ReadyBlock(attempt, attempt.target, batch, batch.nbytes, attempt.effect.limit)]
 
     def _send(self, group: Sequence[ReadyBlock]) -> None:
         attempts = [one.attempt for one in group]
@@ -188,7 +193,7 @@ def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
 def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
     """A block with a single message, or that does not say which row is whose, parks as a whole."""
     if isinstance(answer, plan.Rejected) and not attempt.divisible:
-        return plan.Impossible(answer.reason)
+        return without_an_example(answer.reason)
     return answer
 
 
@@ -207,7 +212,7 @@ def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
 
 def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
     """Return whether `one` may go into the INSERT of these."""
-    first, size = group[0], one.batch.nbytes + sum(other.batch.nbytes for other in group)
+    first, size = group[0], sum(other.size for other in (*group, one))
     ids = sum(len(other.attempt.block.id) for other in (*group, one))
     return (
         _joinable(first, stamp)
@@ -221,7 +226,7 @@ def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
 
 def open_for_more(one: ReadyBlock, stamp: str) -> bool:
     """Return whether any other block may go into the INSERT of this one."""
-    return one.batch.nbytes < TOGETHER_BYTES and _joinable(one, stamp)
+    return one.size < TOGETHER_BYTES and _joinable(one, stamp)
 
 
 def _joinable(one: ReadyBlock, stamp: str) -> bool:

@@ -20,13 +20,14 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.summary import QuerySummary
 
 from loader.blocks.fit_columns import recorded_type
-from loader.clickhouse.client import error_code, failure, literal, one_line, quoted
+from loader.clickhouse.client import error_code, failure, one_line
 from loader.clickhouse.tables import counter_sql, shape_sql
 from loader.core import plan
 from relay import names
 from relay.clickhouse.error_text import error_line
-from relay.clickhouse.errors import About, about
+from relay.clickhouse.errors import EITHER, About, about, number
 from relay.clickhouse.insert_settings import deduplicated
+from relay.clickhouse.quoting import literal, quoted
 from relay.schema.types.column_type import parse_type
 
 if TYPE_CHECKING:
@@ -278,6 +279,18 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
     if what is About.BLOCK:
         return plan.Rejected(one_line(error))
     return plan.NoAnswer(error_line(error, f"INSERT into {table}")[:500], what)
+
+
+def without_an_example(reason: str, detail: str = "") -> plan.Answer:
+    """What a refusal says where no message of the block is known that the table takes.
+
+    Args:
+        reason: the server's.
+        detail: about the messages.
+    """
+    if number(reason) in EITHER:
+        return plan.NoAnswer(reason, About.UNKNOWN)
+    return plan.Impossible(f"{reason}; {detail}" if detail else reason)
 
 
 def _written(answer: object) -> plan.Answer:

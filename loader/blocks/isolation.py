@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from loader.blocks.fetch import Damaged
+from loader.blocks.insert_statement import without_an_example
 from loader.blocks.scratch_table import NoScratch, like
 from loader.blocks.transform import CannotTransform
 from loader.core import left_out, plan
 from loader.core.bad_messages import MOST, TableRefusal, TooMany, refused
 from relay.blocks.message_rows import MessageRows
+from relay.clickhouse.errors import EITHER, number
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
@@ -60,27 +62,27 @@ class Isolator:
         try:
             rows, listed = self._maker.read(attempt)
             if listed is None or not attempt.divisible:
-                return plan.Impossible(reason)
+                return without_an_example(reason)
             kept = left_out.inserted(block, listed)
             left = MessageRows(listed.offsets[kept], listed.rows[kept])
             rows = rows.filter(pa.array(left_out.kept(block, listed)))
-            found = self._refused(attempt, rows, left)
+            found = self._refused(attempt, rows, left, reason)
         except TooMany:
-            return plan.Impossible(
-                f"{reason}; the table also refuses more than {MOST:,} of its messages one by one"
+            return without_an_example(
+                reason, f"the table also refuses more than {MOST:,} of its messages one by one"
             )
         except NoScratch as error:
-            return plan.Impossible(
-                f"{reason}; the block's messages cannot be tried one by one: {error}"
+            return without_an_example(
+                reason, f"the block's messages cannot be tried one by one: {error}"
             )
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         if not found:
             views = attempt.target.nature.views if attempt.target is not None else ()
-            return plan.Impossible(f"{reason}; {by_others(views)}")
-        if len(found) == len(left.offsets) and not self._dead:
-            return plan.Impossible(
-                f"{reason}; the table also refuses each of its messages one by one"
+            return without_an_example(reason, by_others(views))
+        if len(found) == len(left.offsets) and (not self._dead or number(reason) in EITHER):
+            return without_an_example(
+                reason, "the table also refuses each of its messages one by one"
             )
         named = [*block.left_out, *left_out.messages(left, found)]
         attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))
@@ -88,9 +90,13 @@ class Isolator:
         return plan.Ok()
 
     def _refused(
-        self, attempt: Attempt, rows: pa.RecordBatch, listed: MessageRows
+        self, attempt: Attempt, rows: pa.RecordBatch, listed: MessageRows, reason: str
     ) -> dict[int, str]:
-        """Why, by index in `listed`, of the messages that a table like the block's refuses."""
+        """Why, by index in `listed`, of the messages that a table like the block's refuses.
+
+        All of them, where it may be the table and a few are refused: a block that waits for its
+        table is tried again and again.
+        """
         block, target = attempt.block, attempt.target
         assert target is not None
         with like(self._client, self._database, block, target, self._stamp) as takes:
@@ -102,6 +108,10 @@ class Isolator:
                     return TableRefusal(str(error))
                 return takes(made) if made.num_rows else None
 
+            count = len(listed.offsets)
+            few = [np.array([at]) for at in sorted({0, count // 2, count - 1})]
+            if number(reason) in EITHER and all(trial(one) is not None for one in few):
+                return dict.fromkeys(range(count), reason)
             return refused(trial, listed)
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks.insert_statement import body, settings, trial_statement
-from loader.clickhouse.client import TableRefused, one_line, quoted, quoted_table, table_failure
+from loader.clickhouse.client import TableRefused, one_line, table_failure
 from loader.core.bad_messages import TableRefusal
 from relay import names
 from relay.clickhouse.errors import About, about
+from relay.clickhouse.quoting import quoted, quoted_table
 from relay.errors import Unavailable
 from relay.failpoints import reached
 

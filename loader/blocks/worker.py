@@ -346,6 +346,13 @@ def _claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
         run.stamped,
         rows=made.rows,
         transform=made.transform,
-        sent=plan.ALONE if attempt.alone else plan.TOGETHER,
+        sent=_sent(attempt),
     )
     return core_left_out.on_claim(entry, attempt.block, dead=dead)
+
+
+def _sent(attempt: Attempt) -> plan.Sent:
+    if not attempt.alone:
+        return plan.TOGETHER
+    remembers = attempt.target is not None and attempt.target.nature.window.parts > 0
+    return plan.ALONE if remembers else plan.UNREMEMBERED

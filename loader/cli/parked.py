@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from loader.core.plan import Human
     from relay.records_pb2 import Block
 
+WANTED = {"discard": DISCARDED, "dead": DEAD}
+"""The state that a block is to have after a person's word; after any other it is loaded."""
+
 
 @click.group(cls=WholeGroup)
 def parked() -> None:
@@ -111,8 +114,17 @@ def list_parked(config_file: Path, *, as_json: bool) -> None:
     is_flag=True,
     help="With --discard or --dead: really do it. The other options act at once.",
 )
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per block, or per message."
+)
 def resolve(
-    config_file: Path, blocks: tuple[str, ...], human: Human | None, why: str, *, for_real: bool
+    config_file: Path,
+    blocks: tuple[str, ...],
+    human: Human | None,
+    why: str,
+    *,
+    for_real: bool,
+    as_json: bool,
 ) -> None:
     """Settle BLOCKs that are not loaded: "all" means every parked one, "aside" every one set aside.
 
@@ -135,18 +147,19 @@ def resolve(
     from loader.operate.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
     settings = settings_of(config_file)
-    if human == "discard" and not for_real:
-        for line in given_up(chosen(settings, ledger_of(settings), blocks).values()):
+    if human in {"discard", "dead"} and not for_real:
+        found = chosen(settings, ledger_of(settings), blocks, dead=human == "dead")
+        for line in _would(found, human, as_json=as_json):
             click.echo(line)
         return
-    if human == "dead" and not for_real:
-        for line in to_dead_letters(chosen(settings, ledger_of(settings), blocks, dead=True)):
-            click.echo(line)
-        return
-    wanted = {"discard": DISCARDED, "dead": DEAD}.get(human, LOADED)
+    wanted = WANTED.get(human, LOADED)
     left = 0
     for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):
-        click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
+        if as_json:
+            said = {"block": block, "outcome": outcome, "reason": reason}
+            click.echo(_line({**said, "done": outcome == wanted}))
+        else:
+            click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
         left += outcome != wanted
     if left:
         raise Refused(
@@ -166,6 +179,25 @@ def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
     if for_real and human not in {"discard", "dead"}:
         raise click.UsageError("--run goes with --discard or --dead; the others do it at once.")
     return human
+
+
+def _would(found: Mapping[str, Block], human: Human, *, as_json: bool) -> Iterator[str]:
+    """What a --run would do, for people or for programs."""
+    if not as_json:
+        yield from given_up(found.values()) if human == "discard" else to_dead_letters(found)
+        return
+    for name, block in found.items():
+        said = {"block": name, "table": block.table, "outcome": WANTED[human], "done": False}
+        if human == "discard":
+            yield _line({**said, "rows": block.rows})
+            continue
+        for one in block.left_out:
+            place = {"partition": block.partition, "offset": one.offset, "reason": one.reason}
+            yield _line({**said, "source_topic": block.source_topic, **place})
+
+
+def _line(said: Mapping[str, object]) -> str:
+    return json.dumps(said, ensure_ascii=False)
 
 
 def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
-from relay import names
 from relay.clickhouse.error_text import answer_line, error_line, unanswered
 from relay.clickhouse.errors import PASSING, RIGHTS, About, about, number
 from relay.clickhouse.replicas import connected, writing
@@ -36,8 +35,28 @@ EVERYWHERE: Mapping[str, object] = {
     "set_overflow_mode": "throw",
     "transfer_overflow_mode": "throw",
     "skip_unavailable_shards": 0,
+    "max_rows_to_group_by": 0,
+    # What it may refuse a question for: that it uses no key or projection.
+    "force_primary_key": 0,
+    "force_index_by_date": 0,
+    "force_data_skipping_indices": "",
+    "force_optimize_projection": 0,
+    # What it may make of an aggregate of no rows, of `GROUP BY 1`, of a cast, of a type.
+    "aggregate_functions_null_for_empty": 0,
+    "empty_result_for_aggregation_by_empty_set": 0,
+    "enable_positional_arguments": 1,
+    "prefer_column_name_to_alias": 0,
+    "cast_keep_nullable": 0,
+    "data_type_default_nullable": 0,
+    # Dates of the server's logs are by the server's clock.
+    "session_timezone": "",
     # The ledger and the tables must be seen as they are, and all of them.
     "use_query_cache": 0,
+    "final": 0,
+    "apply_deleted_mask": 1,
+    "apply_patch_parts": 1,
+    "enable_parallel_replicas": 0,
+    "implicit_transaction": 0,
     "additional_table_filters": {},
     "additional_result_filter": "",
     "transform_null_in": 0,
@@ -152,21 +171,3 @@ def one_line(error: Exception) -> str:
 
 def _cut(text: str) -> str:
     return text[:500]
-
-
-def quoted(identifier: str) -> str:
-    """Return an identifier as ClickHouse reads it back, whatever is in it."""
-    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`")
-    return f"`{escaped}`"
-
-
-def quoted_table(table: str) -> str:
-    """Return a table given as `database.table`, as ClickHouse reads it back."""
-    database, name = names.split_table(table)
-    return f"{quoted(database)}.{quoted(name)}"
-
-
-def literal(text: str) -> str:
-    """Return a string literal as ClickHouse reads it back."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

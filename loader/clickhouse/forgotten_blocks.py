@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import failure, quoted_table
+from loader.clickhouse.client import failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.tables import Tables
 from loader.core.plan import Entry
 from loader.core.positions import Unsure
+from relay.clickhouse.quoting import quoted_table
 from relay.errors import Refused
 from relay.records_pb2 import Block
 

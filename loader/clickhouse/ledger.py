@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import ledger_table
-from loader.clickhouse.client import failure, quoted
+from loader.clickhouse.client import failure
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
+from relay.clickhouse.quoting import quoted
 from relay.errors import Refused
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block

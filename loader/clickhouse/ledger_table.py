@@ -9,6 +9,7 @@ finds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from relay.errors import ContractBroken
@@ -29,11 +30,34 @@ COLUMNS: Mapping[str, str] = {
     "record": "String",
     "at": "DateTime64(3) DEFAULT now64(3)",
     "transform": "String",  # version of what made the rows; empty: they are the block's
-    "sent": "LowCardinality(String)",  # alone, under its token; maybe together; as dead letters
+    # alone, under its token; unremembered: the table had no window; maybe together; as dead letters
+    "sent": "LowCardinality(String)",
     "left_out": "UInt64",  # rows of messages that the table refuses; of a claim, and of loaded
 }
 LATER = frozenset({"transform", "sent", "left_out"})
 """Columns that ledgers of earlier versions of the program have not."""
+
+
+_PLAIN = re.compile(r"(?:Replicated|Shared)?MergeTree")
+
+
+def check_engine(name: str, engine: str) -> None:
+    """See that a row which is written stays.
+
+    Args:
+        name: the table's, quoted.
+        engine: system.tables.engine.
+
+    Raises:
+        ContractBroken: the engine merges rows into others.
+    """
+    if engine.endswith("MergeTree") and not _PLAIN.fullmatch(engine):
+        raise ContractBroken(
+            f"the ledger {name} is a {engine}, which merges rows away: blocks that are loaded "
+            "would look as if they were not",
+            "Make it anew as MergeTree, or ReplicatedMergeTree, with the same columns and ORDER "
+            f"BY (app, table, block): rename {name}, create it, and copy the rows.",
+        )
 
 
 def create(name: str) -> str:

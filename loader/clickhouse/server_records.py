@@ -14,53 +14,58 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import error_code, failure, is_permanent, quoted_table
+from loader.clickhouse.client import error_code, failure, is_permanent
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core.plan import ServerRecord
 from relay import names
+from relay.clickhouse.quoting import quoted_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from loader.core.table_rules import Nature
     from relay.records_pb2 import Block
 
 _DENIED = 497
 _SINCE = "fromUnixTimestamp64Milli({since:Int64})"
-_LONG_AGO = "toUnixTimestamp64Milli(now64(3)) - {since:Int64} > 3600000"
-"""So old a claim that the log's own retention may have taken what came after it."""
+_DAY = f"toDate({_SINCE}) - 1"
+"""By the clock of whatever time zone the user's session has."""
 _COMPLETE = (
-    "SELECT toUnixTimestamp64Milli(now64(3)) - uptime() * 1000 < {since:Int64} AND "  # noqa: S608 - constants
-    f"(NOT ({_LONG_AGO}) OR min(event_time) <= {_SINCE}) FROM system."
+    "SELECT toUnixTimestamp64Milli(now64(3)) - uptime() * 1000 < {since:Int64} AND count() > 0 "  # noqa: S608 - constants
+    f"FROM (SELECT 1 FROM system.LOG WHERE event_date <= toDate({_SINCE}) + 1 "
+    f"AND event_time <= {_SINCE} + 2 LIMIT 1)"
 )
 """Whether a log has everything since the claim: the server writes it in memory first, so a
-server that was started since may have lost the last entries of the one before."""
+server that was started since may have lost the last entries of the one before. And it has to have
+one of the time of the claim, which left some: retention takes old ones first, a person all."""
 _PARTS = (
     "SELECT countIf(rows > 0 AND error = 0), countIf((rows = 0 OR table_uuid NOT IN "  # noqa: S608 - constants
     "(SELECT uuid FROM system.tables WHERE database = {database:String} AND name = {name:String})) "
-    "AND error = 0) "
+    "AND error = 0), countIf(startsWith(part_name, 'patch-') AND rows > 0 AND error = 0) "
     "FROM system.part_log WHERE event_type = 'NewPart' AND database = {database:String} "
-    f"AND table = {{name:String}} AND event_date >= toDate({_SINCE}) AND event_time >= {_SINCE} - 1"
+    f"AND table = {{name:String}} AND event_date >= {_DAY} AND event_time >= {_SINCE} - 1"
 )
 """Parts that INSERTs made; and those that are gone, with their tokens. Empty ones cover what DROP
-or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own."""
+or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own.
+Patches are what lightweight updates and deletes leave."""
 _STATEMENTS = (
     "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
     "toUnixTimestamp64Micro(event_time_microseconds) FROM system.query_log "
-    f"WHERE {names.is_of_block('log_comment')} AND event_date >= toDate({_SINCE}) "
+    f"WHERE {names.is_of_block('log_comment')} AND event_date >= {_DAY} "
     f"AND event_time >= {_SINCE} - 1 AND query_kind = 'Insert' ORDER BY event_time_microseconds"
 )
 _MADE_PARTS = (
     "SELECT count() FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 "  # noqa: S608 - constants
-    f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE})"
+    f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY}"
 )
 """In any table: those of views count, too."""
 _RECORDED = (
     "SELECT DISTINCT arrayJoin(arrayIntersect(splitByChar(',', log_comment), "  # noqa: S608 - constants
     "{blocks:Array(String)})) FROM system.query_log "
     "WHERE hasAny(splitByChar(',', log_comment), {blocks:Array(String)}) "
-    f"AND event_date >= toDate({_SINCE}) AND query_kind = 'Insert'"
+    f"AND event_date >= {_DAY} AND query_kind = 'Insert'"
 )
 _STAYS = (
     "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name) "  # noqa: S608 - constants
@@ -73,7 +78,7 @@ _STAYS = (
     "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
     "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
     "AND toUnixTimestamp64Micro(event_time_microseconds) <= {ended:Int64} "
-    f"AND query_id IN {{queries:Array(String)}} AND event_date >= toDate({_SINCE}))"
+    f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY})"
 )
 """Of parts that the INSERTs made up to then, in any table: how many there were; of which partition
 nothing was dropped since, in a table that is where it was; in a table that has another name since.
@@ -83,16 +88,19 @@ _CLOCKS_MS = 600_000
 _DELETES = (
     "SELECT count() FROM system.mutations WHERE database = {database:String} "  # noqa: S608 - constants
     f"AND table = {{name:String}} AND create_time >= {_SINCE} - 1 "
-    "AND (command LIKE '%DELETE%' OR command LIKE '%_row_exists%')"
+    "AND (command LIKE '%DELETE%' OR command LIKE '%_row_exists%' "
+    "OR (position(command, {stamp:String}) > 0 AND command NOT LIKE '%MATERIALIZE %'))"
 )
+"""Of rows, or of the id of their block; an index of the ids takes none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Of a table since a claim: parts that were inserted, and how often some were dropped."""
+    """Of a table since a claim: parts that were inserted, how often some were dropped, patches."""
 
     inserted: int
     dropped: int
+    patches: int = 0
 
 
 class ServerRecords:
@@ -116,9 +124,12 @@ class ServerRecords:
         rows = self._ask(_PARTS, since_ms, **_place(table))
         return Parts(*map(int, rows[0])) if rows else None
 
-    def deletes(self, table: str, since_ms: int) -> int | None:
-        """Return how many DELETEs the table has got since the claim; None where unknown."""
-        rows = self._ask(_DELETES, since_ms, **_place(table))
+    def deletes(self, table: str, since_ms: int, stamp: str) -> int | None:
+        """Return how many mutations since the claim deleted rows or changed the column `stamp`.
+
+        None where that is not known.
+        """
+        rows = self._ask(_DELETES, since_ms, stamp=stamp, **_place(table))
         return int(rows[0][0]) if rows else None
 
     def hidden(self, table: str) -> str:
@@ -224,7 +235,7 @@ class ServerRecords:
     def _complete(self, log: str, since_ms: int) -> bool:
         if not self._flushed():
             return False
-        rows = self._ask(_COMPLETE + log, since_ms)
+        rows = self._ask(_COMPLETE.replace("LOG", log), since_ms)
         return bool(rows and rows[0][0])
 
     def _flushed(self) -> bool:
@@ -258,31 +269,35 @@ def _place(table: str) -> dict[str, str]:
     return {"database": database, "name": name}
 
 
-def why_fewer(
-    table: str, since_ms: int, evidence: ServerRecords, parts: Parts | None, known: Collection[str]
-) -> str:
-    """Return why rows of the table may be gone, or not be seen; "": they would be seen.
+def why_removed(
+    table: str,
+    since_ms: int,
+    evidence: ServerRecords,
+    parts: Parts | None,
+    of: Nature,
+    stamp: str,
+) -> Iterator[str]:
+    """Yield why rows of the table, or their block's id, may have been removed by somebody.
 
     Args:
         table: as database.table.
         since_ms: Unix time of the oldest claim.
         evidence: is asked.
         parts: of the table since then.
-        known: reasons that the table itself gives: its TTL, its engine.
+        of: the table.
+        stamp: name of the block-id column.
     """
-    reasons = list(known)
     if parts is not None and parts.dropped:
-        reasons.append(
-            "the table or partitions of it were dropped, detached or replaced since then"
-        )
-    deletes = evidence.deletes(table, since_ms)
+        yield "the table or partitions of it were dropped, detached or replaced since then"
+    if parts is not None and parts.patches:
+        yield "rows were updated or deleted since then"
+    if parts is None and of.patched:
+        yield "whether rows were updated or deleted since then is not known (it has no part log)"
+    deletes = evidence.deletes(table, since_ms, stamp)
     if deletes:
-        reasons.append("rows were deleted since then")
+        yield f"rows were deleted since then, or lost their {stamp}"
     if deletes is None:
-        reasons.append(
+        yield (
             "whether rows were deleted since then is not known (the user needs SELECT on "
             "system.mutations)"
         )
-    if not reasons and (hidden := evidence.hidden(table)):
-        reasons.append(hidden)
-    return ", ".join(reasons)

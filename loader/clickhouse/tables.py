@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import (
-    TableRefused,
-    failure,
-    is_permanent,
-    quoted,
-    quoted_table,
-    table_failure,
-)
+from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.server_records import Parts, ServerRecords, why_fewer
+from loader.clickhouse.server_records import Parts, ServerRecords, why_removed
 from loader.core.plan import InsertFacts
-from loader.core.table_rules import Nature, nature
+from loader.core.table_rules import DEFAULTS, Nature, emptied, nature
 from relay import names
+from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.replicas import is_shared
 from relay.config.allowed_tables import is_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -55,7 +49,11 @@ _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
 _THIS_TABLE = "database = {database:String} AND table = {name:String}"
 _SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
-_INSERTABLE = "default_kind NOT IN ('MATERIALIZED', 'ALIAS')"
+_INSERTABLE = (
+    "default_kind NOT IN ('MATERIALIZED', 'ALIAS') "
+    "AND NOT (name = {stamp:String} AND default_kind = 'EPHEMERAL')"
+)
+"""An EPHEMERAL column may be named by an INSERT, but keeps nothing by which to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,8 @@ class Target:
     nature: Nature
     counter: int
     """Of inserts; -1 where there is none, or where it may not be read."""
+    altered: int = 0
+    """Unix seconds, by the server's clock, when its definition was last changed."""
 
     def stamped(self, block_column: str) -> bool:
         """Return whether rows carry the id of their block."""
@@ -130,7 +130,8 @@ class Tables:
         found = self._ask(
             "SELECT database || '.' || name, engine, engine_full, partition_key, "
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
-            "toUnixTimestamp(now()) - uptime() "
+            "toUnixTimestamp(now()) - uptime(), create_table_query, "
+            "toUnixTimestamp(metadata_modification_time) "
             "FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
@@ -145,10 +146,12 @@ class Tables:
                 "GROUP BY database, table",
                 databases=databases,
                 names=plain,
+                stamp=self._block_column,
             )
         }
         natures: dict[str, Nature] = {}
-        for table, engine, engine_full, partition_key, views, started in found:
+        altered: dict[str, int] = {}
+        for table, engine, engine_full, partition_key, views, started, create, changed in found:
             self._forget_defaults(int(started))
             if table in tables:
                 if is_ledger(columns.get(table, ({}, 0))[0]):
@@ -162,10 +165,18 @@ class Tables:
                         "clickhouse.url.",
                     )
                 defaults = self._window_defaults(engine)
-                natures[table] = nature(engine, engine_full, defaults, partition_key, tuple(views))
+                natures[table] = nature(
+                    engine,
+                    engine_full,
+                    defaults,
+                    partition_key,
+                    tuple(views),
+                    emptied(create, self._block_column),
+                )
+                altered[table] = int(changed)
         counters = self._counters(natures)
         return {
-            table: Target(*columns.get(table, ({}, 0)), one, counters[table])
+            table: Target(*columns.get(table, ({}, 0)), one, counters[table], altered[table])
             for table, one in natures.items()
         }
 
@@ -183,24 +194,32 @@ class Tables:
         of = target.nature
         parts = self.evidence.parts(block.table, claimed.at_ms)
         newest = self._counters({block.table: of})[block.table]
-        inserted = inserted_since(of, run.since, newest, parts)
         counted = self._count(block) if run.all_stamped else None
+        removed = ""
+        if (counted is not None and counted < block.rows) or of.repeatable:
+            removed = ", ".join(
+                why_removed(
+                    block.table, claimed.at_ms, self.evidence, parts, of, self._block_column
+                )
+            )
         fewer = ""
         if counted is not None and counted < block.rows:
-            known = [of.vanish] if of.vanish else []
+            known = [of.vanish, removed]
             if 0 <= newest < run.since:
                 known.append("its newest parts disappeared")
-            fewer = why_fewer(block.table, claimed.at_ms, self.evidence, parts, known)
+            fewer = why_fewer(block.table, known, self.evidence)
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
+        # Its window may have been another one meanwhile, which forgot tokens.
+        altered = target.altered > claimed.at_ms // 1000
         return InsertFacts(
-            inserted=inserted,
-            margin=of.window.margin(claimed.seconds),
+            inserted=inserted_since(of, run.since, newest, parts),
+            margin=-1 if altered else of.window.margin(claimed.seconds),
             newest=newest,
             counted=counted,
             fewer=fewer,
             views=of.views,
-            repeatable=of.repeatable,
+            repeatable=of.repeatable and not removed,
             one_step=of.one_step,
         )
 
@@ -242,9 +261,9 @@ class Tables:
         source = "replicated_merge_tree_settings" if is_shared(engine) else "merge_tree_settings"
         if source not in self._defaults:
             rows = self._ask(
-                f"SELECT name, toInt64(value) FROM system.{source} WHERE name IN "  # noqa: S608 - one of two constants
-                "('non_replicated_deduplication_window', 'replicated_deduplication_window', "
-                "'replicated_deduplication_window_seconds')"
+                f"SELECT name, toInt64(value) FROM system.{source} "  # noqa: S608 - one of two constants
+                "WHERE name IN {deciding:Array(String)}",
+                deciding=list(DEFAULTS),
             )
             self._defaults[source] = {name: int(value) for name, value in rows}
         return self._defaults[source]
@@ -263,6 +282,17 @@ class Tables:
             return list(self._client.query(sql, parameters=parameters).result_rows)
         except ClickHouseError as error:
             raise table_failure(error, "asking about the tables") from error
+
+
+def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
+    """Return why rows of the table may be gone, or not be seen; "": they would be seen.
+
+    Args:
+        table: as database.table.
+        known: reasons; empty ones are none.
+        evidence: is asked where there is none.
+    """
+    return ", ".join(filter(None, known)) or evidence.hidden(table)
 
 
 def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:

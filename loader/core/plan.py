@@ -75,9 +75,11 @@ Human = Literal["nothing", "retry", "absent", "loaded", "discard", "dead"]
 of it is; never load it; make its messages dead letters. The last is loader.rejected's word, too."""
 Outcome = Literal["loaded", "parked", "discarded", "dead", "aside", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
-Sent = Literal["", "alone", "together", "dead letters"]
+Sent = Literal["", "alone", "unremembered", "together", "dead letters"]
 """How an INSERT under a claim is sent (Entry.sent)."""
 ALONE: Sent = "alone"
+UNREMEMBERED: Sent = "unremembered"
+"""Alone, into a table that remembered no token then, whatever its window is now."""
 TOGETHER: Sent = "together"
 DEAD_LETTERS: Sent = "dead letters"
 """Not at all: under this claim the messages are written to the dead letters."""
@@ -95,9 +97,10 @@ class Entry:
         stamped: whether an INSERT under this claim fills the block-id column.
         rows: that an INSERT under this claim inserts.
         transform: version of what made them; empty: they are the block's.
-        sent: how an INSERT under this claim is sent: "alone", under the block's id as token,
-            or maybe "together" with other blocks, under another token; "dead letters": it is
-            not; "" in ledgers of earlier versions of the program, which did not say.
+        sent: how an INSERT under this claim is sent: "alone", under the block's id as token;
+            "unremembered": likewise, but the table remembered no token then; or maybe "together"
+            with other blocks, under another token; "dead letters": it is not; "" in ledgers of
+            earlier versions of the program, which did not say.
         left_out: rows of messages that an INSERT under this claim leaves out.
         record: of such a claim, the block that they make (loader.core.left_out).
     """
@@ -663,8 +666,9 @@ def _remembered(run: Run) -> int | None:
         return None
     if facts.inserted == 0:
         return facts.newest  # not even an earlier claim's INSERT can have come
-    # Under one token, rows of another version would be taken for the same ones; and blocks that
-    # were sent together had another token (loader.blocks.insert_groups).
+    # Under one token, rows of another version would be taken for the same ones; blocks that were
+    # sent together had another token (loader.blocks.insert_groups); and a window that the table got
+    # since has not what was inserted before.
     unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
     if unlike or facts.inserted > facts.margin:
         return None

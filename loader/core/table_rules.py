@@ -14,16 +14,31 @@ itself shows nothing if the table is partitioned.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-_MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
-_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
+from relay.clickhouse.table_engine import TableEngine
+
+_STAYS = re.compile(r"\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b")
+"""What a TTL does to rows that are still there afterwards."""
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`")
 _VERSIONED = re.compile(
-    # Replicated: path and replica come first, as texts; a version is a column's name.
-    r"(?:Replicated|Shared)?ReplacingMergeTree\((?:'[^']*', '[^']*', )?[`A-Za-z_][^()']*\)"
+    # Replicated: path and replica come first, as texts; a version is a column's name. With a second
+    # column, is_deleted, a merge may remove a key, and an older row of it would come back.
+    r"(?:Replicated|Shared)?ReplacingMergeTree\((?:'[^']*', '[^']*', )?"
+    r"(?:[A-Za-z_]\w*|`[^`]+`)\)"
 )
+_PATCHED = ("enable_block_number_column", "enable_block_offset_column")
+"""A table that has both takes lightweight updates."""
+
+DEFAULTS = (
+    "non_replicated_deduplication_window",
+    "replicated_deduplication_window",
+    "replicated_deduplication_window_seconds",
+    *_PATCHED,
+)
+"""MergeTree settings that decide, which a table may leave to the server."""
 
 Counter = Literal["parts", "log", "none"]
 
@@ -65,7 +80,9 @@ class Nature:
         partitioned: whether one INSERT may become several parts, each a step of its own.
         vanish: why rows that were inserted may be fewer later; "": they stay as they are.
         views: materialized views behind the table.
-        repeatable: whether the same rows inserted again change nothing in the end.
+        repeatable: whether the same rows inserted again change nothing in the end, as long as
+            nobody removes rows.
+        patched: whether rows may be updated or deleted without a mutation that tells of it.
     """
 
     window: Window
@@ -73,6 +90,7 @@ class Nature:
     vanish: str = ""
     views: tuple[str, ...] = ()
     repeatable: bool = False
+    patched: bool = False
 
     @property
     def one_step(self) -> bool:
@@ -95,52 +113,85 @@ def nature(
     defaults: Mapping[str, int],
     partition_key: str = "",
     views: tuple[str, ...] = (),
+    emptied: str = "",
 ) -> Nature:
     """Return the nature of a table.
 
     Args:
         engine: system.tables.engine.
         engine_full: system.tables.engine_full; its SETTINGS override the server's.
-        defaults: `*_deduplication_window*` of the server's MergeTree settings.
+        defaults: those of DEFAULTS in the server's MergeTree settings.
         partition_key: system.tables.partition_key.
         views: materialized views that read what is inserted.
+        emptied: why rows lose the id of their block; "": they keep it.
     """
+    expiry = ", ".join(_expiring(engine_full))
+    table = TableEngine(engine, engine_full)
+    vanish = _vanish(table) or (f"rows expire (TTL {expiry})" if expiry else emptied)
     return Nature(
-        window(engine, engine_full, defaults),
+        window(table, defaults),
         partition_key != "",
-        _vanish(engine, engine_full),
+        vanish,
         views,
-        # A view behind it would take the rows twice.
-        repeatable=_VERSIONED.match(engine_full) is not None and not views,
+        # A view behind it would take the rows twice. A row that replaced another may expire first.
+        repeatable=_VERSIONED.match(engine_full) is not None and not views and not expiry,
+        patched=all(table.setting(name, defaults) for name in _PATCHED),
     )
 
 
-def window(engine: str, engine_full: str, defaults: Mapping[str, int]) -> Window:
-    """Return the deduplication window of a table; arguments as of `nature`."""
-    match = _MERGE_TREE.fullmatch(engine)
-    if match is None:
+def emptied(create: str, column: str) -> str:
+    """Return why rows lose what they have in a column; "": they keep it.
+
+    Args:
+        create: system.tables.create_table_query.
+        column: that holds block ids.
+    """
+    at = create.find(f"`{column}` ")
+    if at < 0:
+        return ""
+    own = next(_items(create[at:]), "")
+    return f"column {column} has a TTL" if re.search(r"\sTTL\s", _bare(own)) else ""
+
+
+def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
+    """Return the deduplication window of a table; `defaults` as of `nature`."""
+    found = engine.window(defaults)
+    if found is None:
         return Window(0, None, "none")
-
-    def setting(name: str) -> int:
-        own = re.search(rf"\b{name} = (\d+)", engine_full.rpartition(" SETTINGS ")[2])
-        return int(own[1]) if own else defaults.get(name, 0)
-
-    if match[1]:
-        return Window(
-            setting("replicated_deduplication_window"),
-            setting("replicated_deduplication_window_seconds"),
-            "log",
-        )
-    return Window(setting("non_replicated_deduplication_window"), None, "parts")
+    return Window(found.parts, found.seconds, "log" if engine.is_replicated else "parts")
 
 
-def _vanish(engine: str, engine_full: str) -> str:
-    match = _MERGE_TREE.fullmatch(engine)
-    if match is None:
-        return f"engine {engine} does not keep rows as they were inserted"
-    if match[2]:
-        return f"engine {engine} merges rows into others"
-    clause = engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
-    # Rows that are moved or recompressed are still there.
-    expiry = _STAYS.sub("", clause).strip(", ")
-    return f"rows expire (TTL {expiry})" if expiry else ""
+def _vanish(engine: TableEngine) -> str:
+    if not engine.is_merge_tree:
+        return f"engine {engine.name} does not keep rows as they were inserted"
+    return f"engine {engine.name} merges rows into others" if engine.merges_rows else ""
+
+
+def _expiring(engine_full: str) -> Iterator[str]:
+    """The rules of a TTL clause by which rows go; those that are moved are still there."""
+    bare = _bare(engine_full)
+    begin = bare.find(" TTL ")
+    if begin < 0:
+        return
+    end = bare.rfind(" SETTINGS ")
+    for rule in _items(engine_full[begin + len(" TTL ") : end if end > begin else None]):
+        if not _STAYS.search(_bare(rule)):
+            yield rule.strip()
+
+
+def _items(text: str) -> Iterator[str]:
+    """The items of a list that begins here, up to a bracket that ends it."""
+    depth, first = 0, 0
+    for at, sign in enumerate(_bare(text)):
+        if depth == 0 and sign in ",)":
+            yield text[first:at]
+            first = at + 1
+            if sign == ")":
+                return
+        depth += (sign == "(") - (sign == ")")
+    yield text[first:]
+
+
+def _bare(sql: str) -> str:
+    """The same text, of the same length, with nothing in its strings and quoted names."""
+    return _TEXT.sub(lambda match: "x" * len(match[0]), sql)

@@ -28,7 +28,7 @@ from loader.blocks.selection import concerns, groups, live, newest
 from loader.clickhouse.client import one_line
 from loader.dataframe.options import ReadOptions, parse_options
 from loader.dataframe.spark_types import converted, kind_of, spark_type
-from loader.journal.reader import JournalPolling, Row
+from loader.journal.reader import JournalPolling, RecordRows
 from loader.journal.startup import topic_id
 from relay import names
 from relay.errors import ConfigError, Refused
@@ -177,10 +177,10 @@ def _blocks(what: ReadOptions) -> list[Block]:
     journal = names.journal_topic(settings.app)
     topic_id(settings, journal)  # else one that is not there would read as an empty one
 
-    def given(partition: int, offset: int, record: bytes) -> list[Row]:
+    def given(partition: int, offset: int, record: bytes) -> RecordRows:
         """The whole record, if it concerns the table."""
         concerned = concerns(Commit.FromString(record), table)
-        return [(partition, offset, record if concerned else None)]
+        return RecordRows([(partition, offset, record if concerned else None)])
 
     polling = JournalPolling(settings.kafka, journal, given)
     try:

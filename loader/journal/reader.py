@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -35,26 +35,32 @@ T = TypeVar("T")
 Positions = dict[int, int]
 """The next offset, by partition."""
 Row = tuple[int, int, bytes | None]
-Given = Callable[[int, int, bytes], list[Row]]
+
+
+class RecordRows(NamedTuple):
+    """The rows of a journal record.
+
+    Attributes:
+        rows: at least one, so that the position moves.
+        weight: how many blocks they count as, where a read is bounded by blocks.
+    """
+
+    rows: list[Row]
+    weight: float = 0.0
+
+
+Given = Callable[[int, int, bytes], RecordRows]
 
 
 class JournalPolling:
     """One consumer of the journal.
 
     Args:
-        given: the rows of a journal record, from its partition, its offset and itself; at least
-            one, so that the position moves.
-        weight: how many blocks a row counts as, where a read is bounded by blocks.
+        given: the rows of a journal record, from its partition, its offset and itself.
     """
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        topic: str,
-        given: Given,
-        weight: Callable[[Row], float] = lambda row: float(row[2] is not None),
-    ) -> None:
-        self._topic, self._given, self._weight = topic, given, weight
+    def __init__(self, kafka: Kafka, topic: str, given: Given) -> None:
+        self._topic, self._given = topic, given
         self._next: Positions = {}  # what the consumer would deliver next
         # The end of a partition is an event, at the last stable offset.
         config = kafka_clients.reader(kafka) | {"enable.partition.eof": True, "error_cb": _say}
@@ -192,8 +198,8 @@ class JournalPolling:
         partition, offset = message.partition() or 0, message.offset() or 0
         self._next[partition] = offset + 1
         given = self._given(partition, offset, message.value() or b"")
-        rows += given
-        return sum(map(self._weight, given))
+        rows += given.rows
+        return given.weight
 
     def _ends(self, message: Message, position: Positions) -> bool:
         """Whether it says that its partition has no more records; other errors that matter rise."""

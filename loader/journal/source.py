@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from loader.journal.reader import JournalPolling
+from loader.journal.reader import JournalPolling, RecordRows
 from loader.spark_child import end_with_spark
 from relay import log, names
 from relay.errors import ContractBroken, Unavailable
-from relay.records_pb2 import Block, Commit
+from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from loader.core.positions import Unsure
     from loader.journal.reader import Row
     from relay.config.settings import Settings
+    from relay.records_pb2 import Block
 
 WHOLE_BYTES = 1 << 20
 """A block with so many bytes of rows, as producers sent them, counts as one of a batch."""
@@ -73,7 +74,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @functools.cached_property
     def _polling(self) -> JournalPolling:
-        return JournalPolling(self._start.settings.kafka, self._topic, _given, _weight)
+        return JournalPolling(self._start.settings.kafka, self._topic, _given)
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends copies to its workers; each makes a consumer of its own."""
@@ -164,23 +165,22 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return {JOURNAL: self._start.journal} | {str(p): position[p] for p in sorted(position)}
 
 
-def _given(partition: int, offset: int, record: bytes) -> list[Row]:
+def _given(partition: int, offset: int, record: bytes) -> RecordRows:
     """The rows of a journal record."""
     commit = Commit.FromString(record)
     for block in commit.blocks:  # the loader may have to read a message of it again
         block.source_topic, block.source_topic_id = commit.source_topic, commit.source_topic_id
-    given: list[Row] = [(partition, offset, b.SerializeToString()) for b in commit.blocks]
-    return given or [(partition, offset, None)]
+    rows: list[Row] = [(partition, offset, b.SerializeToString()) for b in commit.blocks]
+    weight = sum(map(_weight, commit.blocks))
+    return RecordRows(rows or [(partition, offset, None)], weight)
 
 
-def _weight(row: Row) -> float:
-    """Return how much of a batch a row is: a large block counts as one, a small one for less.
+def _weight(block: Block) -> float:
+    """Return how much of a batch a block is: a large one counts as one, a small one for less.
 
     What a batch costs is INSERTs, and small blocks of a table go together in one.
     """
-    if row[2] is None:
-        return 0.0
-    return min(1.0, max(LEAST_WEIGHT, Block.FromString(row[2]).row_bytes / WHOLE_BYTES))
+    return min(1.0, max(LEAST_WEIGHT, block.row_bytes / WHOLE_BYTES))
 
 
 def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import ledger_table
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.servers import several
 from loader.console import say
@@ -18,12 +19,13 @@ from loader.core import plan
 from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
 from loader.journal import begin_plan
-from loader.journal.reader import JournalPolling
+from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.errors import ConfigError, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
+from relay.program.waiting import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 T = TypeVar("T")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two tries of a server that is away."""
 
 
 def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
@@ -44,7 +48,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
         make: the table, where it is not there.
 
     Raises:
-        Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger.
+        Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger and its table.
         ConfigError: several replicas are named, and the ledger is not replicated.
         Refused: one address is several servers, and there is no quorum; or rows of the ledger are
             hidden from this user.
@@ -52,6 +56,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     client = clickhouse_client.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
     engine = ledger.engine(settings.loader.database)
+    ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
         raise ConfigError(
@@ -80,7 +85,8 @@ def waited(
         rest: waits so many seconds between two tries; may raise, to end it.
         tell: a line for people before each.
     """
-    limit, begun, pause = settings.loader.wait_for_servers_seconds, time.monotonic(), 0.5
+    limit, begun = settings.loader.wait_for_servers_seconds, time.monotonic()
+    later = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
             return call()
@@ -88,10 +94,10 @@ def waited(
             if limit and time.monotonic() - begun > limit:
                 raise
             step = f" (next: {error.next_step})" if error.next_step else ""
+            pause = next(later)
             text = f"waiting, next try in {pause:.1f} s: {error.message}{step}"
             tell(text, level=logging.WARNING)
         rest(pause)  # the back-off itself; `call` is the condition
-        pause = min(pause * 2, 10.0)
 
 
 def start(settings: Settings, ledger: Ledger | None) -> Start:
@@ -182,7 +188,7 @@ def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:
     """First offset and end of each partition of the journal."""
-    polling = JournalPolling(settings.kafka, topic, lambda *_: [])
+    polling = JournalPolling(settings.kafka, topic, lambda *_: RecordRows([]))
     try:
         return {p: polling.watermarks(p) for p in polling.partitions()}
     finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loader.core.positions import gone_row
-from loader.journal.reader import JournalPolling
+from loader.journal.reader import JournalPolling, RecordRows
 from loader.journal.startup import topic_id
 from loader.operate import clean_plan
 from loader.operate.clean_plan import Conditions, Retained
@@ -22,7 +22,6 @@ from relay.records_pb2 import Commit
 if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
     from loader.core.positions import Noted
-    from loader.journal.reader import Row
     from relay.config.settings import Settings
 
 
@@ -102,10 +101,10 @@ def _retained(settings: Settings, topic: str, positions: Mapping[int, int]) -> R
     """Read what the journal holds."""
     retained = Retained()
 
-    def given(partition: int, offset: int, record: bytes) -> list[Row]:
+    def given(partition: int, offset: int, record: bytes) -> RecordRows:
         commit = Commit.FromString(record)
         retained.add(partition, commit.epoch, (block.id for block in commit.blocks))
-        return [(partition, offset, b"")]
+        return RecordRows([(partition, offset, b"")], 1)
 
     polling = JournalPolling(settings.kafka, topic, given)
     try:

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loader.clickhouse.client import literal
 from loader.core.positions import Noted, position
+from relay.clickhouse.quoting import literal
 from relay.names import FIRST_EPOCHS, BlockId, first_epoch
 
 _REWINDS = 1 << 20

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks.worker import Worker
-from loader.clickhouse.client import failure, literal, quoted, quoted_table
+from loader.clickhouse.client import failure
 from loader.clickhouse.tables import Tables
 from loader.core import left_out
 from loader.core.plan import FINAL
+from relay.clickhouse.quoting import literal, quoted, quoted_table
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
 

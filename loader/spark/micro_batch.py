@@ -20,6 +20,7 @@ from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.known_blocks import BatchBlocks, KnownBlocks
 from loader.spark.workers import REFUSED, attempt
 from relay.errors import Refused, Unavailable
+from relay.program.waiting import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -136,7 +137,7 @@ class Settling:
     ) -> None:
         """Attempt the blocks in rounds, until none is open; `seen`: before the first."""
         new: Collection[str] = seen.new
-        pause, since = _FIRST_PAUSE, time.monotonic()
+        pause, since = pauses(_FIRST_PAUSE, _LONGEST_PAUSE), time.monotonic()
         self._failing = {}
         while open_:
             if self._stopping.is_set():
@@ -148,11 +149,10 @@ class Settling:
             failed = {one.block: one for one in outcomes if not self._is_done(one, open_)}
             self._stand_aside(failed, open_)
             if len(open_) < before:
-                pause, since = _FIRST_PAUSE, time.monotonic()
+                pause, since = pauses(_FIRST_PAUSE, _LONGEST_PAUSE), time.monotonic()
             if open_:
                 reasons = {failed[block].reason for block in open_}
-                self._wait(open_.values(), reasons, pause, time.monotonic() - since)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._wait(open_.values(), reasons, next(pause), time.monotonic() - since)
                 seen = self._look(rows)
                 for block in open_.keys() - seen.left.keys():  # somebody else has settled it
                     del open_[block]
@@ -224,14 +224,13 @@ class Settling:
 
     def _retried(self, call: Callable[[], T]) -> T:
         """Call until ClickHouse answers."""
-        pause, since = _FIRST_PAUSE, time.monotonic()
+        pause, since = pauses(_FIRST_PAUSE, _LONGEST_PAUSE), time.monotonic()
         while True:
             begun = time.monotonic()
             try:
                 answer = call()
             except Unavailable as error:
-                self._wait((), {error.message}, pause, time.monotonic() - since)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._wait((), {error.message}, next(pause), time.monotonic() - since)
             else:
                 self._observer.asked(time.monotonic() - begun)
                 return answer

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _CODEC = pa.Codec("lz4", compression_level=-4)
 _OPTIONS = pa.ipc.IpcWriteOptions(compression=_CODEC, use_threads=False)
 _AS_IT_IS = pa.ipc.IpcWriteOptions(use_threads=False)
+# As above: a chunk of 10 rows is read in 0.02 ms of processor time, 0.15 with threads, one of 1 200
+# rows in 0.04, not 0.3; and where others want the cores, each waits for a thread to come to turn.
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 APART_FROM_ROWS = 1_000
 """In a smaller block the second stream's schema takes about as much as it saves."""
 _BITS = 8
@@ -157,7 +160,7 @@ def _read(chunk: bytes) -> list[pa.RecordBatch]:
     streams: list[list[pa.RecordBatch]] = []
     source = pa.BufferReader(chunk)
     while source.tell() < len(chunk) or not streams:
-        with pa.ipc.open_stream(source) as reader:
+        with pa.ipc.open_stream(source, options=_READ) as reader:
             streams.append(list(reader))
     if len(streams) == 1:
         return streams[0]

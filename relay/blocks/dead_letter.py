@@ -4,13 +4,14 @@ Receives a source message's key, headers and coordinates with the reason, gives 
 its dead letter; and the other way round. The value stays the value. Pure text and bytes.
 
 Headers, in this order: source_topic, source_partition, source_offset, table (empty where none
-could be read), reason; then source_key where the message had a key, source_headers (how many
-it had), and each of them under its name behind `source.`; more than MANY of them all in
-source_headers_packed, because librdkafka reads no header at all of a record with more than
-100,000, and a dead letter has some of its own. One that a loader wrote, as the table refused its
-rows, has `block` as well: that of left out messages, of which it is one (loader.core.left_out).
-Dead letters of releases before those three end at the reason: of them key and further headers are
-not known. One that is larger than the topic takes has no value; source_value_bytes says how large
+could be read), reason, kind, field (if the reason is about one); then source_key where the message
+had a key, source_headers (how many it had), and each of them under its name behind `source.`; more
+than MANY of them all in source_headers_packed, because librdkafka reads no header at all of a
+record with more than 100,000, and a dead letter has some of its own. One that a loader wrote, as
+the table refused its rows, has `block` as well: that of left out messages, of which it is one
+(loader.core.left_out). Dead letters of early releases end at the reason: of them key and further
+headers are not known. Those of releases before `kind` are of the kind UNKNOWN: no kind is guessed
+from words. One that is larger than the topic takes has no value; source_value_bytes says how large
 that is in the source topic.
 """
 
@@ -24,10 +25,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from relay import names
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 Headers = Sequence[tuple[str, bytes | None]]
 """As Kafka has them: in order, names possibly repeated."""
 
+_REASON = "reason"
+_KIND = "kind"
+_FIELD = "field"
 _KEY = "source_key"
 _COUNT = "source_headers"
 _PACKED = "source_headers_packed"
@@ -91,7 +96,7 @@ class DeadLetter:
     source_topic: str
     source: RecordPlace
     table: str
-    reason: str
+    reason: DeadReason
     origin: Origin | None
     whole: bool = True
     block: str = ""
@@ -103,7 +108,12 @@ class DeadLetter:
 
 
 def headers_of(
-    source_topic: str, source: RecordPlace, table: str, reason: str, origin: Origin, block: str = ""
+    source_topic: str,
+    source: RecordPlace,
+    table: str,
+    reason: DeadReason,
+    origin: Origin,
+    block: str = "",
 ) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a dead letter."""
     headers = [*_always(source_topic, source, table, reason), *_of_block(block)]
@@ -118,28 +128,38 @@ def headers_of(
 
 
 def headers_without(
-    source_topic: str, source: RecordPlace, table: str, reason: str, size: int, block: str = ""
+    source_topic: str,
+    source: RecordPlace,
+    table: str,
+    reason: DeadReason,
+    size: int,
+    block: str = "",
 ) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a letter too large for its topic; the rest stays behind."""
-    said = (
-        f"{reason[:REASON]}; with the whole message the dead letter would be larger than its "
+    text = (
+        f"{reason.text[:REASON]}; with the whole message the dead letter would be larger than its "
         f"topic accepts, so the message (a value of {size:,} bytes) is only in the source topic, "
         "until retention deletes it"
     )
+    said = reason._replace(text=text)
     headers = [*_always(source_topic, source, table, said), *_of_block(block)]
     return [*headers, (_LEFT_OUT, str(size).encode())]
 
 
 def _always(
-    source_topic: str, source: RecordPlace, table: str, reason: str
+    source_topic: str, source: RecordPlace, table: str, reason: DeadReason
 ) -> list[tuple[str, str | bytes | None]]:
-    return [
+    headers: list[tuple[str, str | bytes | None]] = [
         ("source_topic", source_topic.encode()),
         ("source_partition", str(source.partition).encode()),
         ("source_offset", str(source.offset).encode()),
         (names.TABLE_HEADER, table.encode()),
-        ("reason", reason.encode()),
+        (_REASON, reason.text.encode()),
+        (_KIND, reason.kind.encode()),
     ]
+    if reason.field:
+        headers.append((_FIELD, reason.field.encode()))
+    return headers
 
 
 def _of_block(block: str) -> list[tuple[str, str | bytes | None]]:
@@ -170,11 +190,16 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
         text("source_topic"),
         source,
         text(names.TABLE_HEADER),
-        text("reason"),
+        _reason(text(_REASON), found),
         _origin(found, headers),
         whole=_LEFT_OUT not in found,
         block=(found.get(BLOCK) or b"").decode("utf-8"),
     )
+
+
+def _reason(text: str, found: dict[str, bytes | None]) -> DeadReason:
+    kind, field = ((found.get(name) or b"").decode("utf-8") for name in (_KIND, _FIELD))
+    return DeadReason(DeadKind.read(kind), text, field)
 
 
 def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:

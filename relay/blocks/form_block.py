@@ -1,14 +1,14 @@
 """Turn a sealed buffer into a block's chunks and dead letters.
 
-Receives the messages of one buffer and the table's codec (or why there is none); gives
+Receives the messages of one buffer and the table's codec, or why there is none; gives
 the records to produce. No client, no clock: what it makes depends on its input alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ from relay.blocks import chunks
 from relay.blocks.message_rows import MessageRows, encode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
 from relay.rows.arrow_buffers import size_of
-from relay.rows.decode import count_rows, decode
+from relay.rows.decode import decode
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from relay.rows.row_codec import RowCodec
 
 
-DeadMessage = tuple[int, bytes | None, str]
-"""Source offset, value as it came, and why it could not become rows."""
+class DeadMessage(NamedTuple):
+    """A message that could not become rows: its source offset, its value as it came, and why."""
+
+    offset: int
+    value: bytes | None
+    reason: DeadReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,25 @@ class Formed:
     message_rows: bytes = b""
 
 
+def refuse(offsets: list[int], values: pa.ChunkedArray[Any], reason: DeadReason) -> Formed:
+    """Make every message of the buffer a dead letter, whole: its table has no codec.
+
+    Args:
+        offsets: of the messages.
+        values: of the messages.
+        reason: why there is no codec.
+    """
+    dead = [
+        DeadMessage(offset, value.as_py(), reason)
+        for offset, value in zip(offsets, values, strict=True)
+    ]
+    return Formed([], dead, 0, 0, 0)
+
+
 def form(
     offsets: list[int],
     values: pa.ChunkedArray[Any],
-    codec: RowCodec | str,
+    codec: RowCodec,
     framing: str,
     encoder: chunks.Encoder,
     unknown_fields: str = "dead",
@@ -71,34 +91,30 @@ def form(
     Args:
         offsets: of the messages.
         values: of the messages.
-        codec: of the table; or why there is none.
+        codec: of the table.
         framing: as relay.rows.decode.
         encoder: of the table.
         unknown_fields: as relay.rows.decode.
         most: that a record of the table's block topic may weigh, where that was learned.
     """
-    if isinstance(codec, str):
-        every: list[DeadMessage] = [
-            (offset, values[i].as_py(), codec) for i, offset in enumerate(offsets)
-        ]
-        return Formed([], every, 0, 0, 0)
     decoded = decode(values, codec, framing, unknown_fields)
-    dead: list[DeadMessage] = [
-        (offsets[b.index], values[b.index].as_py(), b.reason) for b in decoded.bad
+    dead = [
+        DeadMessage(offsets[one.index], values[one.index].as_py(), one.reason)
+        for one in decoded.bad
     ]
-    bad_bytes = sum(len(value or b"") for _, value, _ in dead)
+    bad_bytes = sum(len(one.value or b"") for one in dead)
     encoded = encoder.encode(decoded.batch, None if most is None else most - CHUNK_ROOM)
     if most is not None:
-        rows_of = count_rows(values, framing)
-        rows_of[[bad.index for bad in decoded.bad]] = 0
+        rows_of = np.zeros(len(offsets), np.int64)
+        rows_of[decoded.good] = decoded.rows
         if large := oversized(encoded, rows_of, most):
             kept = _others(offsets, values, large)
             rest = form(*kept, codec, framing, encoder, unknown_fields, most)
             rest.dead.extend(
-                (offsets[one.message], values[one.message].as_py(), _why(one, most))
+                DeadMessage(offsets[one.message], values[one.message].as_py(), _why(one, most))
                 for one in large
             )
-            rest.dead.sort(key=itemgetter(0))
+            rest.dead.sort(key=attrgetter("offset"))
             return rest
     row_bytes = size_of(values) - bad_bytes
     rows = decoded.batch.num_rows
@@ -138,8 +154,9 @@ def _others(
     return [offsets[i] for i in np.flatnonzero(kept)], values.filter(pa.array(kept))
 
 
-def _why(one: Oversized, most: int) -> str:
-    return (
+def _why(one: Oversized, most: int) -> DeadReason:
+    return DeadReason(
+        DeadKind.ROW_TOO_LARGE,
         f"row {one.row}: the row alone needs a chunk of {one.bytes:,} bytes, and the table's "
-        f"block topic accepts records of {most:,} bytes: raise its max.message.bytes"
+        f"block topic accepts records of {most:,} bytes: raise its max.message.bytes",
     )

@@ -111,4 +111,5 @@ def _add_dead(commit: Commit, result: SealResult) -> None:
         first_source_offset=result.seal.buffer.first_offset,
         next_source_offset=result.seal.buffer.next_offset,
         reason=result.dead_reason,
+        kind=result.dead_kind,
     )

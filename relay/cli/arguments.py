@@ -34,6 +34,15 @@ def _table(text: str) -> str:
     return text
 
 
+def _renaming(text: str) -> tuple[str, str]:
+    of_file, equals, of_table = text.rpartition("=")
+    if not (of_file and equals and of_table):
+        raise ValueError(f"write FILE=TABLE, two names of a column, not {text!r}")
+    return of_file, of_table
+
+
 TABLE = Parsed("database.table", _table)
 INSTANT = Parsed("time", lambda text: instant_ms(text, time.time_ns() // 1_000_000))
 """A time, or an age, as Unix milliseconds."""
+RENAMING = Parsed("file=table", _renaming)
+"""A column's name in a file, and in its table."""

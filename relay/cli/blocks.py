@@ -18,6 +18,7 @@ from relay.operate.view import ask, block_story, start
 from relay.operate.view.journal_state import Listed
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
+from relay.program.spelling import did_you_mean_table
 
 _RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for each
 
@@ -79,9 +80,11 @@ def list_blocks(
     """
     settings = settings_of(config_file)
     where = from_the_start if since_ms is None else start.since(since_ms)
-    listed = [
-        one for one in ask.listed(settings, where) if table is None or one.block.table == table
-    ]
+    tables, listed = set(), []
+    for one in ask.listed(settings, where):
+        tables.add(one.block.table)
+        if table in {None, one.block.table}:
+            listed.append(one)
     known = _ledger(settings, listed, needed=state is not None)
     found = list(block_story.rows_of(listed, known, table, since_ms or 0, state))
     found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.listed.block.id))
@@ -90,7 +93,8 @@ def list_blocks(
             click.echo(json.dumps(block_story.row_as_json(row), ensure_ascii=False))
         return
     if not found:
-        click.echo("the retained journal records list no such blocks", err=True)
+        hint = did_you_mean_table(table, tables) if table and not listed else ""
+        click.echo(f"the retained journal records list no such blocks{hint}", err=True)
         return
     shown = found[-limit:] if limit else found
     console = console_of(_RECORDS_WIDTH)

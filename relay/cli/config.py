@@ -13,7 +13,6 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
-from urllib.parse import urlsplit
 
 import click
 from pydantic import BaseModel, SecretStr
@@ -23,6 +22,7 @@ from relay.cli.dev.directory import directory_option
 from relay.cli.options import config_argument
 from relay.config import settings_file as reader
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
+from relay.config.server_settings import native_port
 from relay.config.settings import Settings
 from relay.config.validation import dotted
 from relay.dev import stack
@@ -54,7 +54,6 @@ _COMMENTS = {
     "source.start": "or latest: only what comes from now on",
     "loader.checkpoint": "a directory; losing it alone costs nothing",
 }
-_NATIVE_PORTS = frozenset({9000, 9440})
 _WIDTH = 88
 
 
@@ -148,12 +147,9 @@ def check(config_file: Path) -> None:
                 "note: source.start is not set; for partitions without a committed offset, start "
                 "with `relay run --start`"
             )
-        native = [url for url in settings.clickhouse.urls if urlsplit(url).port in _NATIVE_PORTS]
-        if native:
-            click.echo(
-                f"note: clickhouse.url {native[0]} has the port of ClickHouse's native protocol;"
-                " HTTP is mostly 8123, HTTPS 8443"
-            )
+        for url in settings.clickhouse.urls:
+            if hint := native_port(url):
+                click.echo(f"note: clickhouse.url {url}: {hint}")
 
 
 @config.command("show")

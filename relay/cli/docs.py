@@ -6,7 +6,6 @@ package.
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import json
 import re
@@ -20,6 +19,7 @@ import click
 from relay.errors import ConfigError
 from relay.program import shared_files
 from relay.program.console import console_of
+from relay.program.spelling import did_you_mean
 
 ROOT = shared_files.ROOT
 
@@ -180,9 +180,8 @@ def _named(found: list[Document], name: str) -> Document:
     by_name = {one.name: one for one in found}
     document = by_name.get(name.lower().removesuffix(".md"))
     if document is None:
-        close = difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.6)
-        meant = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise ConfigError(f"there is no document {name!r}{meant}", "`relay docs` lists all of them")
+        hint = did_you_mean(name.lower(), by_name)
+        raise ConfigError(f"there is no document {name!r}{hint}", "`relay docs` lists all of them")
     if document.text is None:
         raise ConfigError(
             f"the document {document.name!r} is not part of the installed package",

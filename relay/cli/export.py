@@ -58,7 +58,7 @@ def dashboard() -> None:
 def kubernetes(directory: Path, *, force: bool) -> None:
     """Write the Kubernetes manifests and the image's Dockerfile to DIRECTORY.
 
-    It is a kustomize base with overlays; its README.md says how they are used.
+    It is a kustomize base with overlays, and a Helm chart; its README.md says how they are used.
 
     \b
     relay export kubernetes k8s

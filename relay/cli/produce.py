@@ -14,7 +14,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from relay.cli.arguments import RENAMING
 from relay.cli.options import config_argument, settings_of
+from relay.produce.arrow_columns import repeated
 from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import SUFFIXES, RowFile
 from relay.produce.send_files import Cut, total_bytes
@@ -54,6 +56,14 @@ from relay.program.config_argument import ConfiguredCommand
     help="Columns of a file that the table does not have are left out.",
 )
 @click.option(
+    "--column",
+    "columns",
+    type=RENAMING,
+    multiple=True,
+    metavar="FILE=TABLE",
+    help="The file's column FILE is the table's column TABLE; may be repeated.",
+)
+@click.option(
     "--date-format",
     default="",
     metavar="FORMAT",
@@ -70,6 +80,7 @@ def produce(  # noqa: PLR0913 - one per option
     seed: int | None,
     *,
     nulls: tuple[str, ...],
+    columns: tuple[tuple[str, str], ...],
     date_format: str,
     allow_missing: bool,
     ignore_unknown: bool,
@@ -78,22 +89,25 @@ def produce(  # noqa: PLR0913 - one per option
 ) -> None:
     """Write the rows of Parquet, CSV or JSON files into the source topic of an app.
 
-    Columns are found by name. All files are checked before anything is sent; row numbers in
-    errors count from 1, a CSV header not included. Dates and times are ISO 8601 (without a
-    zone: UTC), dates also 2012/1/31 or Jan 31 2012, anything else by --date-format; or the row
-    message's own numbers. A FILE of `-` is standard input, which is kept in a temporary file
-    until it is sent.
+    Columns are found by name; --column renames one. All files are checked before anything is
+    sent; row numbers in errors count from 1, a CSV header not included. Dates and times are ISO
+    8601 (without a zone: UTC), dates also 2012/1/31 or Jan 31 2012, anything else by
+    --date-format; or the row message's own numbers. A FILE of `-` is
+    standard input, which is kept in a temporary file until it is sent.
 
     \b
     relay produce --table shop.orders orders.csv
     relay produce --table shop.orders --null NA --date-format %d/%m/%Y orders.csv more.csv
+    relay produce --table shop.orders --column 'Order ID=id' --ignore-unknown-columns orders.csv
     curl -s https://example.org/orders.json | relay produce --table shop.orders -
     Exit status: 0 every row is acknowledged · 2 a file or an option is wrong, nothing was
     sent · 4 a server does not answer · 5 a server refused.
     """
     settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
-    options = FileOptions(nulls, allow_missing, ignore_unknown, date_format)
+    if doubled := repeated(of_file for of_file, _ in columns):
+        raise click.UsageError(f"--column renames {', '.join(map(repr, doubled))} twice")
+    options = FileOptions(nulls, allow_missing, ignore_unknown, date_format, columns)
     chosen = "jsonl" if format_ == "json" else format_
     with _sources(files, chosen, options) as sources, _progress(total_bytes(sources)) as progress:
         random = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.errors import Refused
 from relay.operate.view.group import GroupReader
 from relay.process import retire as ending
-from relay.process.retire_plan import Retirement, plan
+from relay.process.retire_plan import Retirement, absent, plan
 from relay.program.config_argument import ConfiguredCommand
 
 
@@ -72,6 +72,8 @@ def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_js
             ending.end(settings, retirement)
         click.echo(_said(retirement, done=for_real, as_json=as_json))
     if not for_real and not as_json:
+        for member in absent(members, group):
+            click.echo(member)
         click.echo("nothing was done; add --run to do it")
 
 

@@ -24,9 +24,13 @@ from relay.operate.rewind.servers import Servers
 from relay.operate.view.group import GroupReader
 from relay.program.command import chosen_pipeline
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.spelling import did_you_mean_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relay.config.settings import Settings
+    from relay.operate.rewind.plan import PartitionPositions
 
 EARLIEST = "earliest"
 
@@ -148,8 +152,16 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
             )
         else:
             would = steps.ready(servers, places, wanted, column)
+            _say_if_unknown(table, places)
             members = _members(settings)
             _say(output_rewind.would(would, places, members, as_json=as_json))
+
+
+def _say_if_unknown(table: str | None, places: Mapping[int, PartitionPositions]) -> None:
+    tables = {one for place in places.values() for one in place.seals.tables(0)}
+    if table and table not in tables:
+        hint = did_you_mean_table(table, tables)
+        click.echo(f"no message of {table} is in the journal{hint}", err=True)
 
 
 def _offsets(

@@ -20,6 +20,7 @@ from relay.operate.view import ask
 from relay.operate.view import status as view_status
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
+from relay.program.spelling import did_you_mean_table
 from relay.program.stopping import stopped_by_signal
 
 WIDTH = 160  # columns, where there is no terminal to ask
@@ -126,8 +127,10 @@ class ScreenStyle:
         chosen = view_status.of_tables(found, self.tables) if self.tables else found
         parts = output_status.whole(chosen, self.console.width, every=self.every)
         print_parts(self.console, parts)
-        for table in sorted(set(self.tables) - {row.table for row in found.tables}):
-            click.echo(f"no table {table} in the journal that was read, nor in the ledger")
+        there = {row.table for row in found.tables}
+        for table in sorted(set(self.tables) - there):
+            hint = did_you_mean_table(table, there)
+            click.echo(f"no table {table} in the journal that was read, nor in the ledger{hint}")
 
 
 def _asked(

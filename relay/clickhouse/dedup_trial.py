@@ -17,6 +17,7 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse.insert_settings import deduplicated, known
+from relay.clickhouse.quoting import quoted
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -59,7 +60,7 @@ def lasting(client: Client, database: str) -> TrialTables:
     Raises:
         ClickHouseError: the server's, or it did not answer.
     """
-    name = f"{_quoted(database)}.{TABLE}"
+    name = f"{quoted(database)}.{TABLE}"
     if not int(str(client.command(f"EXISTS TABLE {name}"))):
         client.command(
             f"CREATE TABLE IF NOT EXISTS {name} ({_COLUMNS}) ENGINE = MergeTree ORDER BY token "
@@ -82,7 +83,7 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
         ClickHouseError: the server's, or it did not answer.
     """
     stem = f"{TABLE}_{uuid.uuid4().hex}"
-    place = _quoted(database)
+    place = quoted(database)
     made = TrialTables(f"{place}.{stem}", f"{place}.{stem}_behind")
     view = f"{place}.{stem}_view"
     client.command(f"CREATE DATABASE IF NOT EXISTS {place}")
@@ -141,8 +142,3 @@ def _arrow(token: str) -> bytes:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
-
-
-def _quoted(identifier: str) -> str:
-    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`")
-    return f"`{escaped}`"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from urllib3 import exceptions
 from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError
 
+from relay.config.server_settings import native_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,7 +40,8 @@ def unanswered(error: BaseException) -> str | None:
     chain = list(_causes(error))
     for one in chain:
         if isinstance(one, HTTPError) and (where := getattr(one, _ASKED, None)):
-            return f"ClickHouse {where}: {_why(chain[-1])}"
+            hint = native_port(where)
+            return f"ClickHouse {where}: {_why(chain[-1])}{'; ' if hint else ''}{hint}"
     return None
 
 

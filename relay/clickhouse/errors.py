@@ -40,6 +40,8 @@ class About(StrEnum):
     """Not listed here. The block stands aside alone, and is tried again."""
 
 
+EITHER = frozenset({36})
+"""About a value where the table takes other messages of the block; else about the table."""
 PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
 """What may be over at the next try, though nobody has changed anything."""
 RIGHTS = frozenset({164, 497})
@@ -92,6 +94,15 @@ _BLOCK = _of(
     (469, "VIOLATED_CONSTRAINT", "a row violates a CHECK of the table or of a view's"),
     (117, "INCORRECT_DATA", "the server cannot read the values that were sent"),
     (248, "INVALID_PARTITION_VALUE", "no partition id can be computed from a value"),
+    (12, "PARAMETER_OUT_OF_BOUND", "as 69"),
+    (135, "ZERO_ARRAY_OR_TUPLE_INDEX", "an expression of the table takes an index from a value"),
+    (427, "CANNOT_COMPILE_REGEXP", "an expression of the table takes a pattern from a value"),
+    (454, "OPENSSL_ERROR", "an expression of the table cannot decrypt a value"),
+    (
+        36,
+        "BAD_ARGUMENTS",
+        "as 69; where it meets every message, or the only one, of a block, it may be the table",
+    ),
 )
 _SIZE = _of(
     About.SIZE,
@@ -250,6 +261,7 @@ CODES = {
 """By number; a test sees that no number stands twice."""
 
 _PARTITIONS = re.compile(r"[Tt]oo many partitions")
+_DICTIONARY = re.compile(r"[Dd]ictionary")
 _OF_ONE_QUERY = re.compile(r"[Qq]uery memory limit|\(for query\)|for query memory limit")
 _FIXED = re.compile(r"Setting \w+ is readonly")
 _CODE = re.compile(r"\bCode: (\d+)|error code (\d+)", re.IGNORECASE)
@@ -272,9 +284,12 @@ def about(text: str, code: int | None = None) -> About:
     if code is None:  # the client's own word, before the server is asked, or the network's
         return About.USER if _FIXED.match(text) else About.SERVER
     # Two meanings each. More partitions than one INSERT may write are as many at every try; a
-    # limit of one statement leaves the server as it is.
+    # dictionary that is missing is missing for every row; a limit of one statement leaves the
+    # server as it is.
     if code == 252 and _PARTITIONS.search(text):
         return About.BLOCK
+    if code == 36 and _DICTIONARY.search(text):
+        return About.TABLE
     if code == 241 and _OF_ONE_QUERY.search(text):
         return About.SIZE
     return CODES[code].about if code in CODES else About.UNKNOWN

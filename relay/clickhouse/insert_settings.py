@@ -29,13 +29,17 @@ def deduplicated(token: str, rows: int) -> dict[str, object]:
         # the ledger and not the rows, so the rows are the same each time.
         "deduplicate_insert_select": "enable_even_for_bad_queries",
         "deduplicate_blocks_in_dependent_materialized_views": 1,
-        # An answer must mean that the rows are in the table; the default has become 1.
+        # An answer must mean that the rows are in the table; the default has become 1. Of a
+        # Distributed table, or one that a view writes to: on its shards.
         "async_insert": 0,
+        "distributed_foreground_insert": 1,
         # A token covers one server block: split differently, a repeat would be appended.
         "max_insert_block_size": whole,
         "max_block_size": whole,
         "min_insert_block_size_rows": whole,
         "min_insert_block_size_bytes": 0,
+        "max_insert_block_size_bytes": 0,
+        "use_strict_insert_block_limits": 0,
         "max_insert_threads": 1,
         "input_format_parallel_parsing": 0,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
@@ -19,6 +20,18 @@ def addresses(value: object) -> tuple[str, ...]:
     listed = value if isinstance(value, list) else [value]
     texts = [part for item in listed if isinstance(item, str) for part in item.split(",")]
     return tuple(text.strip() for text in texts if text.strip())
+
+
+NATIVE_PORTS = frozenset({9000, 9440})
+"""Of ClickHouse's native protocol, which answers HTTP with words of its own or not at all."""
+
+
+def native_port(url: str) -> str:
+    """Return what is probably wrong with the port of a ClickHouse URL; empty: nothing."""
+    port = urlsplit(url).port
+    if port not in NATIVE_PORTS:
+        return ""
+    return f"{port} is a port of ClickHouse's native protocol; HTTP is mostly 8123, HTTPS 8443"
 
 
 class Brokers(Section):

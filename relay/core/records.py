@@ -34,12 +34,17 @@ class SealedBlock:
 
 @dataclass(frozen=True, slots=True)
 class SealResult:
-    """Outcome of one seal: a block, dead letters, or both."""
+    """Outcome of one seal: a block, dead letters, or both.
+
+    Attributes:
+        dead_reason, dead_kind: of the first dead letter; the kind as its header has it.
+    """
 
     seal: Seal
     block: SealedBlock | None
     dead_messages: int = 0
     dead_reason: str = ""
+    dead_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,23 @@ boundary that was committed, which nobody computes again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from relay.core.state import Buffer, Partition, RelayState, Seal, SealingLimits, SealReason
+from relay.core.state import (
+    MAX_BUFFERS,
+    Buffer,
+    Partition,
+    RelayState,
+    Seal,
+    SealingLimits,
+    SealReason,
+)
 from relay.names import BlockId
 
 Key = tuple[int, str]
+Due = Collection[Key]
+"""What rules before this one have found to be due."""
 Insert = tuple[int | None, str]
 """What the loader inserts by one statement: a table's blocks of one transaction, or one of them."""
 COMPANY_MS = 500
@@ -31,17 +41,14 @@ SMALL_ROWS = 1_000
 
 
 def seals_due(state: RelayState) -> tuple[Seal, ...]:
-    """Return seals in order of partition and first offset; empty while nothing is due."""
+    """Return seals in order of partition and first offset; empty while nothing is due.
+
+    RULES decide, one after the other; a buffer has the reason of the first that names it.
+    """
     due: dict[Key, SealReason] = {}
-    for index, partition in state.partitions.items():
-        due.update(_forced(state, index, partition))
-        for table, buffer in partition.buffers.items():
-            reason = _full(buffer, state.limits)
-            if reason is not None:
-                due.setdefault((index, table), reason)
-        due.update(_beyond_reread(state.limits, index, partition, due))
-    due.update(_beyond_memory(state, due))
-    due.update(_aged(state, due))
+    for rule in RULES:
+        for key in list(rule.find(state, due)):
+            due.setdefault(key, rule.reason)
     return tuple(_seal(state, key, due[key]) for key in sorted(due, key=lambda k: _order(state, k)))
 
 
@@ -110,39 +117,44 @@ def record_due(state: RelayState, partition: Partition) -> bool:
     return partition.fresh or idle or (moved and flush_due(state, partition))
 
 
-def _forced(
-    state: RelayState, index: int, partition: Partition
-) -> Iterator[tuple[Key, SealReason]]:
-    if flush_due(state, partition):
-        reason = SealReason.STOP if state.stopping else SealReason.FLUSH
-        yield from (((index, table), reason) for table in partition.buffers)
-    else:
+def _stopping(state: RelayState, _: Due) -> Iterator[Key]:
+    if state.stopping:
+        yield from _every(state)
+
+
+def _flushed(state: RelayState, _: Due) -> Iterator[Key]:
+    for index, partition in state.partitions.items():
+        if flush_due(state, partition):
+            yield from ((index, table) for table in partition.buffers)
+
+
+def _changed(state: RelayState, _: Due) -> Iterator[Key]:
+    for index, partition in state.partitions.items():
         changed = state.schema_changed.intersection(partition.buffers)
-        yield from (((index, table), SealReason.SCHEMA) for table in changed)
+        yield from ((index, table) for table in changed)
 
 
-def _full(buffer: Buffer, limits: SealingLimits) -> SealReason | None:
-    if buffer.bytes >= limits.max_bytes:
-        return SealReason.BYTES
-    if buffer.rows >= limits.max_rows:
-        return SealReason.ROWS
-    return None
+def _of_bytes(state: RelayState, _: Due) -> Iterator[Key]:
+    most = state.limits.max_bytes
+    for index, partition in state.partitions.items():
+        yield from ((index, t) for t, b in partition.buffers.items() if b.bytes >= most)
 
 
-def _beyond_reread(
-    limits: SealingLimits, index: int, partition: Partition, due: dict[Key, SealReason]
-) -> Iterator[tuple[Key, SealReason]]:
+def _of_rows(state: RelayState, _: Due) -> Iterator[Key]:
+    most = state.limits.max_rows
+    for index, partition in state.partitions.items():
+        yield from ((index, t) for t, b in partition.buffers.items() if b.rows >= most)
+
+
+def _beyond_reread(state: RelayState, due: Due) -> Iterator[Key]:
     """Oldest buffers first, until a crash would read again no more than max_reread offsets."""
-    left = [(b.first_offset, t) for t, b in partition.buffers.items() if (index, t) not in due]
-    for first_offset, table in sorted(left):
-        if partition.position - first_offset <= limits.max_reread:
-            return
-        yield (index, table), SealReason.REREAD
+    for index, partition in state.partitions.items():
+        most = partition.position - state.limits.max_reread
+        left = ((b.first_offset, t) for t, b in partition.buffers.items() if (index, t) not in due)
+        yield from ((index, table) for first_offset, table in left if first_offset < most)
 
 
-def _beyond_memory(
-    state: RelayState, due: dict[Key, SealReason]
-) -> Iterator[tuple[Key, SealReason]]:
+def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
     """Largest buffers first, until what stays in memory is well within the bound.
 
     Those of partitions that are not polled now go before all others, for they will not grow.
@@ -167,10 +179,10 @@ def _beyond_memory(
     while left and held > enough:
         _, _, _, index, size, table = left.pop()
         held -= size
-        yield (index, table), SealReason.MEMORY
+        yield index, table
 
 
-def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, SealReason]]:
+def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     """Buffers past their age, as many as max_per_second leaves room for, and their company.
 
     All source partitions of a table go together, since the loader makes one INSERT of them.
@@ -191,7 +203,7 @@ def _aged(state: RelayState, due: dict[Key, SealReason]) -> Iterator[tuple[Key, 
         room -= _price(one.rows)
         if room < 0:
             return
-        yield from ((key, SealReason.AGE) for key in one.keys)
+        yield from one.keys
 
 
 @dataclass(slots=True)
@@ -255,5 +267,65 @@ def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
     return Seal(index, table, str(block_id), reason, buffer)
 
 
+def _every(state: RelayState) -> Iterator[Key]:
+    for index, partition in state.partitions.items():
+        yield from ((index, table) for table in partition.buffers)
+
+
 def _buffer(state: RelayState, key: Key) -> Buffer:
     return state.partitions[key[0]].buffers[key[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class SealingRule:
+    """One reason for which buffers are sealed.
+
+    Attributes:
+        find: which buffers it seals now.
+        when: the same in words; a setting stands in braces.
+    """
+
+    reason: SealReason
+    find: Callable[[RelayState, Due], Iterator[Key]]
+    when: str
+
+
+RULES = (
+    SealingRule(SealReason.STOP, _stopping, "the relay was asked to stop"),
+    SealingRule(
+        SealReason.FLUSH,
+        _flushed,
+        "a flush point is due: every {relay.flush_point_interval_seconds} s, or a partition holds "
+        f"more than {MAX_BUFFERS:,} buffers. All buffers of the partition are sealed",
+    ),
+    SealingRule(SealReason.SCHEMA, _changed, "its table's columns changed"),
+    SealingRule(SealReason.BYTES, _of_bytes, "it holds {block.max_bytes} bytes of rows"),
+    SealingRule(SealReason.ROWS, _of_rows, "it holds {block.max_rows} rows"),
+    SealingRule(
+        SealReason.REREAD,
+        _beyond_reread,
+        "a crash would read again more than {relay.max_reread} offsets of the partition: oldest "
+        "first",
+    ),
+    SealingRule(
+        SealReason.MEMORY,
+        _beyond_memory,
+        "all buffers together hold more than {relay.max_buffer_bytes} bytes: largest first, those "
+        f"of partitions that are not polled now before all others, until 1/{ROOM} is free",
+    ),
+    SealingRule(
+        SealReason.AGE,
+        _aged,
+        "its oldest message was polled {block.max_age_seconds} s ago (per table in "
+        f"`[block.tables]`), {BEHIND_FACTOR} times that while the relay is behind. Buffers that "
+        f"would be due within {COMPANY_MS / 1000:g} s, at the earliest at half their age, go "
+        "together with one that is due. {block.max_per_second} INSERTs a second of up to "
+        f"{SMALL_ROWS:,} rows are made due; a larger one counts as {SMALL_ROWS:,} / rows. What a "
+        "transaction seals of a table, in whichever partitions, counts as one INSERT, and goes "
+        "together; of tables whose blocks the loader inserts one by one, each block does. Above "
+        "the limit the quietest tables wait longer, weighed by bytes times age, and as many "
+        "INSERTs as are allowed in that age go at a time",
+    ),
+)
+"""When a buffer is sealed, in the order in which the rules are asked; relay/docs/design.md shows
+it. Settings reach them as relay.core.state.SealingLimits."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from relay.core.offsets import CommittedOffset
 
 
+MAX_BUFFERS = 4096
+"""Buffers of one source partition; a flood of invented table names forces a flush point."""
+
+
 class Phase(Enum):
     """Where the process stands with its transaction."""
 
@@ -77,8 +81,7 @@ class SealingLimits:
     max_buffer_bytes: int
     max_reread: int
     flush_point_interval_ms: int
-    max_buffers: int = 4096
-    """Buffers of one source partition; a flood of invented table names forces a flush point."""
+    max_buffers: int = MAX_BUFFERS
     keepalive_ms: int = 3_600_000
     """An idle partition is recorded again so often: retention must not delete the last record."""
 

@@ -59,15 +59,15 @@ class Buffers:
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
         """Copy the messages of one of the poll's arrivals but for the first `skip`."""
-        chosen = poll.chosen[id(arrival)][skip:]
         place = (arrival.partition, arrival.table)
+        chosen = poll.chosen[place][skip:]
         held = self._held.get(place)
         if held is None:
             held = self._held[place] = Held(arrival.table)
         offsets = arrival.offsets[skip:]
         held.offsets.extend(offsets)
-        held.values.extend(poll.values, poll.value_sizes, chosen)
-        held.keys.extend(poll.keys, poll.key_sizes, chosen)
+        held.values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
+        held.keys.extend(poll.keys, poll.key_sizes, chosen, poll.gather)
         if poll.headers:
             places = ((arrival.partition, offset) for offset in offsets)
             kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}

@@ -197,6 +197,7 @@ class Bulk:
             key_sizes,
             headers,
             self._timestamp(messages),
+            gather=self._kernel.gather,
         )
         return batch, failed
 

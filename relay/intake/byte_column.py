@@ -8,9 +8,9 @@ kernel has to clear first. With 200 tables that was a seventh of a relay's time.
 from __future__ import annotations
 
 import ctypes
-import sys
 from bisect import bisect_right
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,9 +19,15 @@ import pyarrow as pa
 from relay.rows.arrow_buffers import bits, buffer, grown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     Integers = npt.NDArray[np.int64]
+    Bytes = npt.NDArray[np.uint8]
+    Gather = Callable[
+        [Integers, Integers, Integers, int, Bytes, int, npt.NDArray[np.int32], Any], None
+    ]
 
 NULL = -1
 """The size of a value or key that is not there at all."""
@@ -30,14 +36,32 @@ _LEAST_BITS, _MOST_BITS = 10, 19
 of the last is in vain; of few sizes, so that who allocates finds one that fits among those freed.
 A larger value has a piece for itself."""
 _LEAST_VALUES = 16
-_KERNEL = "relay.intake.message_kernel"
-"""Its `gather` is used once somebody loaded it (relay.intake.source, when there is much to do)."""
 
 
 class _BytePiece(NamedTuple):
     first: int
     """The value that it begins with."""
     data: npt.NDArray[np.uint8]
+
+
+def gather_one_by_one(  # noqa: PLR0913, PLR0917 - as the compiled one
+    places: Integers,
+    sizes: Integers,
+    chosen: Integers,
+    at: int,
+    data: Bytes,
+    first: int,
+    ends: npt.NDArray[np.int32],
+    given: Any,
+) -> None:
+    """Copy values as relay.intake.message_kernel.gather: many times slower, and nothing to load."""
+    last = first + len(chosen)
+    given[first:last] = sizes[chosen] != NULL
+    lengths = np.maximum(sizes[chosen], 0)
+    ends[first:last] = behind = at + np.cumsum(lengths)
+    starts = data.ctypes.data + behind - lengths
+    copies = map(ctypes.memmove, starts.tolist(), places[chosen].tolist(), lengths.tolist())
+    deque(copies, maxlen=0)
 
 
 class ByteColumn:
@@ -54,14 +78,22 @@ class ByteColumn:
     def __len__(self) -> int:
         return self._values
 
-    def extend(self, places: Integers, sizes: Integers, chosen: Integers) -> None:
+    def extend(
+        self,
+        places: Integers,
+        sizes: Integers,
+        chosen: Integers,
+        gather: Gather = gather_one_by_one,
+    ) -> None:
         """Copy these values.
 
         Args:
             places: addresses.
             sizes: bytes, or NULL.
             chosen: indices of those to copy, in their order.
+            gather: copies them.
         """
+        take = partial(self._copy, gather, places, sizes)
         self._ends = grown(self._ends, self._values, len(chosen))
         self._given = grown(self._given, self._values, len(chosen))
         until = np.cumsum(np.maximum(sizes[chosen], 0))
@@ -69,12 +101,12 @@ class ByteColumn:
         while done < len(chosen):
             left = int(until[-1]) - copied
             if left <= self._room and self._pieces:
-                self._copy(places, sizes, chosen[done:], left)
+                take(chosen[done:], left)
                 return
             fitting = int(np.searchsorted(until, copied + self._room, "right"))
             if fitting > done and self._pieces:
                 behind = int(until[fitting - 1])
-                self._copy(places, sizes, chosen[done:fitting], behind - copied)
+                take(chosen[done:fitting], behind - copied)
                 done, copied = fitting, behind
             self._open(int(until[done]) - copied, left)
 
@@ -85,31 +117,16 @@ class ByteColumn:
         self._pieces.append(_BytePiece(self._values, np.empty(size, np.uint8)))
         self._room = size
 
-    def _copy(self, places: Integers, sizes: Integers, chosen: Integers, added: int) -> None:
+    def _copy(
+        self, gather: Gather, places: Integers, sizes: Integers, chosen: Integers, added: int
+    ) -> None:
         """Values of so many bytes, for which the last piece has room."""
         data, first = self._pieces[-1].data, self._values
         at = len(data) - self._room
-        kernel: Any = sys.modules.get(_KERNEL)
-        if kernel is None:
-            self._gather(places[chosen], sizes[chosen], at, data)
-        else:
-            kernel.gather(places, sizes, chosen, at, data, first, self._ends, self._given)
+        gather(places, sizes, chosen, at, data, first, self._ends, self._given)
         self._room -= added
         self.bytes += added
         self._values += len(chosen)
-
-    def _gather(
-        self, places: Integers, sizes: Integers, at: int, data: npt.NDArray[np.uint8]
-    ) -> None:
-        """As relay.intake.message_kernel.gather: many times slower, and nothing to load."""
-        first, last = self._values, self._values + len(places)
-        self._given[first:last] = sizes != NULL
-        sizes = np.maximum(sizes, 0)
-        ends = at + np.cumsum(sizes)
-        self._ends[first:last] = ends
-        starts = data.ctypes.data + ends - sizes
-        copies = map(ctypes.memmove, starts.tolist(), places.tolist(), sizes.tolist())
-        deque(copies, maxlen=0)
 
     def array(self) -> pa.ChunkedArray[Any]:
         """Return all values, an array for each piece."""

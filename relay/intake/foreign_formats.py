@@ -12,6 +12,8 @@ from relay import names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from relay.schema.dead_reason import DeadReason
+
 _AVRO = b"Obj\x01"
 _MARK = b"\xef\xbb\xbf"
 """A byte order mark of UTF-8."""
@@ -68,8 +70,8 @@ def of_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
 
 
 def explained(
-    reason: str, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
-) -> str:
+    reason: DeadReason, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None
+) -> DeadReason:
     """Return the reason of a dead letter, with what the message looks like.
 
     Args:
@@ -78,9 +80,13 @@ def explained(
         headers: where they name no table; None: they do.
     """
     if headers is not None:  # the value first: reasons are cut where many are shown
-        return f"{reason}; its value {_said(value)}; {of_headers(headers)}"
+        return _and(reason, f"its value {_said(value)}; {of_headers(headers)}")
     known = foreign(value)
-    return f"{reason}; its value looks like {known}" if known else reason
+    return _and(reason, f"its value looks like {known}") if known else reason
+
+
+def _and(reason: DeadReason, more: str) -> DeadReason:
+    return reason._replace(text=f"{reason.text}; {more}")
 
 
 def _said(value: bytes | None) -> str:

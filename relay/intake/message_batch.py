@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import Message
 
-from relay.intake.byte_column import NULL
+from relay.intake.byte_column import NULL, gather_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
+    from relay.intake.byte_column import Gather
     from relay.intake.table_headers import Headers, TableHeaders
 
     Integers = npt.NDArray[np.int64]
@@ -40,6 +41,7 @@ class Batch:
         headers: by index, of those with other headers than the one that names a table.
         timestamp: a message's, by index; Unix milliseconds.
         memory: what holds values and keys.
+        gather: copies values; compiled code, where that made the columns.
     """
 
     partitions: Integers
@@ -52,6 +54,7 @@ class Batch:
     headers: dict[int, list[tuple[str, bytes | None]]]
     timestamp: Callable[[int], int]
     memory: Any = field(default=None, repr=False)
+    gather: Gather = gather_one_by_one
 
 
 def of_messages(messages: Sequence[Message], tables: TableHeaders) -> Batch:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from relay.rows.decode import count_rows
+from relay.rows.envelope import count_rows
 
 
 class RowDensity:

@@ -18,6 +18,7 @@ from relay.intake.table_headers import TableHeaders
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.rows.decode import decode
+from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,22 +98,22 @@ def by_table(messages: Iterable[SampledMessage]) -> dict[str, list[SampledMessag
 
 
 def judged(
-    messages: list[SampledMessage], codec: RowCodec | str, settings: Settings
-) -> list[tuple[SampledMessage, str]]:
-    """Return each message of one table with why the relay would not take it; empty: it would.
+    messages: list[SampledMessage], codec: RowCodec | DeadReason, settings: Settings
+) -> list[tuple[SampledMessage, DeadReason | None]]:
+    """Return each message of one table with why the relay would not take it; None: it would.
 
     Args:
         messages: of the table.
         codec: of the table, or why there is none.
         settings: of the app.
     """
-    if isinstance(codec, str):
+    if isinstance(codec, DeadReason):
         return [(message, codec) for message in messages]
     values = pa.chunked_array([[message.value for message in messages]], pa.binary())
     of_source = settings.source
     decoded = decode(values, codec, of_source.framing, of_source.unknown_fields)
     bad = {one.index: one.reason for one in decoded.bad}
-    return [(message, bad.get(at, "")) for at, message in enumerate(messages)]
+    return [(message, bad.get(at)) for at, message in enumerate(messages)]
 
 
 def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
@@ -133,7 +134,5 @@ def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> lis
     messages: list[SampledMessage] = []
     for one in records(reader, place, chosen.end, SECONDS):
         headers: Any = one.headers() or []
-        offset = one.offset() or 0
-        if offset < chosen.end:
-            messages.append(SampledMessage(index, offset, one.value(), headers))
+        messages.append(SampledMessage(index, one.offset() or 0, one.value(), headers))
     return messages

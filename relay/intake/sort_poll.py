@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relay.core.records import Arrival
-from relay.intake.byte_column import ByteColumn
+from relay.intake.byte_column import ByteColumn, gather_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
+    from relay.intake.byte_column import Gather
     from relay.intake.message_batch import Batch
     from relay.intake.row_density import RowDensity
     from relay.intake.table_headers import TableHeaders
@@ -41,15 +42,17 @@ class Poll:
     """One poll, sorted: arrivals, what they hold, and all offsets per partition.
 
     Attributes:
-        chosen: by the arrival's `id`: where its messages are in the columns below.
+        chosen: by the arrival's partition and table, of which a poll has one arrival: where its
+            messages are in the columns below.
         offsets: ascending, by partition.
         headers: by (partition, offset), of messages with others than the one that names a table.
         values: addresses, valid until the next poll; the other columns belong to them.
         memory: what holds the values and keys.
+        gather: copies values and keys.
     """
 
     arrivals: list[Arrival] = field(default_factory=list)
-    chosen: dict[int, Integers] = field(default_factory=dict)
+    chosen: dict[tuple[int, str], Integers] = field(default_factory=dict)
     offsets: dict[int, list[int]] = field(default_factory=dict)
     headers: dict[tuple[int, int], list[tuple[str, bytes | None]]] = field(default_factory=dict)
     bytes: int = 0
@@ -58,6 +61,7 @@ class Poll:
     keys: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     key_sizes: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     memory: list[Any] = field(default_factory=list)
+    gather: Gather = gather_one_by_one
 
 
 class Intake:
@@ -96,6 +100,7 @@ class Intake:
             keys=np.concatenate([batch.keys for batch in batches]),
             key_sizes=np.concatenate([batch.key_sizes for batch in batches]),
             memory=[batch.memory for batch in batches],
+            gather=batches[-1].gather,
         )
         heavy = _heavy(poll.headers)
         order = _order(partitions, numbers)
@@ -115,7 +120,7 @@ class Intake:
                 _timestamp(batches, int(chosen[0])),
             )
             poll.arrivals.append(arrival)
-            poll.chosen[id(arrival)] = chosen
+            poll.chosen[partition, table] = chosen
             poll.bytes += arrival.bytes
         poll.offsets = _by_partition(partitions, offsets)
         return poll
@@ -125,7 +130,7 @@ class Intake:
         if known is not None:
             return known
         values = ByteColumn()
-        values.extend(poll.values, poll.value_sizes, chosen)
+        values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
         return self._density.count(table, values.array(), size)
 
 

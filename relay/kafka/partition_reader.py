@@ -32,12 +32,10 @@ _POLL_SECONDS = 0.05
 def records(
     reader: PartitionReader, place: TopicPartition, end: int, seconds: float
 ) -> Iterator[Message]:
-    """Yield a partition's records from `place` on, until the reader stands at `end`.
-
-    The last of them may lie behind `end`, if they came together.
+    """Yield a partition's records from `place` on, and before `end`.
 
     Args:
-        reader: is assigned the partition.
+        reader: is assigned the partition, until all are read.
         place: with the offset to begin at.
         end: an offset that the partition had reached.
         seconds: for the next record to come.
@@ -52,7 +50,8 @@ def records(
         for message in reader.consume(min(_AT_ONCE, end - position), _POLL_SECONDS):
             if (failed := message.error()) is not None:
                 raise KafkaException(failed)
-            yield message
+            if (message.offset() or 0) < end:  # others came together with the last
+                yield message
         # The client's own position also passes markers and aborted records.
         now = reader.position([place])[0].offset
         if now > position:
@@ -63,6 +62,7 @@ def records(
                 f"read to offset {position} of {end}",
                 "check the brokers that lead the topic",
             )
+    reader.unassign()
 
 
 def _concerns(message: Message) -> bool:

@@ -20,7 +20,7 @@ from relay import names
 from relay.blocks import journal, message_rows
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
-from relay.blocks.form_block import Formed, form
+from relay.blocks.form_block import Formed, form, refuse
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.failpoints import reached
@@ -36,6 +36,7 @@ from relay.process.log_context import Concerning
 from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
 from relay.process.totals import CommitTotals
+from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -215,10 +216,13 @@ class Performer:
         """
         values = held.column()
         while True:
+            codec = self._tables.codec(table)
+            if isinstance(codec, DeadReason):
+                return refuse(held.offsets, values, codec)
             formed = form(
                 held.offsets,
                 values,
-                self._tables.codec(table),
+                codec,
                 self._settings.source.framing,
                 self._encoders[table],
                 self._settings.source.unknown_fields,

@@ -7,10 +7,11 @@ Receives members' names and who is in the group now, gives what would be done wi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from relay import names
+from relay.program.plural import several
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +54,22 @@ def plan(
         Retirement(member, names.transactional_id(app, member), group.get(member))
         for member in dict.fromkeys(members)
     ]
+
+
+def absent(members: Collection[str], group: Collection[str]) -> Iterator[str]:
+    """Yield a line for each member that the group does not name, with those that it names.
+
+    That is so of every member that is gone, and of a misspelled one: Kafka does not say which
+    transactional ids there were.
+
+    Args:
+        members: names, as a person gave them.
+        group: names of its members.
+    """
+    there = f"it has {several(len(group), 'member')}: {', '.join(sorted(group))}" if group else ""
+    for member in dict.fromkeys(members):
+        if member not in group:
+            yield (
+                f"{member}: the group has no such member ({there or 'it has none'}); make sure "
+                "that this is how `relay run --member` was told the name"
+            )

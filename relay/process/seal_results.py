@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from relay.blocks.form_block import Formed
     from relay.core.state import Seal
+    from relay.schema.dead_reason import DeadReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Sent:
         offsets: of the chunks in the block topic, in order; complete once all is acknowledged.
         messages: whose rows are in the chunks; these, `rows` and the others as
         relay.blocks.form_block says. dead: messages that became dead letters. dead_reason: of the
-        first.
+        first; None where there is none.
     """
 
     seal: Seal
@@ -42,7 +43,7 @@ class Sent:
     schema_version: int
     unknown: Mapping[str, int]
     dead: int
-    dead_reason: str
+    dead_reason: DeadReason | None
 
     @classmethod
     def of(cls, seal: Seal, formed: Formed, offsets: Sequence[int]) -> Sent:
@@ -64,7 +65,7 @@ class Sent:
             schema_version=formed.schema_version,
             unknown=formed.unknown,
             dead=len(formed.dead),
-            dead_reason=formed.dead[0][2] if formed.dead else "",
+            dead_reason=formed.dead[0].reason if formed.dead else None,
         )
 
     def result(self, topic: str) -> SealResult:
@@ -78,7 +79,7 @@ class Sent:
                 f"{self.seal.block_id}: offsets of {len(self.offsets)} of {self.chunks} chunks"
             )
         if not self.chunks:
-            return SealResult(self.seal, None, self.dead, self.dead_reason)
+            return self._outcome(None)
         block = SealedBlock(
             topic=topic,
             first_offset=self.offsets[0],
@@ -90,4 +91,10 @@ class Sent:
             crc32c=self.crc32c,
             schema_version=self.schema_version,
         )
-        return SealResult(self.seal, block, self.dead, self.dead_reason)
+        return self._outcome(block)
+
+    def _outcome(self, block: SealedBlock | None) -> SealResult:
+        first = self.dead_reason
+        if first is None:
+            return SealResult(self.seal, block)
+        return SealResult(self.seal, block, self.dead, first.text, first.kind.value)

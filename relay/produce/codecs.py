@@ -21,6 +21,7 @@ from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.row_encoder import RowEncoder
 from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.catalogue import Catalogue
+from relay.schema.dead_reason import DeadReason
 from relay.schema.registry import Registry
 
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
             raise ConfigError(f"not a table name: {table!r}", "write database.table")
         tables.resolve({table})
         found = tables.codec(table)
-        if isinstance(found, str):
-            raise ConfigError(found, f"create the table in ClickHouse ({settings.clickhouse.url})")
+        if isinstance(found, DeadReason):
+            raise ConfigError(
+                found.text, f"create the table in ClickHouse ({settings.clickhouse.url})"
+            )
         return found
 
     return codec
@@ -108,8 +111,8 @@ def row_messages(
     found: dict[str, list[TableSchema] | str] = {}
     every = _every(settings) if tables is None else tables
     for table, codec in sorted(_tables(settings, registry).look(every).items()):
-        if isinstance(codec, str):
-            found[table] = codec
+        if isinstance(codec, DeadReason):
+            found[table] = codec.text
             continue
         known = (registry.version(table, one) for one in range(1, codec.schema.version))
         found[table] = [*(one for one in known if one is not None), codec.schema]

@@ -1,7 +1,7 @@
 """What a person says of the files of `relay produce`, and what it means for their values.
 
-Receives batches as a reader made them, gives them with dates by the person's own format; and for
-a value that does not fit, the option that was probably missed.
+Receives batches as a reader made them, gives them with dates by the person's own format and the
+table's names; and for a value that does not fit, the option that was probably missed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from relay.produce.arrow_columns import BadValue, BatchOrigin
 from relay.produce.leaf_conversion import base_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from relay.rows.row_codec import RowCodec
 
 NULL_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "-", "?", "\\n"})
@@ -30,6 +32,7 @@ class FileOptions:
         nulls: of a CSV file: unquoted texts that mean null.
         allow_missing: columns that are not in the file take their DEFAULT.
         ignore_unknown: columns that the table does not have are left out.
+        columns: of a file by its own name, with the table's name for it.
         date_format: of text in columns of dates and times, as strptime has it; empty: ISO 8601
             and other dates that can be meant in one way only.
     """
@@ -38,6 +41,12 @@ class FileOptions:
     allow_missing: bool = False
     ignore_unknown: bool = False
     date_format: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+
+    def renamed(self, names: Iterable[str]) -> list[str]:
+        """Return the table's names for these columns of a file."""
+        table_names = dict(self.columns)
+        return [table_names.get(name, name) for name in names]
 
 
 def with_dates(

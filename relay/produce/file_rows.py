@@ -27,6 +27,7 @@ from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repe
 from relay.produce.file_options import FileOptions, advise, time_of, with_dates
 from relay.produce.json_arrays import ArrayLines, is_array
 from relay.produce.leaf_conversion import base_type
+from relay.program.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from relay.produce.row_encoder import RowEncoder
@@ -109,9 +110,16 @@ class RowFile:
 
     def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
         """Raises ConfigError for columns unknown, missing or there twice."""
+        absent = [name for name, _ in self.options.columns if name not in names]
+        if absent:
+            raise ConfigError(
+                f"{self.label}: the file has no column {', '.join(map(repr, absent))}, which "
+                f"--column renames{did_you_mean(absent[0], names)}",
+                f"name columns as the file does: {', '.join(names)}",
+            )
         check_names(
             encoder.codec.schema,
-            names,
+            self.options.renamed(names),
             self.label,
             allow_missing=self.options.allow_missing,
             ignore_unknown=self.options.ignore_unknown,
@@ -157,7 +165,7 @@ def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
 
 
 def _jsonl(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
-    pinned = _json_schema(encoder)
+    pinned = _json_schema(source, encoder)
     row = 0
     with _stream(source.path) as (_, ahead):
         array = is_array(ahead.read(BLOCK_BYTES))
@@ -188,7 +196,7 @@ def _json_block(
         batch = _json_columns(block, pinned)
         if batch.num_rows == lines:  # else there are blank lines, and row numbers would be wrong
             if not source.options.ignore_unknown:
-                encoder.check_names(batch.schema.names)
+                encoder.check_names(source.options.renamed(batch.schema.names))
             return _encode(source, encoder, batch, first), lines
     # Values of several kinds in a column, or an error: row by row finds out which.
     return _json_rows(source, encoder, block, first), lines
@@ -224,17 +232,25 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
 
 
 def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
-    """The row without what is to be left out, and with times for texts of a named format."""
-    if not (source.options.ignore_unknown or source.options.date_format):
+    """The row by the table's names, as the person wants it: columns left out, texts as times."""
+    options = source.options
+    names = options.renamed(row)
+    if doubled := repeated(names):
+        raise ConfigError(
+            f"column {', '.join(map(repr, doubled))} is there twice, once by --column",
+            "rename or drop one of them",
+        )
+    row = dict(zip(names, row.values(), strict=True))
+    if not (options.ignore_unknown or options.date_format):
         return row
     types = dict(zip(encoder.codec.column_names, encoder.codec.types, strict=True))
     chosen: dict[str, object] = {}
     for name, value in row.items():
         type_ = types.get(name)
-        if type_ is None and source.options.ignore_unknown:
+        if type_ is None and options.ignore_unknown:
             continue
         is_date = type_ is not None and base_type(type_.clickhouse).startswith("Date")
-        text_of_date = is_date and isinstance(value, str) and source.options.date_format
+        text_of_date = is_date and isinstance(value, str) and options.date_format
         chosen[name] = time_of(str(value), text_of_date) if text_of_date else value
     return chosen
 
@@ -281,11 +297,16 @@ def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> Non
         source.check_names(encoder, list(row))
 
 
-def _json_schema(encoder: RowEncoder) -> Any:
+def _json_schema(source: RowFile, encoder: RowEncoder) -> Any:
     """Types that Arrow's reader must not guess; dates and times may be text or numbers."""
     codec = encoder.codec
+    file_names = {of_table: of_file for of_file, of_table in source.options.columns}
+    elsewhere = file_names.values() - file_names.keys()
     pinned = []
-    for name, type_ in zip(codec.column_names, codec.types, strict=True):
+    for of_table, type_ in zip(codec.column_names, codec.types, strict=True):
+        name = file_names.get(of_table, of_table)
+        if of_table in elsewhere:
+            continue  # the file's column of this name is another one of the table
         if not base_type(type_.clickhouse).startswith("Date"):
             kind = pa.string() if type_.wire == pa.binary() else type_.wire
             pinned.append(pa.field(name, kind))
@@ -295,6 +316,7 @@ def _json_schema(encoder: RowEncoder) -> Any:
 def _encode(
     source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
 ) -> pa.BinaryArray:
+    batch = batch.rename_columns(source.options.renamed(batch.schema.names))
     origin = BatchOrigin(source.label, rows_before + 1)
     wire = row_columns(
         encoder.codec, with_dates(batch, encoder.codec, source.options, origin), origin

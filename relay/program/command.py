@@ -6,7 +6,6 @@ when asked to. Knows nothing of any command.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import os
@@ -21,6 +20,7 @@ import click
 from relay import log
 from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.spelling import meant
 
 TRACEBACK = "RELAY_TRACEBACK"
 """Environment variable: at 1 every error shows its stack trace."""
@@ -186,9 +186,9 @@ class SuggestingGroup(click.Group):
         """
         known, name = self.list_commands(ctx), args[0]
         if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            close = difflib.get_close_matches(name, known, n=3)
-            meant = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+            close = meant(name, known)
+            hint = f" Did you mean {close}?" if close else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from relay.errors import EXIT_BUG, ConfigError, ContractBroken, Fenced, MissingTool, Refused
+from relay.program.waiting import backoff
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -66,9 +67,7 @@ def after(status: int, ran: float, past: Past) -> Verdict:
     now = Past(before.tries + 1, before.fences + (status == Fenced.exit_code))
     if status == 0 or status in _FOR_A_PERSON or now.fences > FENCES:
         return Verdict(None, now)
-    return Verdict(
-        min(FIRST_PAUSE_SECONDS * 2 ** min(before.tries, 16), LONGEST_PAUSE_SECONDS), now
-    )
+    return Verdict(backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, before.tries), now)
 
 
 def worst(statuses: Iterable[int]) -> int:

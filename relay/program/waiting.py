@@ -1,8 +1,13 @@
-"""Wait for a server that is away: with back-off, saying so, until told to stop."""
+"""Wait for a server that is away: with back-off, saying so, until told to stop.
+
+All back-off is here: how long to wait after how many failures.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,13 +15,31 @@ from relay.errors import Unavailable
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
+_DOUBLINGS = 64
+"""More make no difference, and a float has an end."""
+
+
+def backoff(first: float, longest: float, tries: int) -> float:
+    """Return the seconds to wait after a failure: twice as many each time, up to `longest`.
+
+    Args:
+        first: seconds after the first failure.
+        longest: seconds.
+        tries: failures in a row before this one.
+    """
+    return min(first * 2.0 ** min(tries, _DOUBLINGS), longest)
+
+
+def pauses(first: float, longest: float = math.inf) -> Iterator[float]:
+    """Yield the seconds to wait after each failure in a row, without end, as `backoff` has them."""
+    return (backoff(first, longest, tries) for tries in itertools.count())
 
 
 class StoppedWaiting(Exception):
@@ -41,14 +64,14 @@ def until_available(
         Unavailable: the last one, after `limit_seconds`.
         StoppedWaiting: `stop` was set meanwhile.
     """
-    pause = FIRST_PAUSE_SECONDS
-    begun = time.monotonic()
+    begun, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return call()
         except Unavailable as error:
             if limit_seconds and time.monotonic() - begun >= limit_seconds:
                 raise
+            pause = next(later)
             log.warning(
                 "a server is unavailable, waiting for it",
                 extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
@@ -57,7 +80,6 @@ def until_available(
                 told(error.message)
             if stop.wait(pause):
                 raise StoppedWaiting from error
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 class ServerWait:

@@ -79,3 +79,10 @@ def grown(array: Any, used: int, added: int) -> Any:
     larger = np.empty(max(used + added, 2 * len(array)), array.dtype)
     larger[:used] = array[:used]
     return larger
+
+
+def in_one_piece(values: pa.ChunkedArray[Any]) -> pa.BinaryArray:
+    """Return the same values, copied if they lie in several pieces."""
+    if values.num_chunks == 1:
+        return values.chunk(0)  # type: ignore[return-value]
+    return pa.concat_arrays([*values.chunks, pa.array([], pa.binary())])  # type: ignore[return-value]

@@ -16,11 +16,13 @@ from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import Unavailable
 from relay.names import NO_TABLE
+from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
+from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, unsupported_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from relay.config.allowed_tables import Targets
     from relay.kafka.block_topics import BlockTopics
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_HEADER = "no header 'table' that names database.table exactly once in UTF-8"
+NO_HEADER = DeadReason(
+    DeadKind.NO_TABLE, "no header 'table' that names database.table exactly once in UTF-8"
+)
+SPELLED = 5  # unknown tables whose spelling is compared with those there, between two refreshes
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
@@ -58,20 +63,21 @@ class TableCodecs:
         self._topics = topics
         self._block_column = block_column
         self._alone: set[str] = set()
-        self._known: dict[str, RowCodec | str] = {}
-        self._changed: dict[str, RowCodec | str | None] = {}
+        self._meant: dict[str, str] = {}
+        self._known: dict[str, RowCodec | DeadReason] = {}
+        self._changed: dict[str, RowCodec | DeadReason | None] = {}
 
-    def codec(self, table: str) -> RowCodec | str:
+    def codec(self, table: str) -> RowCodec | DeadReason:
         """Return the table's codec, or why its messages are dead letters."""
         if table == NO_TABLE:
             return NO_HEADER
         if refusal := self._targets.refusal(table):
-            return refusal
+            return table_refused(refusal)
         if table in self._ledgers:
-            return ledger_refusal(table)
+            return table_refused(ledger_refusal(table))
         if why := self._topics.refusal(table):
-            return why
-        return self._known.get(table, _unknown(table))
+            return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
+        return self._known.get(table) or self._unknown(table)
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; their messages came before this answer."""
@@ -81,22 +87,27 @@ class TableCodecs:
             return
         for table, schema in self._schemas(unknown).items():
             self._known[table] = self._codec(table, schema)
+        self._find_meant(unknown - self._known.keys())
         self._topics.ensure(unknown & self._known.keys())
 
-    def look(self, tables: Collection[str]) -> dict[str, RowCodec | str]:
+    def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:
         """Return the codec of each of these tables, or why there is none; makes no block topic."""
         refused = {table: why for table in tables if (why := self._refusal(table))}
         found = self._schemas(set(tables) - refused.keys())
-        refused |= {table: ledger_refusal(table) for table in self._ledgers.intersection(tables)}
-        unknown = {table: _unknown(table) for table in tables}
+        ledgers = self._ledgers.intersection(tables)
+        refused |= {table: table_refused(ledger_refusal(table)) for table in ledgers}
+        self._find_meant(set(tables) - found.keys() - refused.keys())
+        unknown = {table: self._unknown(table) for table in tables}
         codecs = {table: self._codec(table, schema) for table, schema in found.items()}
         return {**unknown, **refused, **codecs}
 
-    def _refusal(self, table: str) -> str:
+    def _refusal(self, table: str) -> DeadReason | None:
         """Why no row may go into the table by its name alone."""
         if not names.is_table_name(table):
-            return f"not a table name: {table!r}; write database.table"
-        return self._targets.refusal(table)
+            why = f"not a table name: {table!r}; write database.table"
+            return DeadReason(DeadKind.NO_TABLE, why)
+        refusal = self._targets.refusal(table)
+        return table_refused(refusal) if refusal else None
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record of the topic may weigh, where that was learned."""
@@ -119,6 +130,7 @@ class TableCodecs:
 
     def refresh(self) -> frozenset[str]:
         """Return tables whose row message changed since adopted; `codec` still gives the old."""
+        self._meant.clear()
         if not self._known:
             return frozenset()
         self._topics.retry()
@@ -165,14 +177,24 @@ class TableCodecs:
             self._known[table] = newer
         return isinstance(newer, RowCodec)
 
-    def _codec(self, table: str, schema: TableSchema) -> RowCodec | str:
+    def _find_meant(self, unknown: set[str]) -> None:
+        """Find which tables are spelled like unknown ones: of a few, for messages name anything."""
+        new = sorted(unknown - self._meant.keys())[: SPELLED - len(self._meant)]
+        if new:
+            there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
+            self._meant |= {table: did_you_mean_table(table, there) for table in new}
+
+    def _unknown(self, table: str) -> DeadReason:
+        return unknown_table(table, self._meant.get(table, ""))
+
+    def _codec(self, table: str, schema: TableSchema) -> RowCodec | DeadReason:
         problems = unsupported_columns(schema)
         if problems:
             log.error(
                 "rows of a table cannot be decoded",
                 extra={"table": table, "why": "; ".join(problems)},
             )
-            return "; ".join(problems)
+            return unsupported(problems)
         known = self._known.get(table)
         if isinstance(known, RowCodec) and known.schema.version == schema.version:
             return known
@@ -222,9 +244,30 @@ class TableCodecs:
         return (winner.version, winner.columns) == (wanted.version, wanted.columns)
 
 
-def _unknown(table: str) -> str:
-    return f"unknown table {table}: ClickHouse has none of this name"
+def unknown_table(table: str, meant: str = "") -> DeadReason:
+    """Return why messages for a table are bad that ClickHouse does not have.
+
+    Args:
+        table: that they name.
+        meant: which others are spelled like it, as a sentence's end.
+    """
+    why = f"unknown table {table}: ClickHouse has none of this name{meant}"
+    return DeadReason(DeadKind.UNKNOWN_TABLE, why)
 
 
-def _version(codec: RowCodec | str) -> int | str:
-    return codec if isinstance(codec, str) else codec.schema.version
+def table_refused(why: str) -> DeadReason:
+    """Return why messages for a table are bad that rows may not go into."""
+    return DeadReason(DeadKind.TABLE_REFUSED, why)
+
+
+def unsupported(problems: Sequence[str]) -> DeadReason:
+    """Return why messages for a table are bad whose columns rows cannot carry.
+
+    Args:
+        problems: of relay.schema.evolution.unsupported_columns; at least one.
+    """
+    return DeadReason(DeadKind.UNSUPPORTED_TYPE, "; ".join(problems))
+
+
+def _version(codec: RowCodec | DeadReason) -> int | DeadReason:
+    return codec if isinstance(codec, DeadReason) else codec.schema.version

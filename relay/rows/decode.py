@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from relay.rows import proto_rows
-from relay.rows.envelope import BadMessage, open_messages
+from relay.rows.envelope import BadMessage
 from relay.rows.flattened_nested import align
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
-__all__ = ["BadMessage", "Decoded", "count_rows", "decode"]
+__all__ = ["BadMessage", "Decoded", "decode"]
 
 
 class Decoded(NamedTuple):
@@ -47,14 +48,6 @@ class Decoded(NamedTuple):
         return len(self.good)
 
 
-def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
-    """Return rows in each message; one that is no row batch counts as none."""
-    opened = open_messages(proto_rows.in_one_piece(values), framing)
-    rows: Integers = np.zeros(len(values), np.int64)
-    rows[opened.index] = opened.counts
-    return rows
-
-
 def decode(
     values: pa.ChunkedArray[Any], codec: RowCodec, framing: str, unknown_fields: str = "dead"
 ) -> Decoded:
@@ -71,9 +64,9 @@ def decode(
         ValueError: another framing. What is wrong with a message is in `bad`.
     """
     rows = proto_rows.read(values, codec, framing)
-    refused = [one for one in rows.unexplained if one.kind == "wrong" or unknown_fields == "dead"]
+    refused = [one for one in rows.unexplained if unknown_fields == "dead" or not one.unknown]
     batch, misfits = _narrow(rows.columns, codec)
-    misfits += [_UnfitValues(-1, one.rows, one.why) for one in refused]
+    misfits += [_UnfitValues(one.kind, -1, one.field, one.rows, one.why) for one in refused]
     if not misfits and not rows.unexplained:
         return Decoded(batch, rows.index, rows.counts, sorted(rows.bad), {})
     # Row number to message: only needed to blame somebody.
@@ -82,14 +75,13 @@ def decode(
     firsts = _first_misfits(misfits, owner)
     for message, (row, misfit) in firsts.items():
         within = row - int(np.searchsorted(owner, message)) + 1
-        column = f", column {codec.column_names[misfit.column]}" if misfit.column >= 0 else ""
-        bad.append(BadMessage(message, f"row {within}{column}: {misfit.why(row)}"))
+        column = f", column {misfit.field}" if misfit.column >= 0 else ""
+        text = f"row {within}{column}: {misfit.why(row)}"
+        bad.append(BadMessage(message, DeadReason(misfit.kind, text, misfit.field)))
     blamed = np.fromiter(firsts, np.int64)
     batch = batch.filter(pa.array(~np.isin(owner, blamed)))
     unknown = {
-        one.field: len(np.unique(owner[one.rows]))
-        for one in rows.unexplained
-        if one.kind == "unknown"
+        one.field: len(np.unique(owner[one.rows])) for one in rows.unexplained if one.unknown
     }
     good = ~np.isin(rows.index, blamed)
     return Decoded(batch, rows.index[good], rows.counts[good], sorted(bad), unknown)
@@ -98,8 +90,11 @@ def decode(
 class _UnfitValues(NamedTuple):
     """Values that the table cannot hold."""
 
+    kind: DeadKind
     column: int
     """Its index; -1: what is wrong belongs to no column."""
+    field: str
+    """The column's name; or the field's number, where it belongs to no column."""
     rows: Integers
     why: Callable[[int], str]
     """What is wrong in one of the rows."""
@@ -108,26 +103,24 @@ class _UnfitValues(NamedTuple):
 def _narrow(
     wire: list[pa.Array[Any]], codec: RowCodec
 ) -> tuple[pa.RecordBatch, list[_UnfitValues]]:
+    def unfit(kind: DeadKind, at: int, rows: Integers, why: Callable[[int], str]) -> _UnfitValues:
+        return _UnfitValues(kind, at, codec.column_names[at], rows, why)
+
     arrays, misfits = [], []
     columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
-        misfits.append(
-            _UnfitValues(
-                at,
-                rows,
-                partial(_said, "the array is not as long as the others of its Nested column"),
-            )
-        )
+        misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, partial(_said, _UNEVEN)))
     for at, kind in enumerate(codec.types):
         array = columns[at]
         narrowed = kind.narrow(array)
         arrays.append(narrowed.array)
         if narrowed.bad is not None:
             rows = np.flatnonzero(narrowed.bad.to_numpy(zero_copy_only=False))
-            misfits.append(_UnfitValues(at, rows, partial(_value_there, kind, array)))
+            why = partial(_value_there, kind, array)
+            misfits.append(unfit(DeadKind.DOES_NOT_FIT, at, rows, why))
         if codec.needs_value[at] and array.null_count:
             rows = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
-            misfits.append(_UnfitValues(at, rows, partial(_said, _LEFT_OUT)))
+            misfits.append(unfit(DeadKind.MISSING_VALUE, at, rows, partial(_said, _LEFT_OUT)))
     return pa.RecordBatch.from_arrays(arrays, schema=codec.arrow_schema), misfits
 
 
@@ -139,6 +132,7 @@ def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
     return kind.why(array.slice(row, 1))
 
 
+_UNEVEN = "the array is not as long as the others of its Nested column"
 _LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"
 
 

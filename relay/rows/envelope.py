@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.empty_pb2 import Empty
 
+from relay.rows.arrow_buffers import in_one_piece
 from relay.rows.bisect import Suspects, isolate_joined, ranges_of
 from relay.rows.decoder_guards import decoded, refuse_deep
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,7 +39,7 @@ class BadMessage:
 
     index: int
     """Of the message in the array that was decoded."""
-    reason: str
+    reason: DeadReason
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,21 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
     bad = []
     if values.null_count:
         is_null = values.is_null().to_numpy(zero_copy_only=False)
-        bad = [BadMessage(int(at), "null value") for at in index[is_null]]
+        why = DeadReason(DeadKind.NULL_VALUE, "null value")
+        bad = [BadMessage(int(at), why) for at in index[is_null]]
         index = index[~is_null]
         values = values.drop_null()
     if framing == "row":
         return Opened(index, np.ones(len(index), np.int64), values, bad)
     return _open_batches(values, index, bad)
+
+
+def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
+    """Return rows in each message, without a look into a row; one that is no row batch has none."""
+    opened = open_messages(in_one_piece(values), framing)
+    rows: Integers = np.zeros(len(values), np.int64)
+    rows[opened.index] = opened.counts
+    return rows
 
 
 def check_framing(framing: str) -> None:
@@ -95,7 +106,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
 
     suspects = Suspects(_row_batch_class(), values, np.arange(len(index) + 1))
     pieces, unreadable = isolate_joined(lists_of, len(index), suspects)
-    bad += [BadMessage(int(index[at]), f"not a RowBatch: {reason}") for at, reason in unreadable]
+    bad += [BadMessage(int(index[at]), _no_batch(reason)) for at, reason in unreadable]
     if unreadable:
         readable = np.ones(len(index), np.bool_)
         readable[[at for at, _ in unreadable]] = False
@@ -117,16 +128,19 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
     wrong = foreign | empty
     if wrong.any():
         for at in np.flatnonzero(wrong):
-            reason = (
-                "empty batch"
-                if empty[at]
-                else f"not a RowBatch: {sizes[at] - explained[at]} of {sizes[at]} bytes do not "
-                "belong to rows"
-            )
+            if empty[at]:
+                reason = DeadReason(DeadKind.EMPTY_BATCH, "empty batch")
+            else:
+                others = sizes[at] - explained[at]
+                reason = _no_batch(f"{others} of {sizes[at]} bytes do not belong to rows")
             bad.append(BadMessage(int(index[at]), reason))
         rows = rows.filter(pa.array(np.repeat(~wrong, counts)))
         index, counts = index[~wrong], counts[~wrong]
     return Opened(index, counts, rows, bad)
+
+
+def _no_batch(why: str) -> DeadReason:
+    return DeadReason(DeadKind.NOT_A_BATCH, f"not a RowBatch: {why}")
 
 
 def _all_explained(values: pa.BinaryArray, rows: pa.BinaryArray) -> bool:

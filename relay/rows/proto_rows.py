@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrow_buffers import size_of
+from relay.rows.arrow_buffers import in_one_piece, size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
 from relay.rows.unknown_fields import find_outdated, find_unexplained
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     from relay.rows.bisect import Ranges
@@ -78,13 +79,6 @@ def read(values: pa.ChunkedArray[Any], codec: RowCodec, framing: str) -> WireRow
     return _merged(taken, replace(others, index=rest[others.index], bad=bad))
 
 
-def in_one_piece(values: pa.ChunkedArray[Any]) -> pa.BinaryArray:
-    """Return the same values, copied if they lie in several."""
-    if values.num_chunks == 1:
-        return values.chunk(0)  # type: ignore[return-value]
-    return pa.concat_arrays([*values.chunks, pa.array([], pa.binary())])  # type: ignore[return-value]
-
-
 def _merged(some: WireRows, others: WireRows) -> WireRows:
     """The rows of both in the order of their messages."""
     if not len(others.index):
@@ -130,7 +124,8 @@ def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, l
         first, end = int(starts[at]), int(starts[at + 1])
         guesses = [row - first for row in suspects.parts(first, end)]
         reason = _first_unreadable(opened.rows.slice(first, end - first), codec, guesses)
-        bad.append(BadMessage(int(opened.index[at]), reason))
+        why = DeadReason(DeadKind.UNREADABLE_ROW, reason)
+        bad.append(BadMessage(int(opened.index[at]), why))
     good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
     if len(batches) != 1:
         empty = codec.decode_all(pa.array([], pa.binary()))

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from relay.rows.arrow_buffers import offsets_of
 from relay.rows.wire_scan import WIDTHS, Unexplained, scan
+from relay.schema.dead_reason import DeadKind
 from relay.schema.types.nested import list_lengths
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:
             reason = (
                 f"field {field.number} is column {old.name} as it was when its type was {old.type}"
             )
-            found.append(Unexplained("unknown", str(field.number), reason, rows))
+            kind = DeadKind.OUTDATED_FIELD
+            found.append(Unexplained(kind, str(field.number), reason, rows))
     return found
 
 

@@ -9,12 +9,13 @@ cuts off). All rows take a step together, from one field to the next; no Python 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from relay.rows.arrow_buffers import offsets_of
 from relay.rows.wire_fields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
+from relay.schema.dead_reason import DeadKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,8 +48,8 @@ _PADDING = 16
 class Unexplained(NamedTuple):
     """Something that the row message does not explain, and where it is."""
 
-    kind: Literal["unknown", "wrong"]
-    """An unknown number, or a known one whose value is not what it should be."""
+    kind: DeadKind
+    """Why a message that holds it is bad."""
     field: str
     """Number of the field, with the name of the message it is in."""
     reason: str
@@ -57,6 +58,11 @@ class Unexplained(NamedTuple):
     """Indices, each once, in order."""
     numbers: npt.NDArray[Any] | None = None
     """For OWN: of each of the rows."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is an unknown number; else a known one whose value is not as it should be."""
+        return self.kind in {DeadKind.UNKNOWN_FIELD, DeadKind.OUTDATED_FIELD}
 
     def why(self, row: int) -> str:
         """Return what is wrong in one of the rows."""
@@ -125,7 +131,8 @@ def scan(
             if over.any():
                 name = f"{part.plan.name}{step.number[over][0]}"
                 reason = f"field {name} is longer than the message around it"
-                found.append(Unexplained("wrong", name, reason, np.unique(owners[over])))
+                rows_over = np.unique(owners[over])
+                found.append(Unexplained(DeadKind.UNREADABLE_ROW, name, reason, rows_over))
             found += _unexplained(data, part.plan, step, owners)
             waiting += _inner(part.plan, step, owners, ~over)
     return _merged(found)
@@ -173,7 +180,7 @@ def _unexplained(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iter
         rest = ~fits & (known == _UNKNOWN)
         label = f"{plan.name}others"
         reason = f"more than {NAMED} different fields are not known"
-        yield Unexplained("unknown", label, reason, np.unique(owners[rest]))
+        yield Unexplained(DeadKind.UNKNOWN_FIELD, label, reason, np.unique(owners[rest]))
         pairs = [pair for pair in pairs if pair[0] in plan.fields]
     for number, wire in pairs:
         hit = ~fits & (step.number == number) & (step.wire == wire)
@@ -181,11 +188,12 @@ def _unexplained(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iter
         label = f"{plan.name}{number}"
         one = plan.fields.get(number)
         if one is None:
-            yield Unexplained("unknown", label, f"field {label} is not known", rows)
+            reason = f"field {label} is not known"
+            yield Unexplained(DeadKind.UNKNOWN_FIELD, label, reason, rows)
         else:
             right = _WIRE_NAMES[wire_type(one.shape)]
             reason = f"field {label} ({one.name}) is {_WIRE_NAMES[wire]} on the wire, not {right}"
-            yield Unexplained("wrong", label, reason, rows)
+            yield Unexplained(DeadKind.WRONG_WIRE_TYPE, label, reason, rows)
     for number in np.unique(step.number[fits]).tolist():
         shape = plan.fields[number].shape if number in plan.fields else None
         if shape is None or shape.scalar not in WIDTHS:
@@ -200,7 +208,8 @@ def _unexplained(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iter
             reason = f"field {plan.name}{number} ({name}): {OWN} does not fit {shape.scalar}"
             bad, first = np.unique(rows[wide], return_index=True)
             numbers = (signed if low else values)[wide][first]
-            yield Unexplained("wrong", f"{plan.name}{number}", reason, bad, numbers)
+            label = f"{plan.name}{number}"
+            yield Unexplained(DeadKind.DOES_NOT_FIT, label, reason, bad, numbers)
 
 
 def _numbers(

@@ -29,6 +29,8 @@ CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30
 
 # A view holds no rows and a dictionary takes none; both list columns like tables.
+_TARGETS = """t.database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
+  AND t.engine NOT IN ('View', 'Dictionary')"""
 _COLUMNS = """
 SELECT c.database, c.table, toString(t.uuid),
     t.engine = 'MergeTree' AND t.partition_key = '' AND empty(t.dependencies_table)
@@ -37,10 +39,10 @@ SELECT c.database, c.table, toString(t.uuid),
 FROM system.columns AS c
 INNER JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
 WHERE {where}
-  AND c.database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
-  AND t.engine NOT IN ('View', 'Dictionary')
+  AND {targets}
 ORDER BY c.database, c.table, c.position
 """
+_NAMES = "SELECT t.database, t.name FROM system.tables AS t WHERE {targets}"
 _SOME = (
     "c.database IN {databases:Array(String)} AND c.table IN {names:Array(String)} "
     "AND concat(c.database, '.', c.table) IN {tables:Array(String)}"
@@ -107,6 +109,16 @@ class Catalogue:
             for name, (uuid, stays) in about.items()
         }
 
+    def names(self) -> list[str]:
+        """Return the names of all tables that `read` would give.
+
+        Raises:
+            Unavailable, Refused: as `read`.
+        """
+        rows = self._query(_NAMES, {})
+        found = (f"{database}.{table}" for database, table in rows)
+        return sorted(name for name in found if names.is_table_name(name))
+
     def close(self) -> None:
         """Close the connection; the next `read` makes another."""
         if self._client is not None:
@@ -117,7 +129,9 @@ class Catalogue:
         try:
             if self._client is None:
                 self._client = connect(self._clickhouse)
-            return self._client.query(sql, parameters=parameters).result_rows
+            return self._client.query(
+                sql.replace("{targets}", _TARGETS), parameters=parameters
+            ).result_rows
         except ClickHouseError as error:
             self.close()
             raise translated(error, self._clickhouse, "read the tables' columns") from error

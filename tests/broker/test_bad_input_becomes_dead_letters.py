@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from relay.schema.dead_reason import DeadKind
 from tests.broker.pipeline import length_prefixed, row_batch, varint
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def each_lands(pipeline: Pipeline, client: Client, kinds: Collection[str] = ()) 
         assert found == value, kind
         assert reason in headers_found["reason"], kind
         assert headers_found["reason"], kind
+        assert headers_found["kind"] in set(DeadKind) - {DeadKind.UNKNOWN}, kind
         assert headers_found["source_topic"] == pipeline.source
         assert headers_found["source_partition"] == "0"
     pipeline.exactly_once()

@@ -105,8 +105,8 @@ def seen(batch: Batch, tables: TableHeaders) -> Iterator[tuple[int, Seen]]:
     """What each message of a batch holds, with its partition; copied, as it would be gone."""
     whole = ByteColumn(), ByteColumn()
     every = np.arange(len(batch.offsets))
-    whole[0].extend(batch.values, batch.value_sizes, every)
-    whole[1].extend(batch.keys, batch.key_sizes, every)
+    whole[0].extend(batch.values, batch.value_sizes, every, batch.gather)
+    whole[1].extend(batch.keys, batch.key_sizes, every, batch.gather)
     for at in every.tolist():
         yield (
             int(batch.partitions[at]),

@@ -125,7 +125,8 @@ def stage(name: str, root: Path) -> Stage:
         shutil.rmtree(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     run("cp", "-a", root, target)
-    shutil.copy("/etc/resolv.conf", target / "etc" / "resolv.conf")
+    for file in ("resolv.conf", "hosts"):  # which a container engine brings along
+        shutil.copy(f"/etc/{file}", target / "etc" / file)
     shutil.copy(_AUTHORITIES, target / _AUTHORITIES.lstrip("/"))
     return Stage(target)
 

@@ -34,13 +34,6 @@ ROLES = ("relay", "loader", "verifier")
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    made = control_plane.start(tmp_path_factory.mktemp("plane"))
-    yield made
-    made.end()
-
-
-@pytest.fixture(scope="module")
 def kubelet(plane: ControlPlane) -> Iterator[Kubelet]:
     with Kubelet(plane, NAMESPACE) as made:
         plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})

@@ -206,7 +206,7 @@ def test_check_notes_the_port_of_another_protocol(
     printed("relay.toml", "--short", "--clickhouse", f"http://localhost:{port}")
     done = CliRunner().invoke(cli, ["config", "check"])
     assert done.exit_code == 0
-    assert ("native protocol" in done.output) is noted
+    assert ("native protocol; HTTP is mostly 8123" in done.output) is noted
 
 
 def test_several_topics_are_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from tests.config.test_load import GOOD, write
 
 WITHOUT = {
     *("relay demo", "relay dev up", "relay dev down", "relay dev status", "relay dev sql"),
-    *("relay config init", "relay docs"),
+    *("relay config init", "relay docs", "loader prepare"),
     *("relay export alerts", "relay export dashboard", "relay export kubernetes"),
 }
 """Commands that need no configuration."""

@@ -16,6 +16,7 @@ from relay import names
 from relay.blocks.dead_letter import DeadLetter, Origin, RecordPlace, headers_of
 from relay.config import settings_file
 from relay.kafka.topics import Topics
+from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.broker.pipeline import PARTITIONS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ TABLE = "shop.orders"
 def letter(
     offset: int = 0,
     table: str = TABLE,
-    reason: str = "row 1: no",
+    reason: str | DeadReason = "row 1: no",
     when_ms: int = 1_000,
     origin: Origin | None = None,
     **other: object,
@@ -41,7 +42,7 @@ def letter(
         "source_topic": "rows",
         "source": RecordPlace(1, offset + 100),
         "table": table,
-        "reason": reason,
+        "reason": DeadReason(DeadKind.DOES_NOT_FIT, reason) if isinstance(reason, str) else reason,
         "origin": kept,
     }
     return DeadLetter(**{**fields, **other})  # type: ignore[arg-type]
@@ -55,7 +56,8 @@ def write(pipeline: Pipeline, count: int) -> list[bytes]:
     for number, value in enumerate(values):
         source = RecordPlace(number % PARTITIONS, number)
         origin = Origin(b"k%d" % number, [("trace", b"t"), ("table", TABLE.encode())])
-        headers = headers_of(pipeline.source, source, TABLE, "row 1: no", origin)
+        reason = DeadReason(DeadKind.DOES_NOT_FIT, "row 1: no")
+        headers = headers_of(pipeline.source, source, TABLE, reason, origin)
         topic = names.dead_topic(pipeline.app)
         while True:
             try:

@@ -37,6 +37,11 @@ class Relay:
         assert found == status, err
         return out if status == 0 else err
 
+    def hint(self, *arguments: str) -> str:
+        """What it says beside what it prints."""
+        run_main(cli, "relay", ["dead", *arguments, "--config", str(self._config)])
+        return self._captured.readouterr().err
+
     def objects(self, *arguments: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.dead(*arguments, "--json").splitlines()]
 
@@ -61,13 +66,18 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     process = pipeline.start("a")
     pipeline.until(lambda: len(pipeline.dead()) == 3, "the dead letters")
 
-    unknown = relay.objects("ls", "--table", late, "--reason", "unknown table")
+    unknown = relay.objects("ls", "--table", late, "--kind", "unknown-table")
     assert [(one["source_partition"], one["source_offset"]) for one in unknown] == [(0, 0), (1, 1)]
+    assert f"did you mean {late}?" in relay.hint("ls", "--table", f"{late}r")
     assert not relay.objects("ls", "--until", "1h")
     assert len(relay.objects("ls", "--since", "1h")) == 3
     [nameless] = relay.objects("ls", "--partition", "1", "--table", "")
     groups = relay.objects("ls", "--summary")
-    assert [(one["table"], one["count"]) for one in groups] == [(late, 2), ("", 1)]
+    assert [(one["table"], one["kind"], one["count"]) for one in groups] == [
+        (late, "unknown-table", 2),
+        ("", "no-table", 1),
+    ]
+    assert relay.objects("ls", "--table", late, "--reason", "unknown table") == unknown
     assert late in relay.dead("ls", "--summary")
 
     [shown] = relay.objects("show", unknown[0]["place"])

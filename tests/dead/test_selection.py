@@ -7,14 +7,23 @@ import re
 import pytest
 
 from relay.blocks.dead_letter import RecordPlace
-from relay.operate.dead.selection import Selection, instant_ms, kind_of, summary
+from relay.operate.dead.selection import Selection, instant_ms, summary
+from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.dead.letters import letter
 
 NOW = 1_754_000_000_000
+UNFIT = DeadReason(DeadKind.DOES_NOT_FIT, "row 1: bad", "day")
+UNKNOWN = DeadReason(DeadKind.UNKNOWN_TABLE, "unknown table d.b")
 LETTERS = [
-    letter(0, table="d.a", reason="row 1: bad", when_ms=10),
-    letter(1, table="d.b", reason="unknown table d.b", when_ms=20),
-    letter(2, table="", reason="no header", when_ms=30, source=RecordPlace(0, 5)),
+    letter(0, table="d.a", reason=UNFIT, when_ms=10),
+    letter(1, table="d.b", reason=UNKNOWN, when_ms=20),
+    letter(
+        2,
+        table="",
+        reason=DeadReason(DeadKind.NO_TABLE, "no header"),
+        when_ms=30,
+        source=RecordPlace(0, 5),
+    ),
 ]
 
 
@@ -25,6 +34,8 @@ LETTERS = [
         (Selection(table="d.a"), [0]),
         (Selection(table=""), [2]),
         (Selection(reason=re.compile("^unknown|head")), [1, 2]),
+        (Selection(kinds=frozenset({DeadKind.UNKNOWN_TABLE, DeadKind.NO_TABLE})), [1, 2]),
+        (Selection(kinds=frozenset({DeadKind.REJECTED})), []),
         (Selection(since_ms=20), [1, 2]),
         (Selection(until_ms=20), [0]),
         (Selection(since_ms=20, until_ms=30), [1]),
@@ -63,33 +74,21 @@ def test_no_time_is_refused(text: str) -> None:
         instant_ms(text, NOW)
 
 
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        (
-            "row 17, column price: '-1e9 does not' does not fit Decimal(9, 2) (up to 9)",
-            "row #, column price: … does not fit Decimal(9, 2) (up to 9)",
-        ),
-        ("row 1, column a: 300 does not fit Int8 (-128 to 127)",
-         "row #, column a: … does not fit Int8 (-128 to 127)"),
-        ("not a RowBatch: 5 of 12 bytes are no rows", "not a RowBatch: # of # bytes are no rows"),
-        ("unknown table shop.orders2: none", "unknown table shop.orders2: none"),
-    ],
-)  # fmt: skip
-def test_reasons_of_a_kind_are_one(reason: str, kind: str) -> None:
-    """What differs from message to message is left out; types and names stay."""
-    assert kind_of(reason) == kind
-
-
 def test_summary_counts_by_table_and_kind() -> None:
-    """The largest group first, with its times, bytes, replayed ones and an example."""
-    many = [letter(i, reason=f"row {i}: bad", when_ms=100 - i) for i in range(12)]
-    groups = summary((one, one.place.offset < 3) for one in [LETTERS[1], *many])
-
-    assert [(g.table, g.kind, g.count, g.replayed) for g in groups] == [
-        ("shop.orders", "row #: bad", 12, 3),
-        ("d.b", "unknown table d.b", 1, 1),
+    """The largest group first, with its times, bytes, replayed ones and an example; values of a
+    message make no kind, another field does."""
+    many = [
+        letter(i, reason=UNFIT._replace(text=f"row {i}: bad"), when_ms=100 - i) for i in range(12)
     ]
+    other = letter(5, reason=UNFIT._replace(field="price"))
+    groups = summary((one, one.place.offset < 3) for one in [LETTERS[1], *many, other])
+
+    assert [(g.table, g.kind, g.about, g.count, g.replayed) for g in groups] == [
+        ("shop.orders", DeadKind.DOES_NOT_FIT, "day", 12, 3),
+        ("d.b", DeadKind.UNKNOWN_TABLE, "", 1, 1),
+        ("shop.orders", DeadKind.DOES_NOT_FIT, "price", 1, 0),
+    ]
+    assert groups[0].reason == "row 0: bad"
     assert (groups[0].first_ms, groups[0].last_ms, groups[0].example) == (
         89,
         100,

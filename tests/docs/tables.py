@@ -25,7 +25,7 @@ from relay.clickhouse.errors import CODES
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT
 from relay.config.settings import Settings
 from relay.config.validation import dotted
-from relay.core import state
+from relay.core import sealing
 from relay.operate.doctor.findings import KINDS
 from relay.operate.metrics import definitions as of_relay
 from relay.operate.metrics.client_definitions import CLIENTS
@@ -33,6 +33,7 @@ from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.operate.verify.judge import anomaly
 from relay.program.command import EXIT_STATUSES, HELP
 from relay.program.metric import Metric, rows
+from relay.schema.dead_reason import DeadKind
 from tests.docs.types import spark_table, types_table
 
 METRICS: Mapping[str, tuple[Metric, ...]] = {
@@ -261,6 +262,28 @@ def findings_table() -> str:
     return table(("finding", "severity", "why it matters"), body)
 
 
+def sealing_table() -> str:
+    """When a buffer is sealed, in the order in which the rules are asked."""
+    body = [
+        (f"`{rule.reason.value}`", re.sub(r"\{([a-z_.]+)\}", _with_default, rule.when))
+        for rule in sealing.RULES
+    ]
+    return table(("reason", "when"), body)
+
+
+def _with_default(setting: re.Match[str]) -> str:
+    model, *path = Settings, *setting[1].split(".")
+    for section in path[:-1]:
+        model = _section(model.model_fields[section])
+    default = model.model_fields[path[-1]].default
+    return f"`{setting[1]}` ({default:{'g' if isinstance(default, float) else ','}})"
+
+
+def dead_letter_kinds_table() -> str:
+    body = [(f"`{kind.value}`", kind.because, kind.next_step) for kind in DeadKind]
+    return table(("kind", "because", "what to do"), body)
+
+
 def codes_table() -> str:
     """ClickHouse's error codes."""
     whys = {code.number: code.why for code in CODES.values()}
@@ -285,6 +308,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "anomalies": anomalies_table,
     "findings": findings_table,
     "clickhouse-errors": codes_table,
+    "sealing": sealing_table,
+    "dead-letter-kinds": dead_letter_kinds_table,
     "alerts": alerts_table,
     "metrics-relay": lambda: metrics_table("relay"),
     "metrics-clients": lambda: metrics_table("clients"),
@@ -293,9 +318,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "metrics-process": lambda: metrics_table("process"),
 }
 """Maker of each table, by the name in its mark."""
-
-SEALS = tuple(reason.value for reason in state.SealReason)
-"""Why a buffer becomes a block."""
 
 
 def every() -> dict[str, str]:

@@ -27,6 +27,7 @@ FOREIGN = frozenset(
         # PySpark's spark-submit, kubectl, pytest, docker, kafka-configs
         *("--conf", "--replicas", "--hypothesis-profile", "--entity-type", "--wait"),
         *("--reset-offsets", "--editable", "--dist", "--add-config", "--alter"),
+        *("--namespace", "--create-namespace", "--set", "--set-file", "--values"),  # Helm
     }
 )
 """Options of other people's programs that documents name by themselves."""
@@ -183,7 +184,10 @@ def options_of(command: click.Command) -> Iterator[str]:
             yield from options_of(below)
 
 
-TOOLS = ("tests.chaos", "tests.bench", "tests.versions", "tests.page", "tests.docs")
+TOOLS = (
+    *("tests.chaos", "tests.bench", "tests.versions", "tests.page", "tests.docs"),
+    "tests.k8s.chart",
+)
 
 
 @pytest.fixture(scope="module")

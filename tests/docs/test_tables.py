@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from loader.metrics import health as of_loader
 from relay.cli.config import example
-from relay.config.settings import Settings
+from relay.config.settings import Block, Settings
+from relay.core.sealing import RULES
+from relay.core.state import SealingLimits, SealReason
 from relay.errors import RelayError
 from relay.operate.doctor import grants
 from relay.program import health as of_relay
@@ -20,7 +23,7 @@ from relay.schema.types import column_type as types
 from relay.schema.types import scalar as scalars
 from relay.schema.types.column_type import parse_type
 from tests.docs import documents
-from tests.docs.tables import METRICS, SEALS, TABLES, every
+from tests.docs.tables import METRICS, TABLES, every
 from tests.docs.types import IN_SPARK, TYPES, parsed, split
 
 
@@ -162,7 +165,21 @@ def test_every_role_and_right_is_explained() -> None:
             assert f"`{right.name.replace('shop.', '<app>.')}" in document or right.name == "rows"
 
 
-def test_every_reason_for_a_block_is_explained() -> None:
-    """The design names each reason that a journal record may give."""
-    design = documents.text_of("relay/docs/design.md")
-    assert [reason for reason in SEALS if f"| `{reason}` |" not in design] == []
+def test_every_reason_for_a_block_has_one_rule() -> None:
+    assert sorted(rule.reason.value for rule in RULES) == sorted(one.value for one in SealReason)
+
+
+def test_the_rules_for_sealing_name_every_setting_that_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of all that the core gets; but for the two that decide when it looks and what it writes."""
+    named = {name for rule in RULES for name in re.findall(r"\{([a-z_.]+)\}", rule.when)}
+    assert {name.split(".")[1].removesuffix("_seconds") for name in named} == {
+        one.name.removesuffix("_ms")
+        for one in fields(SealingLimits)
+        if one.name not in {"app", "table_max_age_ms", "max_buffers"}
+    } - {"commit_interval", "keepalive"}
+    plain = TABLES["sealing"]()
+    assert "`block.max_rows` (1,000,000) rows" in plain
+    monkeypatch.setattr(Block.model_fields["max_rows"], "default", 7)
+    assert "`block.max_rows` (7) rows" in TABLES["sealing"](), "a changed default shows"

@@ -337,6 +337,11 @@ CLICKHOUSE: dict[str, Case] = {
         "MODIFY COLUMN _block String",
         columns={**NO_COLUMN, "_block": ("UInt64", "")},
     ),
+    "block-column-expires": a_table(
+        "column _block has a TTL",
+        "MODIFY COLUMN _block REMOVE TTL",
+        create="CREATE TABLE shop.orders (`_block` String TTL day, `id` Int64) ENGINE = MergeTree",
+    ),
     "decided-by": Case(
         lambda: of_clickhouse(clickhouse(), decided=True),
         "shop.orders: whether a block was inserted is decided by the server's answer to the "
@@ -411,6 +416,18 @@ CLICKHOUSE: dict[str, Case] = {
         "mine ON relay.ledger hides rows of the ledger",
         "TO ALL EXCEPT loader",
         ledger=table(policies=("mine ON relay.ledger",)),
+    ),
+    "ledger-merges": a_server(
+        "engine ReplacingMergeTree",
+        "ENGINE = MergeTree ORDER BY (app, table, block)",
+        ledger=table(engine="ReplacingMergeTree", engine_full="ReplacingMergeTree ORDER BY app"),
+    ),
+    "ledger-expires": a_server(
+        "rows expire (TTL at + toIntervalDay(90))",
+        "REMOVE TTL",
+        ledger=table(
+            engine_full="MergeTree ORDER BY app TTL at + toIntervalDay(90) SETTINGS x = 1"
+        ),
     ),
     "ledger-local": a_server(
         "engine MergeTree, although shop.orders is replicated",

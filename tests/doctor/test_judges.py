@@ -9,24 +9,23 @@ import pytest
 
 from loader.blocks import insert_statement
 from loader.core.table_rules import nature
-from loader.core.table_rules import window as loaders_window
+from relay.clickhouse.table_engine import TableEngine
 from relay.config.settings import Kafka
 from relay.errors import Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
 from relay.operate.doctor.ask.group import GroupQuestions
 from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
-from relay.operate.doctor.fixes import grant, principal, quoted, set_topic, span
+from relay.operate.doctor.fixes import grant, principal, set_topic, span
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
-from relay.operate.doctor.judge.window import merges_rows, window
+from relay.operate.doctor.judge.window import window
 from relay.records_pb2 import Block
 from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
 from tests.doctor.healthy import (
     BLOCKS,
     BROKER,
     OUTAGE,
-    TABLE,
     clickhouse,
     codes,
     kafka,
@@ -160,18 +159,17 @@ def test_retention_is_held_against_the_outage_that_was_named() -> None:
         ("Null", "Null", None),
     ],
 )
-def test_windows_as_the_loader_sees_them(
+def test_windows_as_the_doctor_and_the_loader_see_them(
     engine: str, full: str, kept: tuple[str, int, int | None] | None
 ) -> None:
-    """The doctor judges apart from the loader; here the two are held against each other."""
     found = window(table(engine=engine, engine_full=full), DEFAULTS)
     assert found == kept
     defaults = {name: int(value) for of in DEFAULTS.values() for name, value in of.items()}
-    loaders = loaders_window(engine, full, defaults)
+    loaders = nature(engine, full, defaults).window
     assert loaders.parts == (kept[1] if kept else 0)
     assert loaders.seconds == (kept[2] if kept else None)
     vanish = nature(engine, full, defaults).vanish
-    assert merges_rows(table(engine=engine)) == (kept is not None and vanish != "")
+    assert TableEngine(engine).merges_rows == (kept is not None and vanish != "")
 
 
 def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
@@ -241,7 +239,6 @@ def test_commands_are_what_a_shell_takes() -> None:
     assert "--allow-principal 'User:the relay' " in grant(named, "Read", "topic", "t")
     secure = Kafka(bootstrap="b:1", client={"security.protocol": "ssl"})
     assert principal(secure) == "User:<this client's>"
-    assert quoted(f"shop.inner`{TABLE}") == f"shop.`inner``{TABLE}`"
 
 
 @pytest.mark.parametrize(

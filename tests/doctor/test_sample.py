@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from relay.operate.doctor.judge.sample import MOST, OTHERS, tallied
+from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, row_batch
 from tests.doctor.test_live import relay_doctor
@@ -53,6 +54,7 @@ def test_each_table_is_told_with_what_is_wrong_and_where(
         assert seen.keys() == {pipeline.table, f"{pipeline.table}_narrow", "nowhere.t", ""}
         assert (seen[pipeline.table]["good"], seen[pipeline.table]["bad"]) == (4, 1)
         assert seen[pipeline.table]["problems"][0]["reason"] == "null value"
+        assert seen[pipeline.table]["problems"][0]["kind"] == "null-value"
         of_narrow = seen[f"{pipeline.table}_narrow"]
         assert (of_narrow["good"], of_narrow["bad"]) == (1, 1)
         assert "300" in of_narrow["problems"][0]["reason"]
@@ -90,9 +92,12 @@ def test_a_sample_without_a_good_message_is_an_error(pipeline: Pipeline) -> None
 
 def test_kinds_of_a_table_are_bounded() -> None:
     many = [
-        ("d.t", 0, at, f"reason {chr(97 + at % 26) * (at // 26 + 1)}") for at in range(3 * MOST)
+        ("d.t", 0, at, DeadReason(DeadKind.DOES_NOT_FIT, f"row {at}", f"column_{at}"))
+        for at in range(3 * MOST)
     ]
     (one,) = tallied(many)
     assert one.bad == 3 * MOST
     assert len(one.problems) == MOST + 1
     assert one.largest()[0].reason == OTHERS
+    first = one.problems[DeadKind.DOES_NOT_FIT, "column_0"]
+    assert (first.kind, first.reason, first.count) == ("does-not-fit", "row 0", 1)

@@ -35,10 +35,9 @@ def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
 def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the loader the server has neither query log nor part log, as many have not."""
     for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE", "_RECORDED", "_STAYS"):
-        sql = re.sub(
-            r"system\.(query_log|part_log)", r"system.no_\1", getattr(server_records, name)
-        )
-        monkeypatch.setattr(server_records, name, re.sub(r"FROM system\.$", "FROM system.no_", sql))
+        sql = getattr(server_records, name)
+        without = re.sub(r"system\.(query_log|part_log|LOG)\b", r"system.no_\1", sql)
+        monkeypatch.setattr(server_records, name, without)
 
 
 @pytest.fixture

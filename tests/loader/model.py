@@ -14,7 +14,10 @@ those of the view too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as replace_entry
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 from loader.core import plan, set_aside_plan
 from loader.core.table_rules import Nature, Window
@@ -97,8 +100,7 @@ class Table:
         return plan.TOGETHER if self.nature.is_countable and self.stamped else plan.ALONE
 
 
-@dataclass(frozen=True)
-class Loader:
+class Loader(NamedTuple):
     run: plan.Run | None  # None: over
     effect: plan.Effect
     rounds: int  # attempts still allowed
@@ -109,8 +111,10 @@ class Loader:
     driven: bool = False  # who began its attempt begins the next one, and not this model
 
 
-@dataclass(frozen=True)
-class Statement:
+OVER = Loader(None, plan.Done("retry"), rounds=0)
+
+
+class Statement(NamedTuple):
     owner: int  # loader that waits for the answer; -1: nobody does any more
     passes: bool
     claim: str = ""
@@ -122,8 +126,7 @@ class Statement:
     refused: bool = False  # in the end, though parts before the last may have landed
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     loaders: tuple[Loader, ...]
     faults: int  # crashes and lost answers still to come
     others: int  # other writers' inserts still to come
@@ -148,6 +151,15 @@ class World:
     letters: int = 0  # how often the block's messages are dead letters
     writer: str = ""  # the claim whose producer has the transactional id of the dead letters
     ending: tuple[tuple[int, str], ...] = ()  # requests to commit letters: owner or -1, claim
+
+
+Value = TypeVar("Value", bound=NamedTuple)
+
+
+def replace(value: Value, **changes: Any) -> Value:
+    """The same value with changes. States are named tuples, since the searches do little but this
+    and hashing, and a dataclass takes four times as long for either."""
+    return value._replace(**changes)
 
 
 class Violation(AssertionError):
@@ -217,18 +229,25 @@ def _with(world: World, i: int, loader: Loader) -> World:
 
 
 def _entries(world: World, claim: str, guards: Guards) -> tuple[plan.Entry, ...]:
+    if guards.ledger and guards.prepare:
+        return world.ledger
     return tuple(
         entry
         for entry in world.ledger
-        if entry.claim == claim
-        or (guards.ledger and (guards.prepare or entry.state != plan.PREPARED))
+        if entry.claim == claim or (guards.ledger and entry.state != plan.PREPARED)
     )
+
+
+@cache
+def _step(run: plan.Run, answer: plan.Answer) -> tuple[plan.Run, plan.Effect]:
+    """The real step; most attempts are in the same state, and hear the same, in many worlds."""
+    return plan.step(run, answer)
 
 
 def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
     loader = world.loaders[i]
     assert loader.run is not None
-    run, effect = plan.step(loader.run, answer)
+    run, effect = _step(loader.run, answer)
     if not isinstance(effect, plan.Done):
         return _with(world, i, replace(loader, run=run, effect=effect, waiting=False))
     if effect.outcome == "loaded":
@@ -240,7 +259,15 @@ def _answer(world: World, i: int, answer: plan.Answer, table: Table) -> World:
         raise Violation(f"{effect.outcome}, with {world.letters} dead letters")
     if effect.outcome == "retry" and loader.rounds > 0:
         return _restart(world, i, table)
-    return _with(world, i, replace(loader, run=None, effect=effect, waiting=False))
+    return _with(world, i, _over(loader, effect))
+
+
+def _over(loader: Loader, effect: plan.Done) -> Loader:
+    """A loader that does nothing any more, the same whatever it was and did: nothing asks for that,
+    and what it did is in the world. One that is driven is asked, and goes on."""
+    if loader.driven:
+        return replace(loader, run=None, effect=effect, waiting=False)
+    return OVER
 
 
 def _check_named(world: World, table: Table) -> None:
@@ -410,14 +437,14 @@ def _ended(world: World, j: int, *, whole: bool) -> World:
 
 def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
     """Every state that one more event leads to."""
-    spent = replace(world, faults=world.faults - 1)
     for i, loader in enumerate(world.loaders):
         if loader.run is None:
             continue
         if world.faults:  # a crash; what flies goes on without it
             orphans = tuple(replace(s, owner=-1) if s.owner == i else s for s in world.flying)
             ending = tuple((-1 if owner == i else owner, claim) for owner, claim in world.ending)
-            yield _restart(replace(spent, flying=orphans, ending=ending), i, table)
+            spent = {"faults": world.faults - 1}
+            yield _restart(replace(world, flying=orphans, ending=ending, **spent), i, table)
         if loader.waiting:
             continue
         if isinstance(loader.effect, plan.WriteLetters):
@@ -464,10 +491,10 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
 
 def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
     """What the statements that fly may do next, and a person behind them."""
-    spent = replace(world, faults=world.faults - 1)
     for j, (owner, _) in enumerate(world.ending):
         yield _wrote_letters(world, j, heard=True, table=table)
         if owner >= 0 and world.faults:
+            spent = replace(world, faults=world.faults - 1)
             yield _wrote_letters(spent, j, heard=False, table=table)
     for j, statement in enumerate(world.flying):
         whole = statement.landed == len(world.copies)
@@ -493,13 +520,13 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
         elif world.faults:  # the client gives up, the server goes on
             flying = list(world.flying)
             flying[j] = replace(statement, owner=-1)
-            lost = replace(spent, flying=tuple(flying))
+            lost = replace(world, faults=world.faults - 1, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.NoAnswer("timeout"), table)
     if world.asides:  # between its reading and its writing another may come: as with a claim
         entry = set_aside_plan.entry(world.ledger, f"a-{world.asides}", ROWS, "")
         if entry is not None:
             yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, entry))
-            late = replace(entry, attempt=max(1, entry.attempt - 1))
+            late = replace_entry(entry, attempt=max(1, entry.attempt - 1))
             yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, late))
     if world.turns and table.rejects:
         yield replace(world, turns=world.turns - 1, rule=not world.rule)
@@ -508,12 +535,19 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
         yield gone  # ALTER TABLE ... DELETE: tokens stay
 
 
+def forget() -> None:
+    """Begin a search anew: a negative control may have changed what a step decides."""
+    _step.cache_clear()
+    _finished.cache_clear()
+
+
 def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
     """Visits every reachable state; returns how many, and how the block ended.
 
     Raises:
         Violation: rows doubled, lost, or no end.
     """
+    forget()
     seen, stack, endings = {start}, [start], set[str]()
     while stack:
         world = stack.pop()
@@ -521,8 +555,9 @@ def search(start: World, table: Table, guards: Guards) -> tuple[int, set[str]]:
         if not any([*(one.run for one in world.loaders), world.flying, world.ending]):
             endings.add(_finish(world, table, guards))
         for follower in nexts:
-            if follower not in seen:
-                seen.add(follower)
+            known = len(seen)
+            seen.add(follower)  # asked and added at once: its hash is the dearer part
+            if len(seen) > known:
                 stack.append(follower)
     return len(seen), endings
 
@@ -533,14 +568,19 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     rests = plan.settled(world.ledger)
     human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
-    world = replace(world, loaders=(last,), faults=0, others=0, asides=0, deletes=0, turns=0)
+    calm = replace(world, loaders=(last,), faults=0, others=0, asides=0, deletes=0, turns=0)
+    return _finished(calm, table, guards)
+
+
+@cache
+def _finished(world: World, table: Table, guards: Guards) -> str:
+    """How the last loader settles the block; many worlds leave it the same one."""
     world = _restart(world, 0, table)
     for _ in range(20):
-        loader = world.loaders[0]
-        if loader.run is None:
+        if world.loaders[0].run is None:
             break
         world, *_ = successors(world, table, guards)
-    effect = world.loaders[0].effect
-    if not isinstance(effect, plan.Done) or effect.outcome == "retry":
-        raise Violation(f"no end: {effect}, ledger {world.ledger}")
-    return effect.outcome
+    settled = plan.settled(world.ledger)
+    if settled is None or world.loaders[0].run is not None:
+        raise Violation(f"no end: {world.loaders[0]}, ledger {world.ledger}")
+    return settled.state

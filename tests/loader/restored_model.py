@@ -12,8 +12,8 @@ What is judged is what is in the table in the end, by the model's own count.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from loader.core import plan
 from loader.core.positions import Noted, Unsure
@@ -21,7 +21,7 @@ from loader.journal import begin_plan
 from loader.journal.checkpoint import CheckpointPositions
 from relay.errors import ContractBroken
 from tests.loader import model
-from tests.loader.model import Guards, Loader, Table, Violation, World
+from tests.loader.model import Guards, Loader, Table, Violation, World, replace
 
 JOURNAL = "J"
 
@@ -60,8 +60,7 @@ class Around:
     within: Guards = field(default_factory=Guards)
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """What is in ClickHouse of the block, or was when a backup was made; None: not copied yet."""
 
     entries: tuple[plan.Entry, ...] | None = None
@@ -70,8 +69,7 @@ class Kept:
     copies: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """A loader that runs: where it is, and what it knew when it began."""
 
     at: Literal["look", "try", "save", "commit", "check"]
@@ -79,8 +77,7 @@ class Process:
     unsure: Unsure
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Everything; the block's record is the first of its journal."""
 
     world: World
@@ -316,14 +313,16 @@ def search(
         Violation: rows doubled, lost, or no end.
     """
     start = begin(table, scenario, **({"starts": 2, "looks": 3, "faults": 1, "others": 0} | bounds))
+    model.forget()
     seen, stack, endings = {start}, [start], set[str]()
     while stack:
         state = stack.pop()
         if state.process is None and not state.world.flying:
             endings.add(_finish(state, table, scenario, around))
         for follower in successors(state, table, scenario, around):
-            if follower not in seen:
-                seen.add(follower)
+            known = len(seen)
+            seen.add(follower)
+            if len(seen) > known:
                 stack.append(follower)
     return len(seen), endings
 

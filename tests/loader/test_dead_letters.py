@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from relay.core.events import Failure
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.transactional_producer import TransactionalProducer
 from relay.names import LEFT_OUT
+from relay.schema.dead_reason import DeadKind
 from tests.loader.blocks import batch
 from tests.loader.test_left_out import WAYS, make
 from tests.loader.test_work import copies, killed
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
+    from loader.blocks.attempt import Outcome
     from loader.clickhouse.ledger import Ledger
     from relay.records_pb2 import Block
     from tests.loader.blocks import Journal
@@ -38,6 +41,21 @@ STEPS = [
     "letters_committed:kill",
     pytest.param("after_loaded:kill", marks=pytest.mark.long),
 ]
+
+
+def sealed_and_loaded(journal: Journal, table: str, rows: int, each: int = 1) -> Outcome:
+    """What becomes of a block of so many rows; a loader looks for the messages it refuses."""
+    with contextlib.closing(Worker(journal.settings(), isolates=True)) as worker:
+        (one,) = worker.load(journal.seal(table, batch(0, rows), each=each))
+    return one
+
+
+def mended_and_retried(journal: Journal, ledger: Ledger, client: Client, rest: Block) -> str:
+    """The state of the block, once the table takes its messages and a person says "retry"."""
+    client.command(f"ALTER TABLE {rest.table} DROP CONSTRAINT small")
+    ((_, state, reason),) = resolve(journal.settings(), ledger, [rest.id], "retry")
+    print(reason)
+    return state
 
 
 @pytest.fixture
@@ -57,12 +75,7 @@ def rest(
     journal.rejected = "park" if kind == "park" else "dead"
     make(client, table, WAYS["check"])
     journal.sources(table, 100, padding=3_000 if kind == "large" else 0)
-    (block,) = journal.seal(table, batch(0, 100), each=1)
-    worker = Worker(journal.settings(), isolates=True)
-    try:
-        (one,) = worker.load([block])
-    finally:
-        worker.close()
+    one = sealed_and_loaded(journal, table, 100)
     assert (one.outcome, one.left_out) == ("loaded", 2), one.reason
     (waiting,) = ledger.waiting()
     assert waiting.aside == (journal.rejected == "dead")
@@ -72,9 +85,8 @@ def rest(
 @pytest.fixture
 def worker(journal: Journal, rest: Block) -> Iterator[Worker]:
     assert rest.id.endswith(LEFT_OUT)
-    made = Worker(journal.settings(), isolates=True)
-    yield made
-    made.close()
+    with contextlib.closing(Worker(journal.settings(), isolates=True)) as made:
+        yield made
 
 
 def finish(journal: Journal, ledger: Ledger) -> list[str]:
@@ -99,7 +111,8 @@ def test_they_are_dead_letters_as_a_relays(
     are_dead(journal, ledger, client, table)
     first, _ = journal.letters()
     assert (first.table, first.source_topic, first.value) == (table, journal.source, b"value 17")
-    assert first.reason.startswith("Code: 469. Constraint `small` for table")
+    assert first.reason.kind == DeadKind.REJECTED
+    assert first.reason.text.startswith("Code: 469. Constraint `small` for table")
     assert first.origin is not None
     assert first.origin.key == b"key 17"
     assert list(first.origin.headers) == [("table", table.encode()), ("trace", b"t17")]
@@ -127,12 +140,9 @@ def test_two_loaders_at_once(
     outcomes: list[str] = []
 
     def try_until_dead() -> None:
-        worker = Worker(journal.settings())
-        try:
+        with contextlib.closing(Worker(journal.settings())) as worker:
             while not outcomes or outcomes[-1] != plan.DEAD:
                 outcomes.extend(one.outcome for one in worker.load([rest], (), "dead"))
-        finally:
-            worker.close()
 
     threads = [threading.Thread(target=try_until_dead) for _ in range(2)]
     for thread in threads:
@@ -214,9 +224,7 @@ def test_a_person_has_the_rows_loaded_meanwhile(
     """The person's attempt fences the loader's: rows, and no letter."""
 
     def retry() -> None:
-        client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
-        ((_, state, reason),) = resolve(journal.settings(), ledger, [rest.id], "retry")
-        assert state == plan.LOADED, reason
+        assert mended_and_retried(journal, ledger, client, rest) == plan.LOADED
 
     assert paused(worker, rest, monkeypatch, "letters_written", retry) == "retry"
     assert copies(client, table) == (100, 100)
@@ -238,8 +246,7 @@ def test_a_person_who_does_not_fence_doubles(
         return plan.LettersFound("never")
 
     def retry() -> None:
-        client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
-        list(resolve(journal.settings(), ledger, [rest.id], "retry"))
+        mended_and_retried(journal, ledger, client, rest)
 
     monkeypatch.setattr(dead_letters.DeadLetterWriter, "_look", look)
     paused(worker, rest, monkeypatch, "letters_written", retry)
@@ -253,13 +260,12 @@ def test_a_person_says_retry_after_a_loader_died(
 ) -> None:
     """Letters that are there settle the block; else its rows are loaded."""
     killed(journal, [], step)
-    client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
-    ((_, state, reason),) = resolve(journal.settings(), ledger, [rest.id], "retry")
+    state = mended_and_retried(journal, ledger, client, rest)
     if step.startswith("letters_committed"):
-        assert state == plan.DEAD, reason
+        assert state == plan.DEAD
         are_dead(journal, ledger, client, table)
     else:
-        assert state == plan.LOADED, reason
+        assert state == plan.LOADED
         assert (copies(client, table), journal.letters()) == ((100, 100), [])
 
 
@@ -275,9 +281,7 @@ def test_retention_took_a_message(
     assert f"{journal.source}[0] holds 20 to " in said
     assert journal.letters() == []
     assert ledger.counts() == [(table, plan.LOADED, 1, 98), (table, plan.PARKED, 1, 2)]
-    client.command(f"ALTER TABLE {table} DROP CONSTRAINT small")
-    ((_, state, reason),) = resolve(journal.settings(), ledger, [rest.id], "retry")
-    assert state == plan.LOADED, reason
+    assert mended_and_retried(journal, ledger, client, rest) == plan.LOADED
 
 
 def test_another_topic_has_the_name_now(journal: Journal, worker: Worker, rest: Block) -> None:
@@ -337,7 +341,7 @@ def test_one_that_is_too_large_leaves_its_value_behind(
     are_dead(journal, ledger, client, table)
     first, _ = journal.letters()
     assert (first.whole, first.value) == (False, None)
-    assert "larger than its topic accepts" in first.reason
+    assert "larger than its topic accepts" in first.reason.text
 
 
 @pytest.mark.parametrize("each", [1, 4], ids=["all of four", "the only one"])
@@ -347,13 +351,8 @@ def test_a_block_of_nothing_but_refused_messages(
     """Of a quiet table a block often has a single one; parked, it would wait for a person."""
     make(client, table, "CONSTRAINT none CHECK id < 0")
     journal.sources(table, 4)
-    (block,) = journal.seal(table, batch(0, 4), each=each)
     journal.rejected = "dead"
-    worker = Worker(journal.settings(), isolates=True)
-    try:
-        (one,) = worker.load([block])
-    finally:
-        worker.close()
+    one = sealed_and_loaded(journal, table, 4, each)
     assert (one.outcome, one.rows, one.left_out) == (plan.LOADED, 0, 4 // each), one.reason
     finish(journal, ledger)
     assert len(journal.letters()) == 4 // each

@@ -66,7 +66,8 @@ def ready(table: str = "db.t", **other: Any) -> ReadyBlock:
     run = plan.Run("claim", 10, stamped=True, at="insert", attempt=1)
     alone, asked = other.get("alone", False), other.get("asked", False)
     one = Attempt(block, run, plan.Insert(None), target, (), alone=alone, asked=asked)
-    return ReadyBlock(one, target, other.get("batch", batch(0, 10)), other.get("limit"))
+    rows = other.get("batch", batch(0, 10))
+    return ReadyBlock(one, target, rows, rows.nbytes, other.get("limit"))
 
 
 def test_small_blocks_of_a_table_go_together() -> None:

@@ -14,7 +14,7 @@ from loader.journal import source as journal_source
 from loader.journal.reader import JournalPolling
 from loader.journal.source import JOURNAL, JournalReader, Start
 from relay.errors import Refused
-from relay.records_pb2 import Block
+from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
     from relay.config.settings import Kafka
@@ -53,8 +53,8 @@ class Consumer:
         self.assigned += 1
 
 
-def one_block(partition: int, offset: int, record: bytes) -> list[journal_reader.Row]:
-    return [(partition, offset, record)]
+def one_block(partition: int, offset: int, record: bytes) -> journal_reader.RecordRows:
+    return journal_reader.RecordRows([(partition, offset, record)], 1)
 
 
 @pytest.fixture
@@ -105,8 +105,9 @@ def test_a_batch_has_about_so_many_blocks(polling: Any) -> None:
 def test_a_small_block_counts_for_less(row_bytes: int, weight: float) -> None:
     """So a loader that is behind many quiet tables takes several blocks of each at a time."""
     block = Block(id="b", row_bytes=row_bytes)
-    assert journal_source._weight((0, 1, block.SerializeToString())) == weight
-    assert journal_source._weight((0, 1, None)) == 0
+    given = journal_source._given(0, 1, Commit(blocks=[block, block]).SerializeToString())
+    assert (len(given.rows), given.weight) == (2, 2 * weight)
+    assert journal_source._given(0, 1, b"") == ([(0, 1, None)], 0)
 
 
 def test_what_was_read_before_is_read_whole(polling: Any) -> None:

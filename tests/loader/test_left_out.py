@@ -29,6 +29,8 @@ WAYS = {
     "check": "CONSTRAINT small CHECK id NOT IN (17, 42)",
     "materialized": "m UInt8 MATERIALIZED throwIf(id IN (17, 42), 'no such id')",
     "default": "d Int64 DEFAULT intDiv(100, (id - 17) * (id - 42))",
+    "pattern": "m UInt8 MATERIALIZED match(name, if(id IN (17, 42), '(', 'x'))",
+    "interval": "m Float64 MATERIALIZED parseTimeDelta(if(id IN (17, 42), '?', '1h'))",
     "date": "d Date MATERIALIZED toDate(if(id IN (17, 42), concat(name, '?'), '2020-01-02'))",
 }
 """Of a table that refuses the rows 17 and 42, whatever is asked of it."""
@@ -180,6 +182,29 @@ def test_the_rule_goes_while_a_loader_is_dead(
     assert (one.outcome, one.left_out) == (LOADED, 2), one.reason
     ((_, state, reason),) = resolve(journal.settings(), ledger, ["all"], "retry")
     assert state == LOADED, reason
+    assert copies(client, table) == (100, 100)
+
+
+@pytest.mark.parametrize("rejected", ["park", "dead"])
+@pytest.mark.parametrize("each", [0, 1], ids=["one message", "a hundred"])
+def test_what_may_be_the_tables_is_the_tables(
+    journal: Journal,
+    isolating: Worker,
+    client: Client,
+    database: str,
+    rejected: str,
+    each: int,
+) -> None:
+    """Where BAD_ARGUMENTS meets all of them, the block waits for the table: nothing is parked."""
+    isolating._isolator._dead = isolating._inserter._dead = rejected == "dead"
+    rule = "m Float64 MATERIALIZED parseTimeDelta(concat('?', name))"
+    table = make(client, f"{database}.t", rule)
+    (block,) = journal.seal(table, batch(0, 100), each=each)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.about, "BAD_ARGUMENTS" in one.reason) == ("retry", "unknown", True)
+    client.command(f"ALTER TABLE {table} DROP COLUMN m")
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 0), one.reason
     assert copies(client, table) == (100, 100)
 
 

@@ -1,7 +1,8 @@
 """Negative controls of `relay verify --deep`: a loader without one guard, and what is found then.
 
 The loader is the real one, on the real server; only the guard is taken out. Beside each stands the
-loader as it is, after the same fault: nothing is found.
+loader as it is, after the same fault: nothing is found. A journal whose beginning was deleted (C2)
+is in tests/verify/test_beginning.py, with a relay's journal.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal, batch
 from tests.loader.restored import Backup
 from tests.loader.test_evidence import (
+    OLD,
     create,
     number,
     removed,
@@ -80,6 +82,23 @@ def found(journal: Journal, client: Client, *blocks: Block) -> set[AnomalyKind]:
     return {one.kind for one in anomalies}
 
 
+def sealed(
+    journal: Journal, client: Client, database: str, more: str = "", columns: str = ""
+) -> tuple[str, list[Block]]:
+    """A table with the block-id column, and a block of 100 rows; without a window by default."""
+    columns = f", _block String{columns}"
+    table = create(client, f"{database}.t", columns, more=more or window(0))
+    return table, journal.seal(table, batch(0, 100))
+
+
+def loaded(journal: Journal, client: Client, database: str) -> tuple[Unsparked, str, list[Block]]:
+    """A loader, and what it has loaded."""
+    table, blocks = sealed(journal, client, database)
+    loader = Unsparked(journal)
+    loader.run()
+    return loader, table, blocks
+
+
 def without_views(patch: Patch) -> None:
     """That views stand behind the table is not known."""
     facts = Tables.facts
@@ -90,6 +109,36 @@ def without_record(patch: Patch) -> None:
     """What the server recorded is not asked, nor why rows may be gone: a count is believed."""
     patch.setattr(ServerRecords, "record", lambda *_: plan.ServerRecord("unclear"))
     patch.setattr(tables, "why_fewer", lambda *_: "")
+
+
+def counted_instead(patch: Patch, client: Client, table: str) -> None:
+    """Rows are counted after each INSERT, and the count is believed, not the server's answer."""
+    real = insert_groups.insert
+
+    def overruled(*given: Any, **named: Any) -> plan.Answer:
+        answer = real(*given, **named)
+        client.command(f"OPTIMIZE TABLE {table} FINAL")  # as merges do it, some time later
+        return answer if number(client, table) else plan.NoAnswer("none of its rows is there")
+
+    patch.setattr(insert_groups, "insert", overruled)
+
+
+def test_a1_rows_that_expire_at_once(
+    journal: Journal, worker: Worker, client: Client, database: str, *, guarded: bool
+) -> None:
+    """Guard: the server's answer is proof, whatever is counted. No fault at all is needed."""
+    day, ttl = f", day Date DEFAULT {OLD}", "TTL day + INTERVAL 30 DAY "
+    table, blocks = sealed(journal, client, database, ttl + window(0), day)
+    view = summed(client, table)
+    with Patch.context() as patch:
+        if not guarded:
+            without_views(patch)
+            without_record(patch)
+            counted_instead(patch, client, table)
+        assert until_settled(worker, blocks, rounds=3) == ["loaded" if guarded else "retry"]
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert number(client, view) == (100 if guarded else 300)
+    assert found(journal, client, *blocks) == (set() if guarded else {AnomalyKind.OVERLAP})
 
 
 def test_a3_a_view_without_its_rows(
@@ -124,8 +173,7 @@ def test_a4_deleted_rows_come_back(
     journal: Journal, worker: Worker, client: Client, database: str, *, guarded: bool
 ) -> None:
     """Guard: why none of the rows is there is asked."""
-    table = create(client, f"{database}.t", ", _block String", more=window(0))
-    blocks = journal.seal(table, batch(0, 100))
+    table, blocks = sealed(journal, client, database)
     killed(journal, blocks, "after_insert")
     removed(client, table, "delete")
     with Patch.context() as patch:
@@ -163,8 +211,7 @@ def test_a6_an_insert_that_wrote_nothing(
     journal: Journal, worker: Worker, client: Client, database: str, *, guarded: bool
 ) -> None:
     """Guard: 0 written rows are no success."""
-    table = create(client, f"{database}.t", ", _block String", more=window(0))
-    blocks = journal.seal(table, batch(0, 100))
+    table, blocks = sealed(journal, client, database)
     holds = worker._ledger.holds
     worker._ledger.holds = "0"
     with Patch.context() as patch:
@@ -202,10 +249,7 @@ def test_c3_blocks_that_a_restored_clickhouse_lacks(
     journal: Journal, ledger: Ledger, client: Client, database: str, *, guarded: bool
 ) -> None:
     """Guard: the ledger's position counts, and not the checkpoint's."""
-    loader = Unsparked(journal)
-    table = create(client, f"{database}.t", ", _block String", more=window(0))
-    blocks = journal.seal(table, batch(0, 100))
-    loader.run()
+    loader, table, blocks = loaded(journal, client, database)
     backup = Backup(client, table, ledger_of(journal))
     blocks += journal.seal(table, batch(100, 100))
     loader.run()
@@ -239,10 +283,7 @@ def test_c4_a_ledger_of_topics_that_are_gone(
     bootstrap: str,
 ) -> None:
     """Guard: a journal that was made anew stops the loader, and its blocks have other ids."""
-    loader = Unsparked(journal)
-    table = create(client, f"{database}.t", ", _block String", more=window(0))
-    journal.seal(table, batch(0, 100))
-    loader.run()
+    loader, table, _ = loaded(journal, client, database)
     made_anew(journal, bootstrap)
     shutil.rmtree(journal.directory / "checkpoint")
     client.command(f"TRUNCATE TABLE {table}")
@@ -261,10 +302,7 @@ def test_c5_an_emptied_ledger(
     journal: Journal, ledger: Ledger, client: Client, database: str, *, guarded: bool
 ) -> None:
     """Guard: of what the ledger may have lost the tables are asked."""
-    loader = Unsparked(journal)
-    table = create(client, f"{database}.t", ", _block String", more=window(0))
-    blocks = journal.seal(table, batch(0, 100))
-    loader.run()
+    loader, table, blocks = loaded(journal, client, database)
     client.command(f"TRUNCATE TABLE {ledger_of(journal)}")
     shutil.rmtree(journal.directory / "checkpoint")
     with Patch.context() as patch:

@@ -107,7 +107,7 @@ def test_a_statement_that_writes_is_not_sent_again_by_itself(
 ASKS: dict[str, Callable[[Settings, Any, str], Callable[[], object]]] = {
     "the tables": lambda _, client, table: lambda: Tables(client, "_block").look({table})[table],
     "what was recorded": lambda _, client, table: (
-        lambda: ServerRecords(client, several=False).deletes(table, 0)
+        lambda: ServerRecords(client, several=False).deletes(table, 0, "_block")
     ),
     "what runs": lambda _, client, table: (
         lambda: (

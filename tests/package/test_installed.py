@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-import compileall
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import venv
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import yaml
 
 from relay.cli.docs import ROOT
 from relay.cli.export import RULES
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.broker.pipeline import Pipeline, wait_until
 from tests.docs.documents import PATHS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clickhouse_connect.driver.client import Client
 
 FILES = ("relay/records.proto", "relay/py.typed", "relay/operate/page/page.html")
 
 
-class Installed:
-    """The programs of an installation, run in a directory of their own.
+class Installed(NamedTuple):
+    """A program of an installation, run in a directory of its own."""
 
-    Attributes:
-        relay: how the program is started.
-        directory: where.
-        environment: with what.
-    """
-
-    def __init__(self, relay: list[str], directory: Path, environment: dict[str, str]) -> None:
-        self.relay, self.directory, self.environment = relay, directory, environment
+    relay: list[str]
+    """How it is started."""
+    directory: Path
+    environment: dict[str, str]
 
     def prints(self, *arguments: str, timeout: float = 60) -> str:
         """Return what it prints; it has to end with status 0."""
@@ -48,6 +54,26 @@ class Installed:
         )
         assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, *arguments: str) -> Iterator[None]:
+        """It runs for as long as the context; then SIGTERM ends it with status 0."""
+        log = self.directory / f"{arguments[0]}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*self.relay, *arguments],
+                cwd=self.directory,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield
+            process.terminate()
+            assert process.wait(60) == 0, log.read_text(encoding="utf-8")
+        finally:
+            process.kill()
+            process.wait()
 
 
 def works_without_a_checkout(installed: Installed) -> None:
@@ -73,28 +99,50 @@ def works_without_a_checkout(installed: Installed) -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as setuptools builds it, before it is packed."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as a release builds it, in an environment of its own."""
     directory = tmp_path_factory.mktemp("built")
-    scratch = ("egg_info", "--egg-base", str(directory), "build", "--build-base", str(directory))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import setuptools; setuptools.setup()",
-            "-q",
-            *scratch,
-            "--build-lib",
-            str(directory / "lib"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return directory / "lib"
+    shutil.copytree(ROOT, directory / "source", ignore=_left_in_a_checkout)
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", directory, directory / "source"]
+    done = subprocess.run(build, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = directory.glob("*.whl")
+    return found
+
+
+def _left_in_a_checkout(directory: str, names: list[str]) -> set[str]:
+    """What is no source: builds write into a checkout, and tests must not."""
+    top = {"build", "dist"} if Path(directory) == ROOT else set()
+    return {one for one in names if one in top or one.startswith(".") or one.endswith(".egg-info")}
+
+
+@pytest.fixture(scope="module")
+def built(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the wheel holds."""
+    directory = tmp_path_factory.mktemp("lib")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel as pip installs it, in an environment that has this one's packages besides.
+
+    The file that names them adds no others that they name: of the product it has the wheel alone.
+    """
+    directory = tmp_path_factory.mktemp("installed")
+    venv.create(directory / "venv", symlinks=True)
+    programs = directory / "venv/bin"
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True, timeout=120)
+    (packages,) = directory.glob("venv/lib/python*/site-packages")
+    (packages / "elsewhere.pth").write_text("\n".join(_elsewhere()), encoding="utf-8")
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)
+    home = directory / "home"
+    home.mkdir()
+    return Installed([str(programs / "relay")], home, environment)
 
 
 def test_what_is_built_holds_what_it_needs(built: Path) -> None:
@@ -103,7 +151,8 @@ def test_what_is_built_holds_what_it_needs(built: Path) -> None:
         assert (built / file).is_file(), file
     for path in PATHS:
         assert (built / path).is_file() or (built / "relay/shared" / path).is_file(), path
-    assert {one.name for one in built.iterdir()} == {"relay", "loader"}
+    names = {one.name for one in built.iterdir() if not one.name.endswith(".dist-info")}
+    assert names == {"relay", "loader"}
 
 
 def test_a_source_distribution_of_a_clean_checkout_is_whole(tmp_path: Path) -> None:
@@ -125,15 +174,47 @@ def test_a_source_distribution_of_a_clean_checkout_is_whole(tmp_path: Path) -> N
     assert {*PATHS, *FILES, RULES, "CHANGELOG.md", "setup.cfg", "pyproject.toml"} - names == set()
 
 
-def test_it_works_away_from_the_repository(built: Path, tmp_path: Path) -> None:
+def test_it_works_away_from_the_repository(installed: Installed) -> None:
     """Only the product's modules come from there; other packages are this environment's."""
-    program = "import sys; from relay.cli import main; sys.exit(main())"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(built), *_elsewhere()])}
-    compileall.compile_dir(built / "relay/shared", quiet=2)  # as pip does
-    relay = [sys.executable, "-S", "-c", program]  # without the site that names the checkout
-    where = [sys.executable, "-S", "-c", "import relay; print(relay.__file__)"]
-    assert Installed(where, tmp_path, environment).prints().startswith(str(built))
-    works_without_a_checkout(Installed(relay, tmp_path, environment))
+    python = str(Path(installed.relay[0]).with_name("python"))
+    where = [python, "-c", "import relay, loader; print(relay.__file__, loader.__file__)"]
+    found = Installed(where, installed.directory, installed.environment).prints().split()
+    environment = installed.directory.parent / "venv"
+    assert [Path(one).is_relative_to(environment) for one in found] == [True, True]
+    works_without_a_checkout(installed)
+
+
+def test_rows_arrive_through_an_installed_wheel(
+    installed: Installed,
+    pipeline: Pipeline,  # noqa: F811
+    client: Client,
+) -> None:
+    """Relay, loader with Spark, verifier with its page: as a user starts them."""
+    config = str(pipeline.config())
+    pipeline.send(range(40))
+    with installed.running("run", config, "--member", "a"):
+        pipeline.until(lambda: pipeline.rows().total() == 40, "the rows in blocks")
+    program = Installed([str(Path(installed.relay[0]).with_name("loader"))], *installed[1:])
+    program.prints("run", config, "--once", "--master", "local[1]", timeout=200)
+    assert client.query(f"SELECT count() FROM {pipeline.table}").result_rows == [(40,)]
+    address = f"127.0.0.1:{free_port()}"
+    with installed.running("verify", config, "--follow", "--http", address):
+        wait_until(lambda: "<title>" in page(address), "the page")
+
+
+def page(address: str) -> str:
+    """What is served; empty: nothing yet."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/", timeout=10) as answer:
+            return str(answer.read(), "utf-8")
+    except OSError:
+        return ""
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
 
 
 def test_a_package_without_the_files_is_found(built: Path, tmp_path: Path) -> None:

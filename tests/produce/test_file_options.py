@@ -10,13 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from click.testing import CliRunner
 
+from relay.cli import cli
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue
 from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import BLOCK_BYTES, RowFile
 from relay.produce.standard_input import looks_like, spooled
 from relay.schema.evolution import ColumnDef
+from tests.config.test_load import GOOD as MINIMAL
 from tests.produce.codecs import encoder
 
 ENCODER = encoder(
@@ -163,6 +166,102 @@ def test_extra_columns_are_left_out_by_choice(tmp_path: Path, suffix: str) -> No
     with pytest.raises(ConfigError, match="has no column 'x'") as error:
         rows_of(RowFile.of(file))
     assert suffix == "jsonl" or "--ignore-unknown-columns" in error.value.next_step
+
+
+def written(file: Path, rows: list[dict[str, Any]]) -> Path:
+    """The rows in the format of the file's suffix; all columns are those of the first."""
+    if file.suffix == ".parquet":
+        pyarrow.parquet.write_table(pa.Table.from_pylist(rows), file)
+    elif file.suffix == ".csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+FORMATS = ("csv", "jsonl", "parquet")
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("ignore", [False, True])
+def test_columns_are_renamed(tmp_path: Path, suffix: str, *, ignore: bool) -> None:
+    """Also a date, which JSON's reader must not guess, and two that change places."""
+    rows = [{"Order ID": at, "day": f"2000-01-0{at}"} for at in (1, 2)]
+    options = FileOptions(columns=(("Order ID", "a"), ("day", "d")), ignore_unknown=ignore)
+    found = rows_of(RowFile.of(written(tmp_path / f"f.{suffix}", rows), None, options))
+    assert [(row["a"], row["d"]) for row in found] == [(1, DAY), (2, DAY + 1)]
+
+    swapped = written(tmp_path / f"g.{suffix}", [{"d": 5, "a": "2000-01-01"}])
+    options = FileOptions(columns=(("a", "d"), ("d", "a")), ignore_unknown=ignore)
+    (row,) = rows_of(RowFile.of(swapped, None, options))
+    assert (row["a"], row["d"]) == (5, DAY)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_format_of_dates_goes_by_the_tables_name(tmp_path: Path, suffix: str) -> None:
+    file = written(tmp_path / f"f.{suffix}", [{"a": 1, "day": "02.01.2000"}])
+    options = FileOptions(date_format="%d.%m.%Y", columns=(("day", "d"),))
+    assert [row["d"] for row in rows_of(RowFile.of(file, None, options))] == [DAY + 1]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ((("idd", "a"),), "the file has no column 'idd', which --column renames; did you mean id?"),
+        ((("id", "z"),), "d.t has no column 'z'"),
+        ((("id", "a"), ("x", "a")), "column 'a' is there twice"),
+        ((("x", "id"),), "column 'id' is there twice"),
+    ],
+)
+def test_a_renaming_that_cannot_be_is_refused(
+    tmp_path: Path, suffix: str, columns: tuple[tuple[str, str], ...], said: str
+) -> None:
+    file = written(tmp_path / f"f.{suffix}", [{"id": 1, "x": 2}])
+    for ignore in (False, True):
+        if ignore and "has no column 'z'" in said:
+            continue  # it is left out as any other column that the table does not have
+        options = FileOptions(columns=columns, ignore_unknown=ignore, allow_missing=True)
+        with pytest.raises(ConfigError) as error:
+            rows_of(RowFile.of(file, None, options))
+        assert said in error.value.message
+
+
+def test_a_later_object_with_both_names_is_refused(tmp_path: Path) -> None:
+    """Nothing says which of two values is meant."""
+    text = '{"id": 1}\n{"id": 2, "a": 3}\n'
+    for ignore in (False, True):
+        error = refused(tmp_path / "f.jsonl", text, columns=(("id", "a"),), ignore_unknown=ignore)
+        assert "row 2" in error.message
+        assert "'a' is there twice" in error.message
+
+
+def test_a_later_object_without_the_column_has_a_null(tmp_path: Path) -> None:
+    text = '{"a": 1, "day": "2000-01-01"}\n{"a": 2}\n'
+    rows = read(tmp_path / "f.jsonl", text, columns=(("day", "d"),))
+    assert [row["d"] for row in rows] == [DAY, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--column", "a"), "write FILE=TABLE"),
+        (("--column", "=a"), "write FILE=TABLE"),
+        (("--column", "a="), "write FILE=TABLE"),
+        (("--column", "a=b", "--column", "a=c"), "--column renames 'a' twice"),
+    ],
+)
+def test_the_option_says_what_is_wrong_with_it(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    config = tmp_path / "relay.toml"
+    config.write_text(MINIMAL, encoding="utf-8")
+    rows = tmp_path / "f.csv"
+    rows.write_text("a\n1\n", encoding="utf-8")
+    done = CliRunner().invoke(cli, ["produce", str(config), str(rows), "--table", "d.t", *words])
+    assert done.exit_code == 2
+    assert said in done.output
 
 
 @pytest.mark.parametrize("text", ["NA", "null", "-", "N/A"])

@@ -157,7 +157,7 @@ def read(config_file: Path, table: str, value: bytes) -> list[dict[str, Any]]:
 
 def complaint(config_file: Path, table: str, value: bytes) -> str:
     [bad] = decode(pa.chunked_array([[value]], pa.binary()), codec(config_file, table), "batch").bad
-    return bad.reason
+    return bad.reason.text
 
 
 def codec(config_file: Path, table: str) -> Any:

@@ -139,7 +139,7 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
     answer = engine.query(f"SELECT {names} FROM {TABLE} ORDER BY k {SHOW}", "JSONCompactEachRow")
     # Whole numbers as text: -0 is a float.
     shown = [json.loads(line, parse_int=str) for line in answer.split("\n") if line]
-    return shown, [(offset, reason) for offset, _, reason in formed.dead]
+    return shown, [(offset, reason.text) for offset, _, reason in formed.dead]
 
 
 @given(examples())
@@ -227,7 +227,7 @@ def test_columns_by_kind(engine: Engine) -> None:
         "batch",
         Encoder(9999),
     )
-    assert [(offset, reason[:19]) for offset, _, reason in formed.dead] == [
+    assert [(offset, reason.text[:19]) for offset, _, reason in formed.dead] == [
         (3, "row 1, column n.y: "),
         (4, "row 1, column e: th"),
     ]

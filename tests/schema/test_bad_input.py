@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.rows.bisect import isolate
-from relay.rows.decode import Decoded, count_rows, decode
+from relay.rows.decode import Decoded, decode
+from relay.rows.envelope import count_rows
+from relay.schema.dead_reason import DeadKind
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 if TYPE_CHECKING:
@@ -89,6 +91,19 @@ BAD = {
     "two columns": (bad_row(code=b"abcd", tiny=300), "row 2, column tiny: 300"),
 }  # fmt: skip
 
+KINDS = {
+    "null value": DeadKind.NULL_VALUE,
+    "empty value": DeadKind.EMPTY_BATCH,
+    **dict.fromkeys(
+        [name for name, (_, reason) in BAD.items() if reason.startswith("not a RowBatch")],
+        DeadKind.NOT_A_BATCH,
+    ),
+    "row cut short": DeadKind.UNREADABLE_ROW,
+    "length near 2^64 in a row": DeadKind.UNREADABLE_ROW,
+    "bad UTF-8": DeadKind.UNREADABLE_ROW,
+}
+"""Of the others, a value does not fit."""
+
 
 def idents(decoded: Decoded) -> list[int]:
     return decoded.batch.column("id").to_pylist()
@@ -103,7 +118,10 @@ def test_one_bad_message_among_good_ones(kind: str, place: int) -> None:
     values.insert(place, value)
     decoded = decode(binary(values), CODEC, "batch")
     assert [bad.index for bad in decoded.bad] == [place]
-    assert reason in decoded.bad[0].reason
+    assert reason in decoded.bad[0].reason.text
+    assert decoded.bad[0].reason.kind == KINDS.get(kind, DeadKind.DOES_NOT_FIT)
+    unfit = re.match(r"row 2, column (\w+)", decoded.bad[0].reason.text)
+    assert decoded.bad[0].reason.field == (unfit[1] if unfit else "")
     assert decoded.messages == 5
     assert idents(decoded) == [ident for ident in range(5) for _ in range(ident + 1)]
     assert decoded.batch.schema.equals(CODEC.arrow_schema, check_metadata=True)
@@ -225,7 +243,7 @@ def test_mutated_rows_are_judged_as_protobuf_judges(cut: bytes, data: st.DataObj
     except Exception:  # noqa: BLE001 - protobuf's DecodeError has no public base
         return
     if decoded.bad:
-        assert re.match(r"row 1(, column \w+: |: field )", decoded.bad[0].reason)
+        assert re.match(r"row 1(, column \w+: |: field )", decoded.bad[0].reason.text)
         return
     parsed = {field.name: value for field, value in message.ListFields()}
     assert decoded.batch.to_pylist() == [{name: parsed.get(name) for name in CODEC.column_names}]

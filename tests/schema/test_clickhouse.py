@@ -9,6 +9,7 @@ import pytest
 
 from relay.blocks import chunks
 from relay.rows.decode import decode
+from relay.schema.dead_reason import DeadKind
 from relay.schema.types.column_type import parse_type
 from tests.schema.engine import Engine, EngineError
 from tests.schema.rows import binary, codec_of, row, row_batch
@@ -213,9 +214,9 @@ def test_ephemeral_columns(engine: Engine, tmp_path: Path) -> None:
     without = row_batch([row(codec, k=2), row(codec, k=3, e="b")])
     values = [row_batch([row(codec, k=1, e="a")]), without]
     decoded = decode(binary(values), codec, "batch")
-    assert [(bad.index, bad.reason[:27]) for bad in decoded.bad] == [
-        (1, "row 1, column e: the value ")
-    ]
+    ((index, reason),) = ((bad.index, bad.reason) for bad in decoded.bad)
+    assert (index, reason.text[:27]) == (1, "row 1, column e: the value ")
+    assert reason.group == (DeadKind.MISSING_VALUE, "e")
     load(engine, tmp_path, decoded.batch)
     assert engine.rows("SELECT k, c FROM shop.t") == [[1, "A"]]
 

@@ -101,7 +101,7 @@ def test_every_mutated_message_is_rows_or_a_dead_letter(
         assert formed.messages + len(formed.dead) == BUFFER
         lost = {offset for offset, _, _ in formed.dead}
         assert not [offset for offset in lost if offset % 10 == 0]
-        assert all(reason for _, _, reason in formed.dead)
+        assert all(reason.text for _, _, reason in formed.dead)
         assert formed.rows == sum(rows for _, rows in formed.chunks)
         assert formed.rows >= formed.messages
         dead += len(lost)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.config.allowed_tables import Targets
 from relay.errors import Unavailable
-from relay.rows.codecs_of_tables import TableCodecs
+from relay.rows.codecs_of_tables import SPELLED, TableCodecs
 from relay.schema.catalogue import TableColumns
 from relay.schema.evolution import ColumnDef, evolve
 from relay.schema.registry import Versions, fold
@@ -26,6 +26,11 @@ class ClickHouse:
     def __init__(self, **tables: list[ColumnDef]) -> None:
         self.tables = {f"d.{name}": columns for name, columns in tables.items()}
         self.viewed: set[str] = set()
+        self.listings = 0
+
+    def names(self) -> list[str]:
+        self.listings += 1
+        return sorted(self.tables)
 
     def read(self, tables: Collection[str]) -> dict[str, TableColumns]:
         there = sorted(self.tables.keys() & set(tables))
@@ -152,6 +157,37 @@ def test_a_table_comes_and_goes() -> None:
     relay.resolve(["d.a"])
     codec: Any = relay.codec("d.a")
     assert [(c.name, c.number) for c in codec.schema.columns] == [("n", 1), ("old", 2)]
+
+
+def test_an_unknown_table_is_answered_with_those_spelled_like_it() -> None:
+    """Of few between two refreshes, and not asked again meanwhile: messages name anything."""
+    clickhouse = ClickHouse(orders=[N], returns=[N])
+    relay = tables(clickhouse, Registry())
+    for _ in range(3):
+        relay.resolve(["d.ordres", "d.nothing", "e.orders"])
+    assert clickhouse.listings == 1
+    assert str(relay.codec("d.ordres")).endswith("none of this name; did you mean d.orders?")
+    assert str(relay.codec("e.orders")).endswith("; did you mean d.orders?")
+    assert str(relay.codec("d.nothing")).endswith("none of this name")
+    many = [f"d.order{at}" for at in range(1_000)]
+    relay.resolve(many)
+    relay.resolve(many)
+    assert clickhouse.listings == 2
+    assert sum("did you mean" in str(relay.codec(one)) for one in many) == SPELLED - 3
+    relay.refresh()
+    del clickhouse.tables["d.orders"]
+    relay.resolve(["d.ordres"])
+    assert "did you mean" not in str(relay.codec("d.ordres"))
+    looked = relay.look(["d.retuns"])
+    assert str(looked["d.retuns"]).endswith("; did you mean d.returns?")
+
+
+def test_no_table_is_named_that_rows_may_not_go_to() -> None:
+    clickhouse = ClickHouse(a=[N])
+    clickhouse.tables = {"relay.ledger": [N]}
+    relay = tables(clickhouse, Registry())
+    relay.resolve(["shop.ledger"])
+    assert "did you mean" not in str(relay.codec("shop.ledger"))
 
 
 def test_whose_blocks_the_loader_inserts_one_by_one() -> None:

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.rows import unknown_fields, wire_scan
+from relay.rows.arrow_buffers import in_one_piece
 from relay.rows.decode import Decoded, decode
-from relay.rows.proto_rows import in_one_piece
 from relay.rows.row_codec import RowCodec
 from relay.rows.unknown_fields import find_unexplained
 from relay.rows.wire_scan import scan
+from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
 from tests.schema.values import fill
@@ -98,7 +99,13 @@ def test_a_stranger_makes_its_message_a_dead_letter(name: str, place: str) -> No
     rows = [GOOD, extra + GOOD if place == "before" else GOOD + extra, GOOD]
     found = decoded(rows)
     assert [bad.index for bad in found.bad] == [1]
-    assert reason in found.bad[0].reason
+    assert reason in found.bad[0].reason.text
+    kind = DeadKind.DOES_NOT_FIT
+    if "not known" in reason:
+        kind = DeadKind.UNKNOWN_FIELD
+    elif " on the wire" in found.bad[0].reason.text:
+        kind = DeadKind.WRONG_WIRE_TYPE
+    assert found.bad[0].reason.kind == kind
     assert found.messages == 2
 
 
@@ -149,7 +156,7 @@ def test_each_message_is_told_its_own_number() -> None:
         tagged(2, 0, varint(99_999_999_999)) + tagged(2, 0, varint(2**34)),
         long(6, varint(7) + varint(2**33 + 1)),
     ]
-    said = [bad.reason for bad in decoded(rows, WIDE).bad]
+    said = [bad.reason.text for bad in decoded(rows, WIDE).bad]
     assert said == [
         "row 1: field 2 (signed): 4294967296 does not fit int32",
         "row 1: field 2 (signed): 1099511627781 does not fit int32",
@@ -167,7 +174,7 @@ def test_a_number_is_never_cut_though_its_length_stays(name: str) -> None:
     good = tagged(1, 0, varint(2**32 - 1)) + tagged(2, 0, varint(2**64 - 2**31)) + long(6, b"\x01")
     found = decoded([good, row, b"", good, row], WIDE)
     assert [bad.index for bad in found.bad] == [1, 4]
-    assert f"field {said}" in found.bad[0].reason
+    assert f"field {said}" in found.bad[0].reason.text
     assert found.batch.column("unsigned").to_pylist() == [2**32 - 1, None, 2**32 - 1]
     assert found.batch.column("signed").to_pylist() == [-(2**31), None, -(2**31)]
 
@@ -212,7 +219,7 @@ def test_numbers_of_dropped_columns_are_known() -> None:
     assert (found.bad, found.unknown) == ([], {})
     assert found.batch.column("a").to_pylist() == [7, 8]
     ahead = decoded([old + tagged(5, 0, b"\x01")], codec)
-    assert "field 5 is not known" in ahead.bad[0].reason
+    assert "field 5 is not known" in ahead.bad[0].reason.text
 
 
 def test_a_column_under_its_old_type_is_not_lost_unseen() -> None:
@@ -222,7 +229,7 @@ def test_a_column_under_its_old_type_is_not_lost_unseen() -> None:
     rows = [tagged(1, 0, b"\x01"), long(3, b"x"), tagged(2, 0, b"\x01")]
     found = decoded(rows, codec)
     assert [bad.index for bad in found.bad] == [0]
-    assert "field 1 is column a as it was when its type was Int8" in found.bad[0].reason
+    assert "field 1 is column a as it was when its type was Int8" in found.bad[0].reason.text
     ignored = decoded(rows, codec, "ignore")
     assert (ignored.bad, ignored.unknown) == ([], {"1": 1})
 

@@ -28,7 +28,8 @@ BYTES_A_ROW = 640
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from relay.rows.decode import count_rows, decode
+from relay.rows.decode import decode
+from relay.rows.envelope import count_rows
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.unit import bombs
 
@@ -47,7 +48,7 @@ for kind, make in bombs.MADE.items():
     rows = int(count_rows(values, "batch").sum())
     decoded = decode(values, codec, "batch")
     grown = resident("VmHWM") - before
-    bad = [(one.index, one.reason[:100]) for one in decoded.bad]
+    bad = [(one.index, one.reason.text[:100]) for one in decoded.bad]
     said = {"kind": kind, "grown": grown, "rows": rows, "loaded": decoded.batch.num_rows}
     print(json.dumps({**said, "bad": bad}), flush=True)
     del values, decoded
@@ -112,7 +113,7 @@ def test_groups_are_refused_in_rows_and_around_them() -> None:
     inner = deep[len(deep) - 8 * SURELY_SHALLOW :]
     for value in (deep, inner):
         decoded = decode(binary([row_batch([row(CODEC, id=1)]), value]), CODEC, "batch")
-        ((index, reason),) = [(one.index, one.reason) for one in decoded.bad]
+        ((index, reason),) = [(one.index, one.reason.text) for one in decoded.bad]
         assert index == 1
         assert "nested too deep" in reason
     array = pa.array([inner, b"\x08\x01"], pa.binary())

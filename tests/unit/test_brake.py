@@ -10,15 +10,25 @@ from relay.intake.sample import Range, shares
 from relay.process.suitability import first_dead_letters
 from relay.process.suitability.brake import ENOUGH, Brake
 from relay.process.suitability.first_dead_letters import FirstDead
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
     import pytest
 
 
-def transaction(brake: Brake, good: int, dead: int, kind: str = "no header") -> bool:
+NO_HEADER = DeadReason(DeadKind.NO_TABLE, "no header")
+NULL = DeadReason(DeadKind.NULL_VALUE, "null value")
+
+
+def unfit(row: int, value: int) -> DeadReason:
+    text = f"row {row}, column a: {value} does not fit Int8"
+    return DeadReason(DeadKind.DOES_NOT_FIT, text, "a")
+
+
+def transaction(brake: Brake, good: int, dead: int, reason: DeadReason = NO_HEADER) -> bool:
     """Whether the brake is due at its end; it is committed where not."""
     brake.begun()
-    brake.add(good, [kind] * dead)
+    brake.add(good, "", [reason] * dead)
     if due := brake.due:
         return due
     brake.committed()
@@ -30,7 +40,7 @@ def test_enough_dead_letters_and_nothing_good_is_the_moment_to_ask() -> None:
     assert transaction(Brake(on=True), 0, ENOUGH)
     brake = Brake(on=True)
     assert not transaction(brake, 0, ENOUGH - 1)
-    assert transaction(brake, 0, 1, "null value")
+    assert transaction(brake, 0, 1, NULL)
     error = brake.error("rows")
     assert error.exit_code == 2
     assert f"none of the first {ENOUGH} messages of topic rows" in error.message
@@ -56,7 +66,7 @@ def test_what_an_aborted_transaction_had_does_not_count_twice() -> None:
     brake = Brake(on=True)
     for _ in range(3):  # begun, and never committed
         brake.begun()
-        brake.add(0, ["no header"] * (ENOUGH - 1))
+        brake.add(0, "", [NO_HEADER] * (ENOUGH - 1))
         assert not brake.due
 
 
@@ -64,7 +74,7 @@ def test_a_transaction_without_messages_asks_nothing() -> None:
     """Dead letters that are committed are not what it would stop before."""
     brake = Brake(on=True)
     brake.begun()
-    brake.add(0, ["no header"] * ENOUGH)
+    brake.add(0, "", [NO_HEADER] * ENOUGH)
     brake.committed()
     brake.begun()
     assert not brake.due
@@ -73,9 +83,18 @@ def test_a_transaction_without_messages_asks_nothing() -> None:
 def test_an_error_names_few_kinds() -> None:
     brake = Brake(on=True)
     brake.begun()
-    brake.add(0, [f"unknown table a.t{at}" for at in range(ENOUGH * 30)])
+    for at in range(ENOUGH * 30):
+        table = f"a.t{at}"
+        brake.add(0, table, [DeadReason(DeadKind.UNKNOWN_TABLE, f"unknown table {table}")])
     text = brake.error("rows").message
     assert "unknown table a.t4 (1); and 995 more kind(s)" in text
+
+
+def test_reasons_that_differ_in_values_are_one_kind_with_the_first_as_its_example() -> None:
+    brake = Brake(on=True)
+    brake.begun()
+    brake.add(0, "d.t", [unfit(at, 300 + at) for at in range(ENOUGH)])
+    assert f"row 0, column a: 300 does not fit Int8 ({ENOUGH})" in brake.error("rows").message
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, int, int]]:
@@ -92,15 +111,15 @@ def test_the_first_of_each_table_and_kind_is_a_warning_once(
     """With its place; numbers and values make no kind; nothing before the commit."""
     first = FirstDead("rows")
     first.begun()
-    first.add("d.t", [(RecordPlace(1, 5), "row 1, column a: 300 does not fit Int8")])
+    first.add("d.t", [(RecordPlace(1, 5), unfit(1, 300))])
     assert not told(caplog)
     first.begun()  # it was aborted, and read again with others
     first.add(
         "d.t",
-        [(RecordPlace(1, at), f"row {at}, column a: {at} does not fit Int8") for at in (5, 6)],
+        [(RecordPlace(1, at), unfit(at, at)) for at in (5, 6)],
     )
-    first.add("d.u", [(RecordPlace(0, 9), "null value")])
-    first.add("", [(RecordPlace(0, 2), "no header")])
+    first.add("d.u", [(RecordPlace(0, 9), NULL)])
+    first.add("", [(RecordPlace(0, 2), NO_HEADER)])
     first.committed()
     assert told(caplog) == [
         ("d.t", "row 5, column a: 5 does not fit Int8", 1, 5),
@@ -109,7 +128,7 @@ def test_the_first_of_each_table_and_kind_is_a_warning_once(
     ]
     caplog.clear()
     first.begun()
-    first.add("d.t", [(RecordPlace(1, 8), "row 8, column a: 8 does not fit Int8")])
+    first.add("d.t", [(RecordPlace(1, 8), unfit(8, 8))])
     first.committed()
     assert not caplog.records
 
@@ -121,7 +140,9 @@ def test_kinds_are_bounded(
     first = FirstDead("rows")
     for _ in range(3):
         first.begun()
-        first.add("", [(RecordPlace(0, at), f"unknown table a.{'x' * at}") for at in range(10)])
+        for at in range(10):
+            reason = DeadReason(DeadKind.UNKNOWN_TABLE, "unknown table")
+            first.add(f"a.{'x' * at}", [(RecordPlace(0, at), reason)])
         first.committed()
     assert len(told(caplog)) == 3
     assert len(caplog.records) == 4

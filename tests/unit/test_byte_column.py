@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from relay.intake import byte_column
-from relay.intake.byte_column import NULL, ByteColumn
+from relay.intake import byte_column, message_kernel
+from relay.intake.byte_column import NULL, ByteColumn, gather_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WITHOUT = "no module has this name"
+    from relay.intake.byte_column import Gather
 
 
-def column(values: Sequence[bytes | None], parts: int) -> ByteColumn:
+def column(
+    values: Sequence[bytes | None], parts: int, gather: Gather = gather_one_by_one
+) -> ByteColumn:
     """Of every second value, extended some values at a time."""
     memory = np.frombuffer(b"".join(filter(None, values)) + b"\0", np.uint8)
     sizes = np.array([NULL if one is None else len(one) for one in values], np.int64)
@@ -28,20 +30,16 @@ def column(values: Sequence[bytes | None], parts: int) -> ByteColumn:
     places[sizes == NULL] = 0
     made = ByteColumn()
     for low in range(0, len(values), parts):
-        made.extend(places, sizes, np.arange(low, min(low + parts, len(values)))[::2])
+        made.extend(places, sizes, np.arange(low, min(low + parts, len(values)))[::2], gather)
     return made
 
 
-@pytest.mark.parametrize("kernel", [byte_column._KERNEL, WITHOUT])
+@pytest.mark.parametrize("gather", [message_kernel.gather, gather_one_by_one])
 @pytest.mark.parametrize("seed", range(20))
 def test_values_are_copied_as_they_are(
-    kernel: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    gather: Gather, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty ones, nulls, some larger than a piece, and as many as need many pieces."""
-    from relay.intake import message_kernel  # noqa: PLC0415 - so that it is loaded
-
-    assert sys.modules[byte_column._KERNEL] is message_kernel
-    monkeypatch.setattr(byte_column, "_KERNEL", kernel)
     chance = random.Random(seed)
     monkeypatch.setattr(byte_column, "_MOST_BITS", chance.choice([10, 11, 19]))
     values = [
@@ -49,7 +47,7 @@ def test_values_are_copied_as_they_are(
         for _ in range(chance.randrange(1, 400))
     ]
     parts = 2 * chance.randrange(1, 50)
-    made = column(values, parts)
+    made = column(values, parts, gather)
     assert made.array().to_pylist() == values[::2]
     assert [made[at] for at in range(len(made))] == values[::2]
     assert made.bytes == sum(len(one or b"") for one in values[::2])

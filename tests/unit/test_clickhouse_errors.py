@@ -72,13 +72,15 @@ def test_the_server_calls_them_by_these_names(client: Client) -> None:
         (ONE_USER, About.SERVER),
         ("Code: 115. DB::Exception: Unknown setting 'x'. (UNKNOWN_SETTING)", About.CONNECTION),
         ("Code: 9999. DB::Exception: of a release to come", About.UNKNOWN),
+        ("Code: 36. DB::Exception: Invalid expression for function parseTimeDelta", About.BLOCK),
+        ("Code: 36. DB::Exception: Dictionary (`d.rates`) not found. (BAD_ARG", About.TABLE),
         ("Connection refused", About.SERVER),
         ("Setting async_insert is readonly", About.USER),
         ("error code 60", About.TABLE),
     ],
 )
 def test_what_an_error_is_about(text: str, what: About) -> None:
-    """Two codes have two meanings, told by the text; what is not listed is said to be unknown."""
+    """Some codes have two meanings, told by the text; what is not listed is said to be unknown."""
     assert about(text) is what
 
 
@@ -86,6 +88,7 @@ def test_two_meanings_are_told_by_the_text_alone(monkeypatch: pytest.MonkeyPatch
     """Negative control: without it a block over too many partitions would wait for ever."""
     monkeypatch.setattr(errors, "_PARTITIONS", re.compile(r"(?!)"))
     monkeypatch.setattr(errors, "_OF_ONE_QUERY", re.compile(r"(?!)"))
+    monkeypatch.setattr(errors, "_DICTIONARY", re.compile(r"(?!)"))
     assert [about(text) for text in (PARTITIONS, ONE_QUERY)] == [About.TABLE_NOW, About.SERVER]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.intake.foreign_formats import explained, foreign, of_headers, of_value
+from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.broker.pipeline import row_batch
 
 
@@ -60,14 +61,20 @@ def test_headers_that_name_no_table_are_told(
 
 def test_a_reason_says_what_the_message_looks_like_where_that_helps() -> None:
     """A message of a known table whose value is no known format keeps its reason."""
-    told = explained("no header", b"[]", [("id", b"")])
-    assert told == "no header; its value looks like JSON; its headers are 'id'"
-    told = explained("no header", None, [("id", b"")])
-    assert told == "no header; its value is null (a tombstone); its headers are 'id'"
-    assert explained("no header", b"", []).startswith("no header; its value is empty; ")
-    assert explained("not a RowBatch", b"{}", None) == "not a RowBatch; its value looks like JSON"
-    assert explained("row 1: 300", row_batch([300]), None) == "row 1: 300"
-    assert explained("null value", None, None) == "null value"
+    none = DeadReason(DeadKind.NO_TABLE, "no header")
+    found = explained(none, b"[]", [("id", b"")])
+    assert found.text == "no header; its value looks like JSON; its headers are 'id'"
+    assert found.kind == DeadKind.NO_TABLE
+    found = explained(none, None, [("id", b"")])
+    assert found.text == "no header; its value is null (a tombstone); its headers are 'id'"
+    assert explained(none, b"", []).text.startswith("no header; its value is empty; ")
+    other = DeadReason(DeadKind.NOT_A_BATCH, "not a RowBatch")
+    assert explained(other, b"{}", None).text == "not a RowBatch; its value looks like JSON"
+    for reason, value in (
+        (DeadReason(DeadKind.DOES_NOT_FIT, "row 1: 300", "a"), row_batch([300])),
+        (DeadReason(DeadKind.NULL_VALUE, "null value"), None),
+    ):
+        assert explained(reason, value, None) is reason
 
 
 def test_no_rows_look_like_another_format() -> None:

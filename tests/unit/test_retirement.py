@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.process import retire
-from relay.process.retire_plan import Retirement, plan
+from relay.process.retire_plan import Retirement, absent, plan
 from tests.config.test_kafka_clients import settings
 
 
@@ -32,3 +32,11 @@ def test_an_obstacle_is_never_passed_over() -> None:
     """Whoever calls it."""
     with pytest.raises(ValueError, match="is in the group"):
         retire.end(settings(), Retirement("r-0", "shop.relay.r-0", (0,)))
+
+
+def test_members_that_the_group_does_not_name_are_told_with_those_that_it_does() -> None:
+    """A misspelled one is like one that is gone: Kafka names no transactional ids."""
+    (line,) = absent(["r-3", "r-0", "r-3"], {"r-1": (), "r-0": (0,)})
+    assert line.startswith("r-3: the group has no such member (it has 2 members: r-0, r-1)")
+    assert next(absent(["r-3"], [])).startswith("r-3: the group has no such member (it has none)")
+    assert list(absent(["r-0"], ["r-0"])) == []

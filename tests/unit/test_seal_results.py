@@ -8,14 +8,18 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from relay.blocks.form_block import Formed
+from relay.blocks.form_block import DeadMessage, Formed
 from relay.core.records import SealedBlock, SealResult
 from relay.core.state import Seal, SealReason
 from relay.process.seal_results import Sent
+from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.core.build import buffer
 
 SEAL = Seal(0, "d.x", "shop:d.x:0:1:5", SealReason.AGE, buffer(5))
-DEAD = [(6, b"dead letter", "row 1: no"), (7, None, "row 2: no")]
+DEAD = [
+    DeadMessage(6, b"dead letter", DeadReason(DeadKind.DOES_NOT_FIT, "row 1: no", "a")),
+    DeadMessage(7, None, DeadReason(DeadKind.NULL_VALUE, "null value")),
+]
 
 
 def test_a_block_and_dead_letters() -> None:
@@ -26,14 +30,14 @@ def test_a_block_and_dead_letters() -> None:
 
     crc32c = google_crc32c.value(b"onetwo")
     block = SealedBlock("shop.blocks.d.x", 40, 42, 2, 4, 5, 60, crc32c, 8)
-    assert sent.result("shop.blocks.d.x") == SealResult(SEAL, block, 2, "row 1: no")
+    assert sent.result("shop.blocks.d.x") == SealResult(SEAL, block, 2, "row 1: no", "does-not-fit")
     assert sent.unknown == {"9": 1}
 
 
 def test_dead_letters_alone() -> None:
     sent = Sent.of(SEAL, Formed([], DEAD, 0, 0, 0), [])
 
-    assert sent.result("shop.blocks.d.x") == SealResult(SEAL, None, 2, "row 1: no")
+    assert sent.result("shop.blocks.d.x") == SealResult(SEAL, None, 2, "row 1: no", "does-not-fit")
 
 
 def test_chunks_that_were_not_acknowledged_are_no_block() -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import ReadTimeoutError
 
 from loader.clickhouse import client
-from relay.clickhouse.error_text import answer_line, error_line, unanswered
+from relay.clickhouse.error_text import answer_line, error_line, note_server, unanswered
 from relay.clickhouse.errors import number
 from relay.config.server_settings import ClickHouse
 from relay.errors import Unavailable
@@ -147,3 +149,14 @@ def test_loader_and_relay_say_it_first(capfd: pytest.CaptureFixture[str]) -> Non
     assert caught.value.message.startswith(begins)
     assert relay.message.startswith(begins)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("port", "told"), [(9000, True), (9440, True), (8123, False)])
+def test_the_port_of_another_protocol_is_named(port: int, *, told: bool) -> None:
+    """Read before as "the connection ended within the head of the answer" and nothing more."""
+    silent = ReadTimeoutError(HTTPConnectionPool("here", port), "/", "timed out")
+    note_server(silent, "http", "here", port)
+    said = unanswered(silent)
+    assert said is not None
+    assert said.startswith(f"ClickHouse http://here:{port}: ")
+    assert said.endswith("native protocol; HTTP is mostly 8123, HTTPS 8443") is told

@@ -11,6 +11,7 @@ import pytest
 from relay.blocks.chunks import Encoder, decode
 from relay.blocks.form_block import form
 from relay.kafka.record_limits import CHUNK_ROOM, ROOM, RecordLimits, oversized, record_bytes
+from relay.schema.dead_reason import DeadKind
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 LETTERS = string.ascii_letters + string.digits
@@ -106,4 +107,6 @@ def test_messages_that_no_chunk_can_carry_become_dead_letters(
     assert (formed.rows, formed.messages) == (rows, rows)
     assert sum(count for _, count in formed.chunks) == rows
     assert bool(formed.chunks) == bool(formed.message_rows) == bool(rows)
-    assert all("raise its max.message.bytes" in reason for _, _, reason in formed.dead)
+    for _, _, reason in formed.dead:
+        assert "raise its max.message.bytes" in reason.text
+        assert reason.kind == DeadKind.ROW_TOO_LARGE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 
 from relay.errors import Refused, Unavailable
 from relay.program import waiting
-from relay.program.waiting import StoppedWaiting, until_available
+from relay.program.waiting import StoppedWaiting, backoff, pauses, until_available
 
 
 class Clock(threading.Event):
@@ -68,3 +69,10 @@ def test_a_no_is_not_waited_for(clock: Clock) -> None:
     with pytest.raises(Refused):
         until_available(refuse, clock)
     assert clock.now == 0.0
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    """However many there were: a float has an end, and a server may be away for a year."""
+    assert list(itertools.islice(pauses(0.5, 3.0), 5)) == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert list(itertools.islice(pauses(0.5), 4)) == [0.5, 1.0, 2.0, 4.0]
+    assert backoff(0.5, 15.0, 10**9) == 15.0

@@ -9,19 +9,24 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from loader.journal import begin_plan
 from loader.journal.startup import ledger_of
 from relay import names
 from relay.config.settings_file import load
+from relay.errors import ContractBroken
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify.judge.beginning import (
     First,
     JournalBeginning,
+    LedgerReach,
     as_json,
     beginnings,
     gaps,
     history_lines,
+    reaches,
 )
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.loader import unsparked
 from tests.verify.test_live import RELAY, once, ran, spoken
 
 if TYPE_CHECKING:
@@ -94,6 +99,39 @@ def test_a_gap_is_what_nobody_settled(settled: int | None, lost: bool) -> None:
     if lost:
         assert "begins at offset 16820" in told[0]
         assert ("no position" if settled is None else f"offset {settled}") in told[0]
+
+
+def test_where_the_first_loader_began_is_known_by_what_it_noted_at_once() -> None:
+    """Not from a position that is left after the older were cleaned, nor if a person knows."""
+    rows = [
+        ("j:0", 90, 16, 1_000),
+        ("j#unsure:0", 40, 40, 1_000),
+        ("j:1", 90, 80, 5_000),
+        ("j#unsure:1", 40, 40, 1_000),
+        ("j:2", 90, 16, 1_000),
+        ("j#unsure:2", 40, 40, 1_000),
+        ("j#lost:2", 50, 50, 2_000),
+        ("other:3", 7, 7, 1_000),
+        ("other#gone:0", 0, 0, 1_000),
+    ]
+    assert reaches("j", rows) == {
+        0: LedgerReach(90, 16),
+        1: LedgerReach(90),
+        2: LedgerReach(90),
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "began", "lost"),
+    [(CUT, 16_820, True), (CUT, 0, False), (CUT, None, False), (WHOLE, 16_820, False)],
+)
+def test_a_loader_that_began_behind_a_gap(first: First, began: int | None, lost: bool) -> None:
+    reach = {3: LedgerReach(20_000, began)}
+    (one,) = beginnings({3: first}, {3: 16_820}, {}, {}, reach)
+    assert one.passed_over == lost
+    assert [f"began at journal offset {began}, behind" in told for told in gaps([one])] == (
+        [True] if lost else []
+    )
 
 
 def test_a_partition_that_is_whole_has_no_gap_before_any_loader_ran() -> None:
@@ -176,3 +214,33 @@ def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Cl
     ledger.save_positions(journal.topic_id, {0: offsets[1] + 1, 1: 0})
     status, _, _ = once(config, "--deep")
     assert status != 6, "all that is gone was settled"
+
+
+def test_c2_a_loader_that_began_behind_what_was_deleted(
+    pipeline: Pipeline,  # noqa: F811
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guard: a first start where the journal's beginning is gone ends with both numbers."""
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
+    config = ran(pipeline)
+    topic = names.journal_topic(pipeline.app)
+    records = pipeline.read(topic, pipeline.partitions)[0]
+    low, rows = records[2][0], sum(pipeline.sent.values())
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, low)]).values():
+        future.result(30)
+    with pytest.raises(ContractBroken, match=f"begins at offset {low}, and no loader"):
+        unsparked.load(load(config))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(begin_plan, "_lost", lambda *_: None)
+        unsparked.load(load(config))
+    assert client.query(f"SELECT count() FROM {pipeline.table}").result_rows[0][0] < rows
+    status, heard = spoken(config, "--deep")
+    assert status == 6, heard
+    assert f"the ledger's first loader began at journal offset {low}, behind records" in heard
+
+    unsparked.load(load(config), lost=True)
+    status, heard = spoken(config, "--deep")
+    assert (status, f"begins at n=3, journal offset {low}" in heard) == (0, True), heard

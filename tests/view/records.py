@@ -50,5 +50,7 @@ def commit(n: int, *blocks: Block, floor: int = 0, at_ms: int = 2_000, **fields:
     )
 
 
-def dead(table: str, messages: int, reason: str) -> DeadLetters:
-    return DeadLetters(table=table, messages=messages, reason=reason, next_source_offset=1)
+def dead(table: str, messages: int, reason: str, kind: str = "") -> DeadLetters:
+    return DeadLetters(
+        table=table, messages=messages, reason=reason, kind=kind, next_source_offset=1
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from relay.operate.view.journal_state import JournalState, PartitionState
+from relay.schema.dead_reason import DeadKind
 from tests.view.records import block, commit, dead
 
 
@@ -47,11 +50,23 @@ def test_lately_is_the_last_minute() -> None:
 def test_dead_letters_are_counted_by_kind_of_reason() -> None:
     seen = JournalState()
     for n, day in enumerate((70_000, 80_000)):
-        letters = [dead("d.t", 2, f"row 1, column day: {day} does not fit Date")]
+        letters = [dead("d.t", 2, f"row 1, column day: {day} does not fit Date", "does-not-fit")]
         seen.add(0, n, commit(n + 1, dead=letters))
-    ((kind, messages),) = seen.dead.items()
+    ((group, messages),) = seen.dead.items()
+    assert group == ("d.t", DeadKind.DOES_NOT_FIT)
     assert messages == 4
-    assert not seen.exact[kind], "the second of each seal may have another reason"
+    assert seen.reasons[group].startswith("row 1, column day: 80000")
+    assert not seen.exact[group], "the second of each seal may have another reason"
+
+
+@pytest.mark.parametrize("kind", ["", "of-a-later-version"])
+def test_letters_of_another_version_are_of_no_known_kind(kind: str) -> None:
+    """Whatever their words: they are counted together, by table."""
+    seen = JournalState()
+    for n, reason in enumerate(("null value", "unknown table d.t")):
+        seen.add(0, n, commit(n + 1, dead=[dead("d.t", 1, reason, kind)]))
+    assert seen.dead == {("d.t", DeadKind.UNKNOWN): 2}
+    assert seen.reasons["d.t", DeadKind.UNKNOWN] == "unknown table d.t", "of the last seal"
 
 
 def test_a_reason_is_exact_where_no_seal_had_a_second_dead_letter() -> None:
@@ -59,8 +74,8 @@ def test_a_reason_is_exact_where_no_seal_had_a_second_dead_letter() -> None:
     seen = JournalState()
     one, more, other = dead("d.t", 1, "bad"), dead("d.t", 3, "bad"), dead("d.u", 1, "bad")
     seen.add(0, 0, commit(1, dead=[one, other]))
-    assert seen.exact == {("d.t", "bad"): True, ("d.u", "bad"): True}
+    assert seen.exact == {("d.t", DeadKind.UNKNOWN): True, ("d.u", DeadKind.UNKNOWN): True}
     seen.add(0, 1, commit(2, dead=[more]))
     seen.add(0, 2, commit(3, dead=[one]))
-    assert seen.dead == {("d.t", "bad"): 5, ("d.u", "bad"): 1}
-    assert seen.exact == {("d.t", "bad"): False, ("d.u", "bad"): True}
+    assert seen.dead == {("d.t", DeadKind.UNKNOWN): 5, ("d.u", DeadKind.UNKNOWN): 1}
+    assert seen.exact == {("d.t", DeadKind.UNKNOWN): False, ("d.u", DeadKind.UNKNOWN): True}

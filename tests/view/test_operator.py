@@ -252,8 +252,24 @@ def given_up(operator: Operator, database: str, block: str) -> None:
     )
     status, output, _ = operator.loader("parked resolve", "all", "--discard", "--why", "a test")
     assert (status, f"{database}.byhand: 1 block(s), {ROWS:,} rows" in output) == (0, True)
+    (told,) = operator.json("loader", "parked resolve", block, "--discard", "--why", "a test")
+    table = f"{database}.gone"
+    would = {"block": block, "table": table, "outcome": "discarded", "done": False, "rows": ROWS}
+    assert told == would
     listed = {one["id"] for one in operator.json("loader", "parked ls")}
     assert block in listed
+
+
+def misspelled(operator: Operator, table: str, hint: str) -> None:
+    """Every command that looks for a table says which one may be meant."""
+    for command in ("blocks ls", "status", "schema show"):
+        place = (table,) if command == "schema show" else ("--table", table)
+        _, output, errors = operator.relay(command, *place)
+        assert hint in output + errors, command
+    status, _, errors = operator.relay("rewind", "--table", table, "--to-offset", "earliest")
+    assert (status, hint in errors) == (0, True)
+    findings = operator.relay("doctor", "--table", table, "--json")[1]
+    assert hint in findings
 
 
 def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[str, str]) -> None:  # noqa: F811
@@ -264,8 +280,10 @@ def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[s
     assert (status, output) == (0, f"{ids['mended']}: loaded\n")
     assert count(client, f"{database}.mended") == ROWS
 
-    assert operator.loader("parked resolve", ids["gone"], "--loaded")[0] == 5, "there is no table"
+    status, output, _ = operator.loader("parked resolve", ids["gone"], "--loaded", "--json")
+    assert (status, json.loads(output)["done"]) == (5, False), "there is no table"
     given_up(operator, database, ids["gone"])
+    misspelled(operator, f"{database}.mendde", f"; did you mean {database}.mended?")
     words = ("parked resolve", ids["gone"], "--discard", "--why", "rows of a test", "--run")
     status, output, _ = operator.loader(*words)
     assert (status, "discarded: a person gave it up; rows of a test" in output) == (0, True)
@@ -273,7 +291,8 @@ def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[s
     make(client, f"{database}.byhand")
     values = ", ".join(f"({3 * ROWS + at}, 'v')" for at in range(ROWS))
     client.command(f"INSERT INTO {database}.byhand SETTINGS async_insert = 0 VALUES {values}")
-    assert operator.loader("parked resolve", ids["byhand"], "--loaded")[0] == 0
+    (told,) = operator.json("loader", "parked resolve", ids["byhand"], "--loaded")
+    assert (told["block"], told["outcome"], told["done"]) == (ids["byhand"], "loaded", True)
     assert count(client, f"{database}.byhand") == ROWS
 
     for name, state in (("mended", "loaded"), ("gone", "discarded"), ("byhand", "loaded")):

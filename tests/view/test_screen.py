@@ -126,7 +126,13 @@ def test_people_and_programs_see_all_of_it() -> None:
     assert [row["lag"] for row in found["partitions"]] == [40, None]
     assert found["parked"][0]["id"] == "shop:d.t:0:0:20"
     (letters,) = found["dead_letters"]
-    assert letters == {"table": "", "reason": "no header", "messages": 2, "exact": False}
+    assert letters == {
+        "table": "",
+        "kind": "unknown",
+        "reason": "no header",
+        "messages": 2,
+        "exact": False,
+    }
 
 
 def test_what_people_took_note_of_is_shown_beside_anomalies() -> None:

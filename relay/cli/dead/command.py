@@ -25,6 +25,7 @@ from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTall
 from relay.operate.dead.selection import Selection, summary
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
+from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.registry import Registry
 from relay.schema.types.column_type import UnsupportedType
@@ -47,7 +48,7 @@ def dead() -> None:
 @config_argument
 @selecting
 @click.option(
-    "--summary", "grouped", is_flag=True, help="Print counts by table and kind of reason."
+    "--summary", "grouped", is_flag=True, help="Print counts by table, kind of reason and field."
 )
 @click.option(
     "--limit",
@@ -64,12 +65,13 @@ def list_dead(
 
     \b
     relay dead ls --table shop.orders --since 2h
-    relay dead ls --reason 'does not fit Date' --json | jq .reason
+    relay dead ls --kind does-not-fit --json | jq .reason
     relay dead ls --summary
     """
     with _reader(settings_of(config_file)) as reader:
         marks = reader.marks()
-        chosen = filter(Selection(**wanted).means, reader.letters())
+        letters = _NamedTables(reader.letters())
+        chosen = filter(Selection(**wanted).means, letters)
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
             if as_json:
@@ -80,6 +82,23 @@ def list_dead(
             _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
+    table = wanted["table"]
+    if table and table not in letters.tables:
+        hint = did_you_mean_table(table, letters.tables)
+        click.echo(f"no dead letter names table {table}{hint}", err=True)
+
+
+class _NamedTables:
+    """Dead letters, and which tables those that went through name."""
+
+    def __init__(self, letters: Iterable[DeadLetter]) -> None:
+        self._letters = letters
+        self.tables: set[str] = set()
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        for letter in self._letters:
+            self.tables.add(letter.table)
+            yield letter
 
 
 def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
@@ -201,8 +220,8 @@ def replay(
     twice, can simply be run again.
 
     \b
-    relay dead replay --table shop.orders --reason 'unknown table'
-    relay dead replay --table shop.orders --reason 'unknown table' --run
+    relay dead replay --table shop.orders --kind unknown-table
+    relay dead replay --table shop.orders --kind unknown-table --run
     relay dead replay 0:17 0:18 --as-table shop.orders --run
     """
     settings = settings_of(config_file)

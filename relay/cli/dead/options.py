@@ -9,6 +9,7 @@ import click
 
 from relay.blocks.dead_letter import RecordPlace
 from relay.cli.arguments import INSTANT, Parsed
+from relay.schema.dead_reason import DeadKind
 
 PLACE = Parsed("partition:offset", RecordPlace.parse)
 
@@ -33,6 +34,16 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
             type=INSTANT,
             help="Choose only dead letters written since this time: ISO 8601 (UTC if it names no "
             "zone), or an age such as 2h or 7d.",
+        ),
+        click.option(
+            "--kind",
+            "kinds",
+            type=click.Choice([kind.value for kind in DeadKind]),
+            metavar="KIND",
+            multiple=True,
+            callback=lambda _context, _option, chosen: frozenset(map(DeadKind.read, chosen)),
+            help="Choose only dead letters of this kind of reason, such as unknown-table; give "
+            "the option again for more kinds.",
         ),
         click.option(
             "--reason",

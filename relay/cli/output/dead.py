@@ -27,16 +27,19 @@ _LETTER = (
     Column("source", right=False, optional=1),
     Column("bytes", optional=3),
     Column("replayed as", right=False),
+    Column("kind", right=False),
     Column("reason", right=False, words=True),
 )
 _GROUP = (
     Column("table", right=False),
     Column("count"),
     Column("replayed"),
-    Column("kind of reason", right=False, words=True),
-    Column("first (UTC)", right=False, optional=2),
-    Column("last (UTC)", right=False, optional=1),
-    Column("as", right=False, optional=3),
+    Column("kind of reason", right=False),
+    Column("field", right=False),
+    Column("first (UTC)", right=False, optional=3),
+    Column("last (UTC)", right=False, optional=2),
+    Column("as", right=False),
+    Column("which says", right=False, optional=1, words=True),
 )
 
 
@@ -54,23 +57,26 @@ def listed(
             str(letter.source),
             f"{letter.size:,}",
             str(mark.replayed) if mark else "",
-            letter.reason[:_REASON_CHARACTERS],
+            letter.reason.kind.value,
+            letter.reason.text[:_REASON_CHARACTERS],
         )
         rows.append(row)
     yield from laid_out(_LETTER, rows, width)
 
 
 def grouped(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
-    """Yield one line per table and kind of reason."""
+    """Yield one line per table, kind of reason and field, with the last dead letter of each."""
     rows = [
         (
             group.table or _NO_TABLE,
             f"{group.count:,}",
             f"{group.replayed:,}",
-            group.kind[:_REASON_CHARACTERS],
+            group.kind.value,
+            group.about,
             _time(group.first_ms),
             _time(group.last_ms),
             str(group.example),
+            group.reason[:_REASON_CHARACTERS],
         )
         for group in groups
     ]
@@ -81,13 +87,15 @@ def group_as_json(group: LetterGroup) -> dict[str, Any]:
     """Return the group as JSON has it."""
     return {
         "table": group.table,
-        "kind": group.kind,
+        "kind": group.kind.value,
+        "field": group.about,
         "count": group.count,
         "replayed": group.replayed,
         "bytes": group.bytes,
         "first": _iso(group.first_ms),
         "last": _iso(group.last_ms),
         "example": str(group.example),
+        "reason": group.reason,
     }
 
 
@@ -97,7 +105,9 @@ def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
         "place": str(letter.place),
         "when": _iso(letter.when_ms),
         "table": letter.table,
-        "reason": letter.reason,
+        "kind": letter.reason.kind.value,
+        "field": letter.reason.field,
+        "reason": letter.reason.text,
         "source_topic": letter.source_topic,
         "source_partition": letter.source.partition,
         "source_offset": letter.source.offset,
@@ -136,7 +146,8 @@ def whole(
 ) -> Iterator[str]:
     """Yield one dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
-    yield f"reason       {letter.reason}"
+    yield f"reason       {letter.reason.text}"
+    yield f"kind         {letter.reason.kind.value}; next: {letter.reason.kind.next_step}"
     yield f"table        {letter.table or _NO_TABLE}"
     yield f"source       {letter.source_topic} {letter.source}"
     if letter.block:

@@ -10,6 +10,7 @@ from relay import names
 from relay.cli.options import settings_of
 from relay.errors import ConfigError
 from relay.kafka.topics import Topics
+from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
 from relay.schema.evolution import live_columns, unsupported_columns
 from relay.schema.registry import Registry
@@ -36,8 +37,9 @@ def version_of(registry: Registry, table: str, version: int | None) -> TableSche
     """
     current = registry.current(table)
     if current is None:
+        hint = did_you_mean_table(table, registry.tables())
         raise ConfigError(
-            f"the schema registry has no table {table}",
+            f"the schema registry has no table {table}{hint}",
             "`relay schema ls` lists those it has, `relay schema proto` adds one",
         )
     found = current if version is None else registry.version(table, version)

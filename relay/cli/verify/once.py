@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.operate.verify.audit import Audit
     from relay.operate.verify.judge.anomaly import Anomaly
+    from relay.operate.verify.judge.beginning import LedgerReach
     from relay.operate.verify.read.journal import Reader
     from relay.operate.verify.rounds import Keep
     from relay.records_pb2 import Commit
@@ -80,7 +81,7 @@ def _source(reader: Reader) -> dict[int, int]:
     return {}
 
 
-def _settled(settings: Settings) -> dict[int, int]:
-    """The ledger's positions in the journal that is there."""
+def _settled(settings: Settings) -> dict[int, LedgerReach]:
+    """What the ledger has settled of the journal that is there."""
     journal = Topics(settings).describe(names.journal_topic(settings.app), (READ,))
-    return {} if journal is None else LandedBlocks(settings).positions(journal.topic_id)
+    return {} if journal is None else LandedBlocks(settings).reach(journal.topic_id)

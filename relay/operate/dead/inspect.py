@@ -99,7 +99,7 @@ def _row(data: bytes, codec: RowCodec) -> InspectedRow:
         ),
         json_format.MessageToDict(message, preserving_proto_field_name=True),
         sorted({field.field_number for field in unknown}),
-        bad[0].reason.removeprefix("row 1: ").removeprefix("row 1, ") if bad else "",
+        bad[0].reason.text.removeprefix("row 1: ").removeprefix("row 1, ") if bad else "",
     )
 
 

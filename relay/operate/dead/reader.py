@@ -136,10 +136,7 @@ class DeadReader:
             low, stable = consumer.get_watermark_offsets(place, SECONDS)
             end = stable if end is None else min(end, stable)
             place.offset = max(low, place.offset)
-            for message in records(consumer, place, end, SECONDS):
-                if (message.offset() or 0) < end:
-                    yield message
-            consumer.unassign()
+            yield from records(consumer, place, end, SECONDS)
         except KafkaException as error:
             grant = f"grant Read on topic {place.topic} to the user of kafka.client"
             raise answered(f"read {place.topic}", error.args[0], grant) from error

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
+from relay.schema.dead_reason import DeadKind
 
 _AGE = re.compile(r"(\d+)([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# A value that is shown in a reason, and numbers: what differs between two of one kind.
-_VALUE = re.compile(r": .*( does not fit .*)", re.DOTALL)
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(\.\d+)?(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,7 @@ class Selection:
     Attributes:
         places: of dead letters; empty: all.
         table: exactly; "" is the table of those whose header names none.
+        kinds: of the reason; empty: all.
         reason: found anywhere in the reason.
         since_ms, until_ms: when it became a dead letter; the second is excluded.
         partition: of the source, which is that of the dead letter.
@@ -36,6 +35,7 @@ class Selection:
 
     places: frozenset[RecordPlace] = frozenset()
     table: str | None = None
+    kinds: frozenset[DeadKind] = frozenset()
     reason: re.Pattern[str] | None = None
     since_ms: int | None = None
     until_ms: int | None = None
@@ -46,7 +46,8 @@ class Selection:
         return (
             (not self.places or letter.place in self.places)
             and self.table in {None, letter.table}
-            and (self.reason is None or self.reason.search(letter.reason) is not None)
+            and (not self.kinds or letter.reason.kind in self.kinds)
+            and (self.reason is None or self.reason.search(letter.reason.text) is not None)
             and (self.since_ms is None or letter.when_ms >= self.since_ms)
             and (self.until_ms is None or letter.when_ms < self.until_ms)
             and self.partition in {None, letter.source.partition}
@@ -75,10 +76,12 @@ def instant_ms(text: str, now_ms: int) -> int:
 
 @dataclass(slots=True)
 class LetterGroup:
-    """Dead letters of one table and one kind of reason."""
+    """Dead letters of one table, one kind of reason, and one field."""
 
     table: str
-    kind: str
+    kind: DeadKind
+    about: str
+    """The field, or empty."""
     count: int = 0
     replayed: int = 0
     bytes: int = 0
@@ -86,25 +89,19 @@ class LetterGroup:
     last_ms: int = 0
     example: RecordPlace = field(default=RecordPlace(0, 0))
     """The last of them."""
-
-
-def kind_of(reason: str) -> str:
-    """Return the reason without what differs from message to message: values and numbers."""
-    value = _VALUE.search(reason)
-    if value is None:
-        return _NUMBER.sub("#", reason)
-    return f"{_NUMBER.sub('#', reason[: value.start()])}: …{value[1]}"
+    reason: str = ""
+    """Of the last of them."""
 
 
 def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
-    """Return groups by table and kind of reason, the largest first.
+    """Return groups by table, kind of reason and field, the largest first.
 
     Args:
         letters: each with whether it was replayed.
     """
-    groups: dict[tuple[str, str], LetterGroup] = {}
+    groups: dict[tuple[str, DeadKind, str], LetterGroup] = {}
     for letter, replayed in letters:
-        key = (letter.table, kind_of(letter.reason))
+        key = (letter.table, *letter.reason.group)
         group = groups.setdefault(key, LetterGroup(*key, first_ms=letter.when_ms))
         group.count += 1
         group.replayed += replayed
@@ -112,4 +109,7 @@ def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
         group.first_ms = min(group.first_ms, letter.when_ms)
         if letter.when_ms >= group.last_ms:
             group.last_ms, group.example = letter.when_ms, letter.place
-    return sorted(groups.values(), key=lambda group: (-group.count, group.table, group.kind))
+            group.reason = letter.reason.text
+    return sorted(
+        groups.values(), key=lambda group: (-group.count, group.table, group.kind, group.about)
+    )

@@ -163,6 +163,7 @@ class TargetFacts:
         views: every view that an INSERT reaches, through views too.
         missing: rights that this user lacks on it.
         policies: row policies that hide rows from this user.
+        create: the CREATE statement.
     """
 
     engine: str
@@ -174,6 +175,7 @@ class TargetFacts:
     views: tuple[View, ...] = ()
     missing: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
+    create: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class ClickHouseFacts:
     `replicated_merge_tree_settings`."""
     tables: Mapping[str, TargetFacts | None]
     """By `database.table`; None: there is no such table."""
+    others: tuple[str, ...] = ()
+    """Names of all tables that the server shows, so that a misspelled one is told."""
     ledger: TargetFacts | None = None
     missing: tuple[tuple[str, str], ...] = ()
     """Rights beyond those on tables that the user lacks: (right, on what)."""

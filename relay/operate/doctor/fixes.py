@@ -7,6 +7,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
+
 if TYPE_CHECKING:
     from relay.config.settings import Brokers
 
@@ -63,14 +65,6 @@ def principal(kafka: Brokers) -> str:
     return "User:ANONYMOUS" if protocol == "plaintext" else "User:<this client's>"
 
 
-def quoted(table: str) -> str:
-    """Quote `database.table` as SQL; names of other shapes are quoted whole."""
-    return ".".join(
-        part if part.isidentifier() and part.isascii() else f"`{part.replace('`', '``')}`"
-        for part in table.split(".", 1)
-    )
-
-
 def alter(table: str, setting: str, value: int) -> str:
     """Return the statement that sets a table's setting."""
-    return f"ALTER TABLE {quoted(table)} MODIFY SETTING {setting} = {value}"
+    return f"ALTER TABLE {readable(table)} MODIFY SETTING {setting} = {value}"

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.operate.doctor.fixes import grant, principal, quoted
+from relay.clickhouse.quoting import readable
+from relay.operate.doctor.fixes import grant, principal
 from relay.operate.doctor.versions import FREE_INPUT, Version, version_text
 
 if TYPE_CHECKING:
@@ -114,15 +115,15 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
         settings: of the app.
         targets: as SQL.
     """
-    ledger = f"{quoted(settings.loader.database)}.*"
+    ledger = f"{readable(settings.loader.database)}.*"
     yield from (ClickHouseRight("SELECT, INSERT", target) for target in targets)
     removing = "optional: for loader supersede, which relay rewind starts"
     yield from (ClickHouseRight("ALTER DELETE", target, note=removing) for target in targets)
     yield ClickHouseRight("CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN, SELECT, INSERT", ledger)
     cleaning = "optional: for loader ledger clean --run"
-    its_table = quoted(f"{settings.loader.database}.ledger")
+    its_table = readable(f"{settings.loader.database}.ledger")
     yield ClickHouseRight("ALTER DELETE", its_table, note=cleaning)
-    scratch = f"{quoted(settings.loader.database)}.scratch_*"
+    scratch = f"{readable(settings.loader.database)}.scratch_*"
     alone = "optional: without it a message that its table refuses parks its whole block"
     yield ClickHouseRight("DROP TABLE", scratch, note=alone)
     yield from (ClickHouseRight("SELECT", relation) for relation in READ_BY_LOADER)
@@ -156,7 +157,7 @@ def _for(version: Version, role: Role) -> Role:
 
 def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
-    targets = [quoted(table) for table in sorted(tables)] or [ANY_TABLE]
+    targets = [readable(table) for table in sorted(tables)] or [ANY_TABLE]
     databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
     ledger = f"{settings.loader.database}.*"
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)

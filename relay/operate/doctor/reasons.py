@@ -46,6 +46,10 @@ ERRORS: Mapping[str, str] = {
     "journal-passed": "the journal record that the committed offset names was deleted: the next "
     "start ends with status 6",
     "ledger-hidden": "blocks that are loaded would look as if they were not, so the loader ends",
+    "ledger-expires": "positions and entries of blocks expire, and with them what keeps a block "
+    "from being loaded twice",
+    "ledger-merges": "entries of a block are merged away, and with them what keeps it from being "
+    "loaded twice: the loader refuses to start",
     "source-passed": "messages were deleted before they were read: the next start ends with "
     "status 6 and names the gap",
     "offset-foreign": "a tool moved the group's offsets: the next start ends with status 6",
@@ -112,6 +116,8 @@ WARNINGS: Mapping[str, str] = {
     "be repeated: it is decided by the server's logs or a count, or parked",
     "ttl": "expired rows cannot be counted: whether a block was inserted is decided without a "
     "count, or the block is parked",
+    "block-column-expires": "rows lose the id of their block, so a count of a block's rows proves "
+    "nothing",
     "row-policy": "hidden rows look like missing rows, so a count proves nothing",
     "version-untested": "nobody has tried whether this version drops repeated INSERTs",
     "partitions-per-block": "an INSERT into more partitions is refused, and its block is parked",

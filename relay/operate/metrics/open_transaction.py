@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relay.core import effects as ef
-from relay.operate.dead.selection import kind_of
 from relay.program.metric import Bounded, Labelled
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Holding:
 
     def __init__(self, metrics: Labelled, table: Bounded, wall_ms: Callable[[], int]) -> None:
         self._m = metrics
-        self._table, self._reason = table, Bounded(200)
+        self._table = table
         self._wall_ms = wall_ms
         self._results: tuple[SealResult, ...] = ()
         self._records: tuple[JournalRecord, ...] = ()
@@ -47,7 +46,7 @@ class Holding:
     def formed(self, seal: Seal, formed: Formed) -> None:
         """Note that a buffer is a block and dead letters now."""
         table = self._table(seal.table)
-        self._dead.update((table, self._reason(kind_of(why))) for _, _, why in formed.dead)
+        self._dead.update((table, one.reason.kind.value) for one in formed.dead)
         for held in formed.unknown.values():
             self._unknown[table] += held
 

@@ -135,13 +135,17 @@ class RelayRecorder(RelayObserver):
     def _on_polled(
         self, _: RelayState, event: ev.Polled, after: RelayState, effects: Sequence[ef.Effect]
     ) -> None:
-        kept = {id(e.arrival): e.skip for e in effects if isinstance(e, ef.Keep)}
+        kept = {
+            (e.arrival.partition, e.arrival.table): e.skip
+            for e in effects
+            if isinstance(e, ef.Keep)
+        }
         for arrival in event.arrivals:
             messages, size, passed = self._of(arrival.table, arrival.partition)
             count = len(arrival.offsets)
             messages.inc(count)
             size.inc(arrival.bytes)
-            if skipped := kept.get(id(arrival), count):
+            if skipped := kept.get((arrival.partition, arrival.table), count):
                 passed.inc(skipped)
         for index in event.offsets:
             if index in after.partitions:

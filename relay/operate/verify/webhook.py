@@ -23,6 +23,7 @@ from urllib3.util import make_headers, parse_url
 
 from relay.errors import ConfigError
 from relay.operate.verify.judge.anomaly import Anomaly
+from relay.program.waiting import pauses
 
 log = logging.getLogger(__name__)
 
@@ -142,8 +143,8 @@ class Webhook:
 
     def _send(self, told: dict[str, Any]) -> bool:
         """Whether somebody took it."""
-        pause = self._patience.backoff_seconds
-        for attempt in range(1, self._patience.attempts + 1):
+        attempts = range(1, self._patience.attempts + 1)
+        for attempt, pause in zip(attempts, pauses(self._patience.backoff_seconds), strict=False):
             problem, again = self._posted(told)
             if not problem:
                 return True
@@ -158,7 +159,6 @@ class Webhook:
             if not more or not self._pause(pause):
                 return False
             self._retries += 1
-            pause *= 2
         return False
 
     def _pause(self, seconds: float) -> bool:

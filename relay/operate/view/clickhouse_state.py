@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
+from relay.operate.verify.judge.beginning import LedgerReach, reaches
 from relay.operate.verify.read.landed_rows import STATE, LandedRows
 from relay.operate.view.block_story import Landed, LedgerChange, TablePart
 from relay.operate.view.facts import LedgerFacts, ParkedBlock
@@ -44,7 +45,8 @@ WHERE app = {app:String} AND state NOT IN ('prepared', 'position')
 """
 _SOME = "AND block IN {blocks:Array(String)}"
 _POSITIONS = """
-SELECT block, max(attempt) FROM {ledger:Identifier}.ledger
+SELECT block, max(attempt), argMin(attempt, at), toUnixTimestamp64Milli(min(at))
+FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = '' AND state = 'position' GROUP BY block
 """
 _CHANGES = """
@@ -95,13 +97,13 @@ class LandedBlocks(LandedRows):
 
     def positions(self, journal: str) -> dict[int, int]:
         """Return the next offset by partition of the journal with this topic id."""
+        return {p: one.settled for p, one in self.reach(journal).items()}
+
+    def reach(self, journal: str) -> dict[int, LedgerReach]:
+        """Return what the ledger has settled, by partition of the journal with this topic id."""
         if not self.has_ledger():
             return {}
-        keys = (
-            (block.rpartition(":"), offset)
-            for block, offset in self._ask(_POSITIONS, self._ledger())
-        )
-        return {int(p): offset for (topic, _, p), offset in keys if topic == journal}
+        return reaches(journal, self._ask(_POSITIONS, self._ledger()))
 
     def facts(self, blocks: Iterable[str]) -> LedgerFacts:
         """Return the ledger's counts, its parked blocks, and the states of these blocks."""

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.operate.dead.selection import kind_of
 from relay.records_pb2 import Block, Commit
+from relay.schema.dead_reason import DeadKind
 
 WINDOW_SECONDS = 60
 """Of the rates."""
@@ -67,9 +67,11 @@ class JournalState:
         self.heads: dict[int, PartitionState] = {}
         self.open: dict[str, Listed] = {}
         """By block id: blocks of which nobody has said yet that they are loaded."""
-        self.dead: Counter[tuple[str, str]] = Counter()
+        self.dead: Counter[tuple[str, DeadKind]] = Counter()
         """Messages by table and kind of the first reason of each seal: others may hide behind."""
-        self.exact: dict[tuple[str, str], bool] = {}
+        self.reasons: dict[tuple[str, DeadKind], str] = {}
+        """Of these: the first reason of the last seal."""
+        self.exact: dict[tuple[str, DeadKind], bool] = {}
         """Of these: whether all are of this kind, as no seal had more than one."""
         self.tables: set[str] = set()
         self.first_ms = 0
@@ -100,8 +102,9 @@ class JournalState:
             second["rows", block.table] += block.rows
             second["blocks", ""] += 1
         for dead in commit.dead:
-            key = (dead.table, kind_of(dead.reason))
+            key = (dead.table, DeadKind.read(dead.kind))
             self.dead[key] += dead.messages
+            self.reasons[key] = dead.reason
             self.exact[key] = self.exact.get(key, True) and dead.messages == 1
             second["messages", ""] += dead.messages
             second["dead", ""] += dead.messages

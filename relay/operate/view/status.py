@@ -17,6 +17,7 @@ from relay.operate.view.facts import StatusFacts
 from relay.operate.view.journal_state import JournalState, Lately, Listed, PartitionState
 from relay.operate.view.missing_programs import Trouble, UnsettledBlocks, troubles
 from relay.records_pb2 import Block
+from relay.schema.dead_reason import DeadKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +78,23 @@ class DeadRow:
     """Dead letters of one table, in the records that were read, by what the journal says of them.
 
     Attributes:
-        reason: its kind.
-        exact: whether all have this reason; else it is that of the first in each seal, for the
+        kind: of the reason, as relay.schema.dead_reason has it.
+        reason: of one of them.
+        exact: whether all are of this kind; else it is that of the first in each seal, for the
             journal keeps no other.
     """
 
     table: str
+    kind: str
     reason: str
     messages: int
     exact: bool
 
     @property
     def reason_text(self) -> str:
-        """The reason, as far as it is true."""
-        return self.reason if self.exact else f"first reason: {self.reason}"
+        """The kind, as far as it is true, and a reason."""
+        kind = "" if self.kind == DeadKind.UNKNOWN else f"{self.kind}: "
+        return f"{'' if self.exact else 'first reason: '}{kind}{self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,10 @@ class Screen:
 def assemble(seen: JournalState, facts: StatusFacts) -> Screen:
     """Return the screen of now."""
     lately = seen.lately(facts.now_ms)
-    dead = [DeadRow(*key, n, seen.exact[key]) for key, n in seen.dead.most_common()]
+    dead = [
+        DeadRow(key[0], key[1].value, seen.reasons[key], n, seen.exact[key])
+        for key, n in seen.dead.most_common()
+    ]
     partitions = tuple(_partitions(seen.heads, facts))
     return Screen(
         facts=facts,

@@ -15,12 +15,14 @@ from relay.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from relay.schema.dead_reason import DeadKind, DeadReason
+
 ENOUGH = 100
 """Messages, all of them dead, before anybody asks. A topic in another format gives many times as
 many in its first poll. Fewer may be one producer's that happened to come first; they are told as
 the first of their kind, are kept whole, and can be replayed."""
 _KINDS = 5
-"""Kinds of dead letters that the error names."""
+"""Kinds of dead letters that the error names, each by the reason of its first one."""
 _MOST = 1_000
 """Kinds that are counted."""
 
@@ -35,7 +37,8 @@ class Brake:
     def __init__(self, *, on: bool) -> None:
         self._on = on
         self._committed = self._now = 0
-        self._kinds: Counter[str] = Counter()
+        self._kinds: Counter[tuple[str, DeadKind, str]] = Counter()
+        self._examples: dict[tuple[str, DeadKind, str], str] = {}
 
     @property
     def listens(self) -> bool:
@@ -46,16 +49,24 @@ class Brake:
         """Begin a transaction; what one that was aborted had comes again."""
         self._now = 0
 
-    def add(self, good: int, dead: Iterable[str]) -> None:
-        """Hear of some messages of the transaction: how many are good, what the others are."""
+    def add(self, good: int, table: str, dead: Iterable[DeadReason]) -> None:
+        """Count some messages of the transaction.
+
+        Args:
+            good: how many could become rows.
+            table: of all of them.
+            dead: why the others could not.
+        """
         if good:
             self.release()
         if not self._on:
             return
-        for kind in dead:
+        for reason in dead:
             self._now += 1
+            kind = (table, *reason.group)
             if kind in self._kinds or len(self._kinds) < _MOST:
                 self._kinds[kind] += 1
+                self._examples.setdefault(kind, reason.text)
 
     def committed(self) -> None:
         """Note that the transaction is committed."""
@@ -70,6 +81,7 @@ class Brake:
         """Release the brake for good: the app has, or had, a good message."""
         self._on = False
         self._kinds.clear()
+        self._examples.clear()
 
     def error(self, topic: str) -> ConfigError:
         """Return what the relay stops with.
@@ -78,7 +90,8 @@ class Brake:
             topic: of the source.
         """
         seen = self._committed + self._now
-        kinds = [f"{kind} ({count:,})" for kind, count in self._kinds.most_common(_KINDS)]
+        most = self._kinds.most_common(_KINDS)
+        kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in most]
         more = len(self._kinds) - _KINDS
         rest = f"; and {more} more kind(s)" if more > 0 else ""
         return ConfigError(

@@ -1,7 +1,7 @@
 """The first dead letter of each table and kind of reason, which somebody should hear of.
 
-Receives dead letters as they are formed, gives one WARNING for each (table, kind of reason) since
-the relay's start, once its transaction is committed. Later ones of a kind stand in the totals.
+Receives dead letters as they are formed, gives one WARNING for each table, kind of reason and
+field since the relay's start, once its transaction is committed. Later ones stand in the totals.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from relay.operate.dead.selection import kind_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from relay.blocks.dead_letter import RecordPlace
+    from relay.schema.dead_reason import DeadKind, DeadReason
+
+    _Group = tuple[str, DeadKind, str]
+    """Table, kind and field."""
 
 log = logging.getLogger(__name__)
 
@@ -33,26 +35,26 @@ class FirstDead:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._known: set[tuple[str, str]] = set()
-        self._new: dict[tuple[str, str], tuple[str, RecordPlace]] = {}
+        self._known: set[_Group] = set()
+        self._new: dict[_Group, tuple[DeadReason, RecordPlace]] = {}
         self._full = False
 
     def begun(self) -> None:
         """Forget what a transaction that was not committed had."""
         self._new.clear()
 
-    def add(self, table: str, letters: Iterable[tuple[RecordPlace, str]]) -> None:
+    def add(self, table: str, letters: Iterable[tuple[RecordPlace, DeadReason]]) -> None:
         """Hear of a table's dead letters, each with its source place and reason."""
         for place, reason in letters:
             if self._full:
                 return
-            key = (table, kind_of(reason))
+            key = (table, *reason.group)
             if key not in self._known and len(self._known) + len(self._new) <= MOST:
                 self._new.setdefault(key, (reason, place))
 
     def committed(self) -> None:
         """Log those that were new in the transaction."""
-        for (table, kind), (reason, place) in self._new.items():
+        for key, (reason, place) in self._new.items():
             if len(self._known) >= MOST:
                 self._full = True
                 log.warning(
@@ -60,8 +62,12 @@ class FirstDead:
                     extra={"kinds": MOST},
                 )
                 break
-            self._known.add((table, kind))
-            told = {"table": table or "(none)", "reason": reason[:SHOWN]}
+            self._known.add(key)
+            told = {
+                "table": key[0] or "(none)",
+                "kind": reason.kind.value,
+                "reason": reason.text[:SHOWN],
+            }
             at = {"topic": self._topic, "partition": place.partition, "offset": place.offset}
             log.warning("the relay wrote the first dead letter of this kind", extra={**told, **at})
         self._new.clear()

@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.blocks.dead_letter import RecordPlace
+from relay.blocks.form_block import DeadMessage
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
-from relay.operate.dead.selection import kind_of
 from relay.process.suitability.brake import ENOUGH, Brake
 from relay.process.suitability.first_dead_letters import FirstDead
 from relay.process.suitability.past_rows import ever_good
 from relay.rows.decode import decode
+from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -39,7 +40,9 @@ def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
         return formed
     unnamed = table == NO_TABLE
     dead = [
-        (at, value, explained(reason, value, held.origin(at).headers if unnamed else None))
+        DeadMessage(
+            at, value, explained(reason, value, held.origin(at).headers if unnamed else None)
+        )
         for at, value, reason in formed.dead
     ]
     return replace(formed, dead=dead)
@@ -68,7 +71,7 @@ class Suitability:
         told = ((RecordPlace(seal.partition, at), reason) for at, _, reason in formed.dead)
         self._first.add(seal.table, told)
         if self._brake.listens:
-            self._brake.add(formed.messages, (kind_of(reason) for _, _, reason in formed.dead))
+            self._brake.add(formed.messages, seal.table, (one.reason for one in formed.dead))
 
     def committed(self) -> None:
         """Note that the transaction is committed."""
@@ -104,7 +107,7 @@ class Suitability:
         source = self._settings.source
         for one in held:
             codec = self._tables.codec(one.table)
-            if isinstance(codec, str):
+            if isinstance(codec, DeadReason):
                 continue
             if decode(one.column(), codec, source.framing, source.unknown_fields).messages:
                 return True
@@ -115,7 +118,7 @@ class Suitability:
         by_table = sample.by_table(sample.sample(self._settings, ENOUGH))
         self._tables.resolve(by_table.keys())
         return any(
-            not problem
+            problem is None
             for table, messages in by_table.items()
             for _, problem in sample.judged(messages, self._tables.codec(table), self._settings)
         )

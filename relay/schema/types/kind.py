@@ -166,8 +166,3 @@ def value_text(value: object) -> str:
     """Return a value for a reason, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-
-
-def literal(text: str) -> str:
-    """Return `text` as a string literal of ClickHouse's SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

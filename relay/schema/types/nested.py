@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.schema.types.kind import Narrowed, TypeKind, literal
+from relay.clickhouse.quoting import literal
+from relay.schema.types.kind import Narrowed, TypeKind
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:

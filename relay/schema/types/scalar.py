@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.clickhouse.quoting import literal
 from relay.schema.types import temporal, text_checks, value_checks
-from relay.schema.types.kind import Scalar, literal
+from relay.schema.types.kind import Scalar
 from relay.schema.types.proto_shape import Shape
 from relay.schema.types.type_text import TypeText, enum_default, enum_names
 

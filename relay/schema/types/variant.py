@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from relay.schema.types.kind import Narrowed, TypeKind, literal
+from relay.clickhouse.quoting import literal
+from relay.schema.types.kind import Narrowed, TypeKind
 from relay.schema.types.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 

@@ -15,6 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.balancer import servers
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.facts import (
     ClickHouseFacts,
     ClockOffset,
@@ -23,7 +24,6 @@ from relay.operate.doctor.facts import (
     TargetFacts,
     Unasked,
 )
-from relay.operate.doctor.fixes import quoted
 from relay.operate.doctor.grants import INPUT, READ_BY_LOADER
 from relay.operate.doctor.judge import dependents
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
@@ -117,6 +117,7 @@ class ClickHouseQuestions:
             },
             windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
             tables={**found, **self._detailed(there, rights, policies)},
+            others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
             missing=tuple(rights.get("", ())),
             clock=self._clock(),
@@ -177,9 +178,10 @@ class ClickHouseQuestions:
 
     def _rights(self, tables: Collection[str], ledger: TargetFacts | None) -> dict[str, list[Any]]:
         """Rights that are missing: by target table, and of the rest as (right, place) under ""."""
-        place = quoted(f"{self._settings.loader.database}.ledger")
-        whole = f"{quoted(self._settings.loader.database)}.*"
-        wanted = [(name, right, quoted(name)) for name in tables for right in ("INSERT", "SELECT")]
+        place = readable(f"{self._settings.loader.database}.ledger")
+        whole = f"{readable(self._settings.loader.database)}.*"
+        rights = "INSERT", "SELECT"
+        wanted = [(name, right, readable(name)) for name in tables for right in rights]
         wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
         if ledger is None:
             wanted += [("", "CREATE DATABASE", whole), ("", "CREATE TABLE", whole)]

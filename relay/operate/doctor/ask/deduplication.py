@@ -13,9 +13,10 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
 from relay.clickhouse.insert_settings import deduplicated, known
+from relay.clickhouse.quoting import readable
+from relay.clickhouse.table_engine import DeduplicationWindow
 from relay.operate.doctor.facts import Tried
-from relay.operate.doctor.fixes import quoted
-from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, window
+from relay.operate.doctor.judge.window import GOOD_WINDOW, window
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def engines(
 
     A merging engine deduplicates as MergeTree does, and would merge the rows that are counted.
     """
-    smallest: dict[str, Kept] = {}
+    smallest: dict[str, DeduplicationWindow] = {}
     for table in tables:
         kept = None if table is None else window(table, defaults)
         if table is None or kept is None:
@@ -66,7 +67,9 @@ def engines(
         if engine not in smallest or 0 < kept.parts < smallest[engine].parts:
             smallest[engine] = kept
     if not smallest:
-        smallest[_ENGINES[False]] = Kept("non_replicated_deduplication_window", GOOD_WINDOW, None)
+        smallest[_ENGINES[False]] = DeduplicationWindow(
+            "non_replicated_deduplication_window", GOOD_WINDOW, None
+        )
     for engine, kept in smallest.items():
         yield engine, f"{kept.setting} = {kept.parts or GOOD_WINDOW}"
 
@@ -82,7 +85,7 @@ RIGHTS = ("CREATE TABLE", "CREATE VIEW", "DROP TABLE", "DROP VIEW", "SELECT", "I
 
 def _tried(client: Client, settings: Settings, engine: str, within: str) -> Tried:
     name = engine.partition("(")[0]
-    place = f"{quoted(settings.loader.database)}.*"
+    place = f"{readable(settings.loader.database)}.*"
     try:
         lacking = [
             right

@@ -18,9 +18,11 @@ from relay.intake.foreign_formats import explained
 from relay.kafka.topics import READ, Topics
 from relay.names import NO_TABLE
 from relay.operate.doctor.judge.sample import OfTable, tallied
-from relay.rows.codecs_of_tables import NO_HEADER
+from relay.program.spelling import did_you_mean_table
+from relay.rows.codecs_of_tables import NO_HEADER, table_refused, unknown_table, unsupported
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
+from relay.schema.dead_reason import DeadReason
 from relay.schema.evolution import evolve, unsupported_columns
 from relay.schema.registry import Registry
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import TableSchema
     from relay.schema.catalogue import TableColumns
 
-Codecs = dict[str, RowCodec | str]
+Codecs = dict[str, RowCodec | DeadReason]
 
 
 def look(settings: Settings, wanted: int) -> list[OfTable]:
@@ -46,11 +48,11 @@ def look(settings: Settings, wanted: int) -> list[OfTable]:
 
 def _judged(
     by_table: dict[str, list[sample.SampledMessage]], codecs: Codecs, settings: Settings
-) -> Iterator[tuple[str, int, int, str]]:
+) -> Iterator[tuple[str, int, int, DeadReason | None]]:
     for table, messages in by_table.items():
         for message, reason in sample.judged(messages, codecs[table], settings):
             others = message.headers if table == NO_TABLE else None
-            told = explained(reason, message.value, others) if reason else ""
+            told = explained(reason, message.value, others) if reason else None
             yield table, message.partition, message.offset, told
 
 
@@ -59,12 +61,20 @@ def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
     targets = settings.targets()
     found: Codecs = {}
     for table in tables:
-        refusal = NO_HEADER if table == NO_TABLE else targets.refusal(table)
-        found[table] = refusal or f"unknown table {table}: ClickHouse has none of this name"
+        if table == NO_TABLE:
+            found[table] = NO_HEADER
+        elif refusal := targets.refusal(table):
+            found[table] = table_refused(refusal)
+        else:
+            found[table] = unknown_table(table)
     asked = {table for table in tables if table != NO_TABLE and not targets.refusal(table)}
     if asked:
         with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
             columns = catalogue.read(asked)
+            if unknown := asked - columns.keys():
+                there = [one for one in catalogue.names() if not targets.refusal(one)]
+                meant = {table: did_you_mean_table(table, there) for table in unknown}
+                found |= {table: unknown_table(table, hint) for table, hint in meant.items()}
         registered = _registered(settings, columns.keys())
         block_column = settings.loader.block_column
         for table, of_table in columns.items():
@@ -74,14 +84,15 @@ def _codecs(settings: Settings, tables: Collection[str]) -> Codecs:
 
 def _codec(
     table: str, found: TableColumns, registered: TableSchema | None, block_column: str
-) -> RowCodec | str:
+) -> RowCodec | DeadReason:
     if is_ledger({column.name for column in found.columns}):
-        return ledger_refusal(table)
+        return table_refused(ledger_refusal(table))
     newer = evolve(registered, table, found.uuid, found.columns, block_column=block_column)
     schema = newer or registered
     if schema is None:
         raise AssertionError(f"{table}: a table without a row message needs one")
-    return "; ".join(unsupported_columns(schema)) or RowCodec(schema)
+    problems = unsupported_columns(schema)
+    return unsupported(problems) if problems else RowCodec(schema)
 
 
 def _registered(settings: Settings, tables: Collection[str]) -> dict[str, TableSchema | None]:

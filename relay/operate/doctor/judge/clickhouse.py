@@ -9,16 +9,19 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.insert_settings import deduplicated
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import alter, quoted, span
+from relay.operate.doctor.fixes import alter, span
 from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
 from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, uncountable
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
 from relay.operate.doctor.judge.views import judge_views
-from relay.operate.doctor.judge.window import GOOD_WINDOW, Kept, merges_rows, window
+from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, window
 from relay.operate.doctor.versions import OLDEST, version_text
+from relay.program.spelling import did_you_mean_table
 
 if TYPE_CHECKING:
+    from relay.clickhouse.table_engine import DeduplicationWindow
     from relay.config.settings import Settings
     from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
     from relay.operate.doctor.findings import Finding
@@ -50,7 +53,7 @@ def judge(
     if inserts:
         yield from _settings(facts)
     yield from judge_version(facts)
-    yield from judge_tries(facts, quoted(settings.loader.database))
+    yield from judge_tries(facts, readable(settings.loader.database))
     if not facts.tables:
         yield found(
             "no-targets",
@@ -61,9 +64,10 @@ def judge(
         if table is None:
             yield found(
                 "table-missing",
-                f"there is no table {name}, or user {facts.user} may not see it",
-                f"CREATE TABLE {quoted(name)} …; or GRANT SHOW COLUMNS ON "
-                f"{quoted(name)} TO {facts.user}",
+                f"there is no table {name}, or user {facts.user} may not see it"
+                f"{did_you_mean_table(name, facts.others)}",
+                f"CREATE TABLE {readable(name)} …; or GRANT SHOW COLUMNS ON "
+                f"{readable(name)} TO {facts.user}",
             )
             continue
         yield from _table(settings, name, table, facts, outage_seconds)
@@ -128,10 +132,10 @@ def _table(
             f"{name}: engine {table.engine}",
             "name the server's own MergeTree table in the header instead"
             if table.engine in {"Distributed", "Buffer", "Null", "View"}
-            else f"CREATE TABLE … AS {quoted(name)} ENGINE = MergeTree, and move the rows",
+            else f"CREATE TABLE … AS {readable(name)} ENGINE = MergeTree, and move the rows",
         )
         return
-    merges = merges_rows(table)
+    merges = engine_of(table).merges_rows
     if merges:
         yield found(
             "engine-merges",
@@ -153,21 +157,26 @@ def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Findin
         yield found(
             "block-column-missing",
             f"{name} has no column {column}",
-            f"ALTER TABLE {quoted(name)} ADD COLUMN {column} String, ADD INDEX {column}_index "
+            f"ALTER TABLE {readable(name)} ADD COLUMN {column} String, ADD INDEX {column}_index "
             f"{column} TYPE bloom_filter GRANULARITY 1",
         )
         return
     kind, default = table.columns[column]
-    if kind not in _STRINGS or default in {"MATERIALIZED", "ALIAS"}:
+    if kind not in _STRINGS or default in {"MATERIALIZED", "ALIAS", "EPHEMERAL"}:
         yield found(
             "block-column-type",
             f"{name}: column {column} is {kind} {default}".rstrip(),
-            f"ALTER TABLE {quoted(name)} MODIFY COLUMN {column} String",
+            f"ALTER TABLE {readable(name)} MODIFY COLUMN {column} String",
         )
 
 
 def _window(
-    settings: Settings, name: str, kept: Kept, outage_seconds: float, *, counted: bool
+    settings: Settings,
+    name: str,
+    kept: DeduplicationWindow,
+    outage_seconds: float,
+    *,
+    counted: bool,
 ) -> Iterator[Finding]:
     if kept.parts == 0:
         yield found(

@@ -50,7 +50,7 @@ def table(rows: Rows, database: str, name: str) -> TargetFacts | None:
 
 
 def _alone(row: SystemTable) -> TargetFacts:
-    return TargetFacts(row.engine, row.engine_full, row.partition_key)
+    return TargetFacts(row.engine, row.engine_full, row.partition_key, create=row.create)
 
 
 def _views(rows: Rows, row: SystemTable, seen: set[tuple[str, str]]) -> Iterator[View]:

@@ -6,20 +6,19 @@ loader.core.plan decides in this order; where it counts, the loader judges count
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import quoted, span
-from relay.operate.doctor.judge.window import merges_rows
+from relay.operate.doctor.fixes import span
+from relay.operate.doctor.judge.window import engine_of
+from relay.operate.verify.judge.table_facts import deleting, expires_in
 
 if TYPE_CHECKING:
+    from relay.clickhouse.table_engine import DeduplicationWindow
     from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.findings import Finding
-    from relay.operate.doctor.judge.window import Kept
-
-_STAYS = re.compile(r"[^,]*\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b[^,]*")
 
 
 def judge_countable(
@@ -30,8 +29,14 @@ def judge_countable(
         yield found(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {quoted(name)} TO ALL EXCEPT "
+            f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
             f"{facts.user}",
+        )
+    if column in table.columns and expires_in(table.create, column):
+        yield found(
+            "block-column-expires",
+            f"{name}: column {column} has a TTL",
+            f"ALTER TABLE {readable(name)} MODIFY COLUMN {column} REMOVE TTL",
         )
     if column in table.columns and (expires := expiry(table)):
         yield found(
@@ -42,7 +47,9 @@ def judge_countable(
         )
 
 
-def judge_decided(name: str, table: TargetFacts, kept: Kept, column: str) -> Iterator[Finding]:
+def judge_decided(
+    name: str, table: TargetFacts, kept: DeduplicationWindow, column: str
+) -> Iterator[Finding]:
     """Yield the sentence for a table, as a finding."""
     steps = ["the server's answer to the INSERT"]
     if kept.parts:
@@ -68,10 +75,12 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
     reasons = []
     if column not in table.columns:
         reasons.append(f"no column {column}")
-    if merges_rows(table):
+    if engine_of(table).merges_rows:
         reasons.append(f"{table.engine} merges rows away")
     if expires := expiry(table):
         reasons.append(f"TTL {expires} deletes them")
+    if expires_in(table.create, column):
+        reasons.append(f"{column} has a TTL")
     if table.views:
         named = ", ".join(view.name for view in table.views)
         reasons.append(f"it says nothing about the table behind view {named}")
@@ -82,5 +91,4 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
 
 def expiry(table: TargetFacts) -> str:
     """Return the table's TTL as far as it deletes rows; moved rows are still there."""
-    clause = table.engine_full.partition(" TTL ")[2].partition(" SETTINGS ")[0]
-    return _STAYS.sub("", clause).strip(", ")
+    return ", ".join(deleting(table.engine_full))

@@ -1,12 +1,14 @@
-"""Judges replicated tables: quorum, replicas that are away, and a ledger that is not; pure."""
+"""Judges replicated tables, and whether the ledger keeps its rows wherever it is asked; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import quoted
+from relay.operate.doctor.judge.evidence import expiry
+from relay.operate.doctor.judge.window import engine_of
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -27,7 +29,7 @@ def judge_quorum(
         yield found(
             "replica-readonly",
             f"{name}: this replica is read-only",
-            f"SYSTEM RESTORE REPLICA {quoted(name)}; or repair its connection to Keeper",
+            f"SYSTEM RESTORE REPLICA {readable(name)}; or repair its connection to Keeper",
         )
     if replica.replicas < 2:  # nothing to acknowledge it besides itself
         return
@@ -85,18 +87,38 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
     ]
     ledger = facts.ledger
     if ledger is not None and ledger.policies:
-        place = f"{quoted(settings.loader.database)}.ledger"
+        place = f"{readable(settings.loader.database)}.ledger"
         yield found(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
             f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT {facts.user}",
         )
+    if ledger is not None:
+        yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)
     if ledger is not None and replicated and not ledger.engine.startswith(_REPLICATED):
-        place = f"{quoted(settings.loader.database)}.ledger"
+        place = f"{readable(settings.loader.database)}.ledger"
         yield found(
             "ledger-local",
             f"{place}: engine {ledger.engine}, although {replicated[0]} is replicated",
             f"with the loader stopped: RENAME TABLE {place} TO {place}_local; CREATE TABLE "  # noqa: S608 - text for people
             f"{place} AS {place}_local ENGINE = ReplicatedMergeTree ORDER BY (app, table, block); "
             f"INSERT INTO {place} SELECT * FROM {place}_local",
+        )
+
+
+def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
+    """Whether all rows that are written to it stay."""
+    if engine_of(ledger).merges_rows:
+        yield found(
+            "ledger-merges",
+            f"{place}: engine {ledger.engine}",
+            f"with the loader stopped: RENAME TABLE {place} TO {place}_merged; CREATE TABLE "  # noqa: S608 - text for people
+            f"{place} AS {place}_merged ENGINE = MergeTree ORDER BY (app, table, block); "
+            f"INSERT INTO {place} SELECT * FROM {place}_merged",
+        )
+    if expires := expiry(ledger):
+        yield found(
+            "ledger-expires",
+            f"{place}: rows expire (TTL {expires})",
+            f"ALTER TABLE {place} REMOVE TTL; `loader ledger clean CONFIG` shows what may go",
         )

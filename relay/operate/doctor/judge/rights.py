@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import grant, quoted
+from relay.operate.doctor.fixes import grant
 from relay.operate.doctor.judge.brokers import DENIED
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def judge_clickhouse(
 ) -> Iterator[Finding]:
     """Yield every finding about rights in ClickHouse that these roles need."""
     on_tables = [
-        (right, quoted(name))
+        (right, readable(name))
         for name, table in facts.tables.items()
         if table is not None
         for right in table.missing

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from relay.operate.dead.selection import kind_of
 from relay.operate.doctor.findings import found
 
 if TYPE_CHECKING:
     from relay.operate.doctor.findings import Finding
+    from relay.schema.dead_reason import DeadKind, DeadReason
 
 MOST = 50
 """Kinds that are kept of one table; further ones count as the last."""
@@ -26,10 +26,12 @@ class SampleProblem:
     """Messages of one table with one kind of problem.
 
     Attributes:
+        kind: of them all; OTHERS where there are more kinds than are kept.
         reason: of the first of them.
         partition, offset: of the first of them.
     """
 
+    kind: str
     reason: str
     partition: int
     offset: int
@@ -42,27 +44,30 @@ class OfTable:
 
     table: str
     good: int = 0
-    problems: dict[str, SampleProblem] = field(default_factory=dict)
+    problems: dict[tuple[DeadKind, str] | None, SampleProblem] = field(default_factory=dict)
+    """By kind of reason and field; None: of all others."""
 
     @property
     def bad(self) -> int:
         """Messages that would be dead letters."""
         return sum(problem.count for problem in self.problems.values())
 
-    def add(self, partition: int, offset: int, reason: str) -> None:
-        """Count a message; an empty reason: it is good."""
-        if not reason:
+    def add(self, partition: int, offset: int, reason: DeadReason | None) -> None:
+        """Count a message; no reason: it is good."""
+        if reason is None:
             self.good += 1
             return
-        kind = kind_of(reason)
-        if kind not in self.problems and len(self.problems) >= MOST:
-            kind, reason = OTHERS, OTHERS
-        self.problems.setdefault(kind, SampleProblem(reason, partition, offset)).count += 1
+        new = SampleProblem(reason.kind.value, reason.text, partition, offset)
+        group: tuple[DeadKind, str] | None = reason.group
+        if group not in self.problems and len(self.problems) >= MOST:
+            group, new = None, SampleProblem(OTHERS, OTHERS, partition, offset)
+        self.problems.setdefault(group, new).count += 1
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         problems = [
             {
+                "kind": one.kind,
                 "reason": one.reason,
                 "messages": one.count,
                 "partition": one.partition,
@@ -77,11 +82,11 @@ class OfTable:
         return sorted(self.problems.values(), key=lambda one: -one.count)
 
 
-def tallied(judged: Iterable[tuple[str, int, int, str]]) -> list[OfTable]:
+def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[OfTable]:
     """Return what was seen of each table, by name.
 
     Args:
-        judged: table, partition, offset and reason of each message; an empty reason: it is good.
+        judged: table, partition, offset and reason of each message; no reason: it is good.
     """
     tables: dict[str, OfTable] = {}
     for table, partition, offset, reason in judged:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import alter, quoted
+from relay.operate.doctor.fixes import alter
 from relay.operate.doctor.judge.window import GOOD_WINDOW, window
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -
             yield found(
                 "view-varies",
                 f"view {view.name} of {name} uses {', '.join(varies)}",
-                f"remove it from the view (ALTER TABLE {quoted(view.name)} MODIFY QUERY …): let "
+                f"remove it from the view (ALTER TABLE {readable(view.name)} MODIFY QUERY …): let "
                 "the producer send the value, or compute it in queries",
             )
         if view.into is None:

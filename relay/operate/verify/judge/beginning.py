@@ -6,7 +6,7 @@ far the ledger has settled; gives sentences, and which records went before anybo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,48 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerReach:
+    """What the ledger has settled of one journal partition.
+
+    Attributes:
+        settled: journal offset before which it has settled all.
+        began: where its first loader began; None: not known, or a person took note of it.
+    """
+
+    settled: int
+    began: int | None = None
+
+
+def reaches(journal: str, rows: Iterable[tuple[str, int, int, int]]) -> dict[int, LedgerReach]:
+    """Return what the ledger has settled, by partition.
+
+    A first start notes its position and, at the same time, up to where its tables have to be asked
+    (loader.core.positions). A position of a later time is not its first: the older were cleaned.
+
+    Args:
+        journal: topic id.
+        rows: block, greatest attempt, first attempt and time of the first, of position rows.
+    """
+    first_starts: dict[int, int] = {}
+    noted, positions = set(), {}
+    for block, settled, first, at in rows:
+        name, _, partition = block.rpartition(":")
+        topic, _, kind = name.partition("#")
+        if topic != journal:
+            continue
+        if not kind:
+            positions[int(partition)] = settled, first, at
+        elif kind == "unsure":
+            first_starts[int(partition)] = at
+        elif kind == "lost":
+            noted.add(int(partition))
+    return {
+        p: LedgerReach(settled, first if first_starts.get(p) == at and p not in noted else None)
+        for p, (settled, first, at) in positions.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
 class JournalBeginning:
     """Of one source partition.
 
@@ -40,6 +82,7 @@ class JournalBeginning:
         settled: journal offset before which the ledger has settled all; None: it has none, or
             was not asked.
         asked: whether the ledger was asked.
+        began: journal offset at which its first loader began; None: not known, or acknowledged.
     """
 
     partition: int
@@ -49,6 +92,7 @@ class JournalBeginning:
     floor: int | None = None
     settled: int | None = None
     asked: bool = False
+    began: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -69,6 +113,11 @@ class JournalBeginning:
         return self.journal_start > (0 if self.settled is None else self.settled + 1)
 
     @property
+    def passed_over(self) -> bool:
+        """Whether the first loader began behind records that were deleted; it stops there."""
+        return not self.whole and bool(self.began)
+
+    @property
     def unread(self) -> bool:
         """Whether source messages were deleted that are in no block; a relay stops there, too."""
         if self.source_start is None or self.floor is None:
@@ -86,7 +135,7 @@ def beginnings(
     journal: Mapping[int, int],
     source: Mapping[int, int],
     floors: Mapping[int, int],
-    settled: Mapping[int, int] | None,
+    ledger: Mapping[int, LedgerReach] | None,
 ) -> list[JournalBeginning]:
     """Return the beginning of every partition of the journal.
 
@@ -96,20 +145,16 @@ def beginnings(
         source: where each of the source began, as far as that is known, before the journal was
             read: what is read of it meanwhile is no gap.
         floors: of the last record of each.
-        settled: of the ledger; None: it was not asked.
+        ledger: what it has settled of each; None: it was not asked.
     """
-    return [
-        JournalBeginning(
-            p,
-            firsts.get(p),
-            start,
-            source.get(p),
-            floors.get(p),
-            (settled or {}).get(p),
-            settled is not None,
-        )
-        for p, start in sorted(journal.items())
-    ]
+
+    def of(p: int, start: int) -> JournalBeginning:
+        known, asked = (ledger or {}).get(p), ledger is not None
+        settled, began = (known.settled, known.began) if known is not None else (None, None)
+        places = start, source.get(p), floors.get(p)
+        return JournalBeginning(p, firsts.get(p), *places, settled, asked, began)
+
+    return [of(p, start) for p, start in sorted(journal.items())]
 
 
 def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:
@@ -160,8 +205,15 @@ def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
                 f"but the ledger is settled up to {at}: the records between them were deleted "
                 "before a loader settled them"
             )
+        if one.passed_over:
+            yield (
+                f"partition {one.partition}: the ledger's first loader began at journal offset "
+                f"{one.began}, behind records that were deleted before any loader settled them "
+                "(`loader run CONFIG --once --ledger-lost` takes note of it)"
+            )
 
 
 def as_json(one: JournalBeginning) -> dict[str, Any]:
     """Return it as JSON has it; what is not known is null."""
-    return {**asdict(one), "whole": one.whole, "unsettled": one.unsettled, "unread": one.unread}
+    judged = ("whole", "unsettled", "passed_over", "unread")
+    return {**asdict(one), **{name: getattr(one, name) for name in judged}}

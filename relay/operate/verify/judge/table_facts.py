@@ -109,7 +109,7 @@ class TableFacts:
         elif self.merging:
             yield f"engine {self.engine} merges rows into others"
         yield from (f"TTL {rule} deletes rows" for rule in deleting(self.engine_full))
-        if _expires(self.create, block_column):
+        if expires_in(self.create, block_column):
             yield f"column {block_column} has a TTL, which empties it"
         if self.acknowledged:
             yield "rows were removed on purpose (--removed)"
@@ -132,8 +132,8 @@ def deleting(engine_full: str) -> Iterator[str]:
         first = after + 1
 
 
-def _expires(create: str, column: str) -> bool:
-    """Whether a column's own definition has a TTL."""
+def expires_in(create: str, column: str) -> bool:
+    """Return whether a column's own definition, in a CREATE statement, has a TTL."""
     at = create.find(f"`{column}` ")
     return at >= 0 and bool(re.search(r"\sTTL\s", _blank(create)[at : _end(create, at)]))
 

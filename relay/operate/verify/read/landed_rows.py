@@ -91,7 +91,8 @@ class LandedRows:
         column = self._settings.loader.block_column
         there = self._ask(
             "SELECT count() FROM system.columns WHERE database = {database:String} "
-            "AND table = {name:String} AND name = {column:String}",
+            "AND table = {name:String} AND name = {column:String} "
+            "AND default_kind != 'EPHEMERAL'",
             {**place, "column": column},
         )
         if not there[0][0]:

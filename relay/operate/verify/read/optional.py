@@ -31,6 +31,12 @@ EXACTLY: Mapping[str, Any] = {
     "final": 0,
     "max_rows_to_group_by": 0,
     "empty_result_for_aggregation_by_empty_set": 0,
+    "aggregate_functions_null_for_empty": 0,
+    "enable_positional_arguments": 1,
+    "apply_deleted_mask": 1,
+    "apply_patch_parts": 1,
+    "force_primary_key": 0,
+    "force_optimize_projection": 0,
 }
 """Settings without which a count may be of less than all that is there."""
 

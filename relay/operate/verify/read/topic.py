@@ -5,7 +5,6 @@ Receives topic, partition and offsets, gives messages in order.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
-from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.partition_reader import PartitionReader, records
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
-AT_ONCE = 5_000
-POLL_SECONDS = 0.05
 
 
 class TopicReader:
@@ -56,26 +53,12 @@ class TopicReader:
         place = TopicPartition(topic, partition, start)
         if start >= end:
             return
-        self._consumer.assign([place])
-        position, deadline = start, time.monotonic() + SECONDS
-        while position < end:
-            messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
-            for message in messages:
-                if message.error() is not None:
-                    raise Unavailable(f"{topic}[{partition}]: {message.error()}", "check the topic")
-                if (message.offset() or 0) < end:
-                    yield message
-            # The client's own position also passes markers and aborted records.
-            before, position = position, max(position, self._consumer.position([place])[0].offset)
-            if position > before:
-                deadline = time.monotonic() + SECONDS
-            elif time.monotonic() > deadline:
-                raise Unavailable(
-                    f"{topic}[{partition}]: the brokers did not send offset {position} within "
-                    f"{SECONDS:g} s",
-                    "check the broker that leads the partition",
-                )
-        self._consumer.unassign()
+        try:
+            yield from records(self._consumer, place, end, SECONDS)
+        except KafkaException as error:
+            raise Unavailable(f"{topic}[{partition}]: {error.args[0]}", "check the topic") from (
+                error
+            )
 
     def close(self) -> None:
         """Let go of the consumer."""

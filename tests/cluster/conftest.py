@@ -1,0 +1,17 @@
+"""The control plane, one for all tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import control_plane
+from tests.cluster.control_plane import ControlPlane
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    made = control_plane.start(tmp_path_factory.mktemp("plane"))
+    yield made
+    made.end()

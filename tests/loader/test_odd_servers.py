@@ -1,0 +1,127 @@
+"""Profiles and servers as some have them: each statement of the loader means the same everywhere.
+
+On the real server with users, and with a time zone of its own, half a day behind UTC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader.blocks.worker import Worker
+from loader.journal.startup import ledger_of
+from tests.loader.blocks import Journal, batch
+from tests.loader.test_changed_meanwhile import answer_lost
+from tests.loader.test_evidence import number, until_settled, window
+from tests.loader.test_hidden_rows import NOW
+from tests.versions.engines import Engine, running
+from tests.versions.users import User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ZONE = "<timezone>Etc/GMT+12</timezone>"
+SHARDS = (
+    "<remote_servers><away><shard><replica><host>127.0.0.1</host><port>1</port></replica></shard>"
+    "</away></remote_servers>"
+)
+PROFILES = {
+    # The date there is always one, or two, after that in the server's logs.
+    "time zone": {"session_timezone": "Pacific/Kiritimati"},
+    "aggregates": {
+        "aggregate_functions_null_for_empty": "1",
+        "empty_result_for_aggregation_by_empty_set": "1",
+        "enable_positional_arguments": "0",
+        "prefer_column_name_to_alias": "1",
+    },
+    "keys": {"force_primary_key": "1", "force_optimize_projection": "1"},
+    "types": {"cast_keep_nullable": "1", "data_type_default_nullable": "1"},
+    "rows": {"final": "1", "apply_deleted_mask": "0", "apply_patch_parts": "0"},
+    "blocks": {"use_strict_insert_block_limits": "1", "max_insert_block_size_bytes": "600"},
+}
+PLAIN = User("plain", "w")
+USERS = [User(name.replace(" ", "_"), "w", settings=of) for name, of in PROFILES.items()]
+_apps = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with running(
+        NOW, tmp_path_factory.mktemp("odd"), [PLAIN, *USERS], more=ZONE + SHARDS
+    ) as server:
+        with contextlib.closing(server.client()) as admin:
+            admin.command("CREATE DATABASE shop")
+        yield server
+
+
+@pytest.mark.parametrize("logs", [True, False], ids=["logs", "no logs"])
+@pytest.mark.parametrize("user", USERS, ids=list(PROFILES))
+def test_a_profile_changes_nothing(
+    engine: Engine,
+    bootstrap: str,
+    tmp_path: Path,
+    user: User,
+    request: pytest.FixtureRequest,
+    *,
+    logs: bool,
+) -> None:
+    """In one part each; also of blocks of which only the record, or a count, tells."""
+    if not logs:
+        request.getfixturevalue("without_logs")
+    journal = Journal(bootstrap, engine.reached_as(user), f"profile{next(_apps)}", tmp_path)
+    ledger_of(journal.settings(), make=True)
+    table = f"shop.{journal.app}"
+    with (
+        contextlib.closing(engine.client()) as admin,
+        contextlib.closing(Worker(journal.settings())) as worker,
+    ):
+        stamp = "" if logs else ", _block String"
+        admin.command(
+            f"CREATE TABLE {table} (id Int64, name LowCardinality(String){stamp}) "
+            f"ENGINE = MergeTree ORDER BY id {window(0)}"
+        )
+        admin.command(f"SYSTEM STOP MERGES {table}")
+        first, second = (journal.seal(table, batch(at, 100)) for at in (0, 100))
+        assert until_settled(worker, first) == ["loaded"]
+        answer_lost(worker, second)
+        assert until_settled(worker, second) == ["loaded"]
+        assert number(admin, table) == 200
+        parts = f"system.parts WHERE active AND database = 'shop' AND table = '{journal.app}'"
+        assert number(admin, parts) == 2
+
+
+def test_a_log_that_was_emptied_proves_nothing(
+    engine: Engine, bootstrap: str, tmp_path: Path
+) -> None:
+    """A disk was full, and somebody emptied the logs, since a claim that is a moment old."""
+    journal = Journal(bootstrap, engine.reached_as(PLAIN), "emptied", tmp_path)
+    ledger_of(journal.settings(), make=True)
+    with (
+        contextlib.closing(engine.client()) as admin,
+        contextlib.closing(Worker(journal.settings())) as worker,
+    ):
+        admin.command("CREATE TABLE shop.emptied (id Int64) ENGINE = MergeTree ORDER BY id")
+        blocks = journal.seal("shop.emptied", batch(0, 100))
+        answer_lost(worker, blocks)
+        admin.command("SYSTEM FLUSH LOGS")
+        for log in ("query_log", "part_log"):
+            admin.command(f"TRUNCATE TABLE system.{log}")
+        assert until_settled(worker, blocks) == ["parked"]
+        assert number(admin, "shop.emptied") == 100
+
+
+def test_a_shard_that_is_away_has_no_rows(engine: Engine, bootstrap: str, tmp_path: Path) -> None:
+    """An INSERT into a Distributed table is answered by the shards, and not by a queue."""
+    journal = Journal(bootstrap, engine.reached_as(PLAIN), "shards", tmp_path)
+    ledger_of(journal.settings(), make=True)
+    with (
+        contextlib.closing(engine.client()) as admin,
+        contextlib.closing(Worker(journal.settings())) as worker,
+    ):
+        admin.command("CREATE TABLE shop.shards (id Int64) ENGINE = Distributed(away, shop, t, id)")
+        (done,) = worker.load(journal.seal("shop.shards", batch(0, 100)))
+        assert (done.outcome, "127.0.0.1:1" in done.reason) == ("retry", True), done
