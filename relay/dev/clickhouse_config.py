@@ -38,6 +38,9 @@ _CONFIG = """<clickhouse>
     <max_server_memory_usage_to_ram_ratio>0.5</max_server_memory_usage_to_ram_ratio>
     <mark_cache_size>268435456</mark_cache_size>
     <primary_index_cache_size>268435456</primary_index_cache_size>
+    <!-- For tables of the engine Kafka: partitions of a server that was killed come back after 6 s,
+         not 45. -->
+    <kafka><session_timeout_ms>6000</session_timeout_ms></kafka>
     <!-- What the loader may ask when it does not know what became of a statement. -->
 {logs}</clickhouse>
 """

@@ -27,17 +27,14 @@ SETTINGS = {
     "kafka_num_consumers": 1,
     "kafka_thread_per_consumer": 1,
     "kafka_max_block_size": 1_048_576,
-    "kafka_poll_max_batch_size": 65_536,
+    # Of messages. A block ends only when all that was polled is in it, so with 100 rows in each
+    # message the default of 65 505 would make one of 6.5 million rows.
+    "kafka_poll_max_batch_size": 4_096,
     "kafka_poll_timeout_ms": 100,
     "kafka_flush_interval_ms": 1_000,
 }
-"""The best of those tried (tests/bench/RESULTS.md, "Beside the Kafka engine")."""
-SESSION_SECONDS = 6
-"""Until the broker gives a killed reader's partitions away: the least that it lets clients have.
-librdkafka's own is 45 s."""
-_SCHEMA = "bench_rows"
-_SERVER = "clickhouse-server"
-"""The server's working directory within a stack's."""
+"""Blocks of a million rows, or of a second. Chosen by what the settings mean: other values have not
+been measured here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +69,14 @@ def proto(shape: Shape) -> str:
     ])  # fmt: skip
 
 
-def prepare(stack_directory: Path, shape: Shape) -> None:
-    """Put the schema, and how long a session lasts, where the server looks for them.
+def statements(
+    bootstrap: str, topic: str, shape: Shape, readers: Readers, schema: Path
+) -> list[str]:
+    """SQL that makes the readers and views; they start at once.
 
-    The session's length counts from the server's next start on.
+    `schema`: the file that `proto` gave. Its whole path: chdb's server does not look for a name
+    where its settings say.
     """
-    place = stack_directory / _SERVER
-    (place / "format_schemas").mkdir(parents=True, exist_ok=True)
-    (place / "format_schemas" / f"{_SCHEMA}.proto").write_text(proto(shape))
-    (place / "config.d").mkdir(exist_ok=True)
-    (place / "config.d" / "kafka.xml").write_text(
-        f"<clickhouse><kafka><session_timeout_ms>{SESSION_SECONDS * 1000}</session_timeout_ms>"
-        "</kafka></clickhouse>\n"
-    )
-
-
-def statements(bootstrap: str, topic: str, shape: Shape, readers: Readers) -> list[str]:
-    """SQL that makes the readers and views; they start at once."""
     many = 1 if readers.alone else shape.tables
     columns = [column.name for column in shape.definitions]
     types = ", ".join(
@@ -107,7 +95,7 @@ def statements(bootstrap: str, topic: str, shape: Shape, readers: Readers) -> li
             "kafka_topic_list": topic,
             "kafka_group_name": group(topic, number),
             "kafka_format": "ProtobufList",
-            "kafka_schema": f"{_SCHEMA}:Row",
+            "kafka_schema": f"{schema.with_suffix('')}:Row",
             **SETTINGS,
         }
         listed = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
@@ -134,7 +122,9 @@ def group(topic: str, number: int) -> str:
 
 def start(client: Client, stack: Stack, topic: str, shape: Shape, readers: Readers) -> None:
     """Readers and views; they begin at the topic's first message."""
-    for statement in statements(stack.bootstrap, topic, shape, readers):
+    schema = stack.directory / "bench_rows.proto"
+    schema.write_text(proto(shape))
+    for statement in statements(stack.bootstrap, topic, shape, readers, schema):
         client.command(statement)
 
 

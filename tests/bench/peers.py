@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.table import Table
 
 from relay.errors import NotExactlyOnce
-from tests.bench import consumers, contenders, kafka_engine, kills, measure, servers
+from tests.bench import consumers, contenders, kills, measure, servers
 from tests.bench import source as sources
 from tests.bench.backlog import Backlog, Size
 from tests.bench.consumers import SERVER, Consumer, Engine, LoneEngine, Product, Scene
@@ -106,9 +106,7 @@ def run(
     """The parts asked for, product and peer in turns; each goes into `found` when it is done."""
     prepared = directory / "prepared"
     _prepare(directory, prepared, progress)
-    place = directory / "servers"
     shapes = [Shape(sizes.columns, tables) for tables in sizes.tables]
-    kafka_engine.prepare(place, shapes[0])
     with servers.started(directory, progress) as stack:
         scenes = [Scene(directory, stack, s, sizes.partitions, prepared) for s in shapes]
         if "rate" in parts:
@@ -139,7 +137,7 @@ def _rate(
     topic = f"backlog-{scene.shape.tables}-{kind.__name__.lower()}"
     consumer = kind(scene, topic)
     size = Size(*(sizes.total, sizes.per_message, scene.shape, scene.partitions), kind.delimited)
-    progress(f"{consumer.name}, {scene.shape.tables} tables: filling {sizes.total:,} rows")
+    progress(f"{consumer.name}, tables: {scene.shape.tables}, filling {sizes.total:,} rows")
     backlog = Backlog(scene.stack.bootstrap, topic, size)
     consumers.tables(consumer)
     before = cpu_seconds(scene.pids()[SERVER])
@@ -165,7 +163,7 @@ def _rate(
         *(consumer.name, scene.shape.tables, sum(size.shares), seconds, used, merges, start, count)
     )
     progress(
-        f"{consumer.name}, {rate.tables} tables: {rate.per_second:,.0f} rows/s, "
+        f"{consumer.name}, tables: {rate.tables}, {rate.per_second:,.0f} rows/s, "
         f"{rate.price:.2f} core-seconds a million, start {start[0]:.1f} s, {count}"
     )
     return rate

@@ -17,6 +17,7 @@ from tests.bench.peers import Outcome, Rate
 from tests.bench.rows import Shape
 
 NOTHING = Count(0, 0, 0)
+FILE = Path("/bench_rows.proto")
 
 
 @pytest.mark.parametrize("columns", rows.WIDTHS)
@@ -38,15 +39,15 @@ def test_the_engine_reads_the_rows_that_the_relay_reads(columns: int, tmp_path: 
 def test_each_table_has_a_reader_of_its_own_or_all_share_one() -> None:
     """Whether tables are alike decides; views always choose by the header."""
     shape = Shape(10, 4)
-    each = kafka_engine.statements("b:1", "t", shape, kafka_engine.EACH)
-    alone = kafka_engine.statements("b:1", "t", shape, kafka_engine.ALONE)
+    each = kafka_engine.statements("b:1", "t", shape, kafka_engine.EACH, FILE)
+    alone = kafka_engine.statements("b:1", "t", shape, kafka_engine.ALONE, FILE)
     for made, readers in ((each, 4), (alone, 1)):
         assert sum("ENGINE = Kafka" in one for one in made) == readers
         assert sum("MATERIALIZED VIEW" in one for one in made) == 4
         assert all("WHERE" in one for one in made if "MATERIALIZED VIEW" in one)
     groups = {kafka_engine.group("t", number) for number in range(4)}
     assert all(any(f"'{group}'" in one for one in each) for group in groups)
-    (lone,) = kafka_engine.statements("b:1", "t", Shape(10, 1), kafka_engine.EACH)[2:]
+    (lone,) = kafka_engine.statements("b:1", "t", Shape(10, 1), kafka_engine.EACH, FILE)[2:]
     assert "WHERE" not in lone
 
 
