@@ -144,8 +144,7 @@ class Fetcher:
     def _gather(self) -> None:
         """Take all that is read at once, then ask for nothing.
 
-        One partition is read on in the background, as are several of which some do not come. What
-        is wrong with a partition, or with the client, is met again when its block is wanted.
+        One partition is read on in the background, as are several of which some do not come.
         """
         while self._at_once and self._ends:
             message = self._consumer.poll(_GATHER_SECONDS)
