@@ -28,7 +28,6 @@ class Api(IntEnum):
     """Request types, by their key in the protocol."""
 
     PRODUCE = 0
-    FETCH = 1
     METADATA = 3
     FIND_COORDINATOR = 10
     INIT_PRODUCER_ID = 22
