@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
-AT_ONCE, AT_ONCE_BYTES = 128, 8 << 20
+AT_ONCE, AT_ONCE_BYTES = 32, 8 << 20
 """So many blocks are read at once at most, and so much of rows, as producers sent them."""
 _LARGE = {"max.partition.fetch.bytes": 16 << 20}
 """A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
@@ -38,8 +38,6 @@ _KNOWN_SECONDS = 300.0
 """librdkafka forgets what it heard of a topic that is not assigned any more after 15 minutes."""
 _EARLY_BYTES = 16 << 20
 """Of chunks that are kept until their blocks are wanted; the partitions may hold more of them."""
-_GATHER_SECONDS = 0.05
-"""That a block waits for the next message of those that are read at once with it."""
 
 _GONE = frozenset(
     {
@@ -73,8 +71,6 @@ class Fetcher:
         self._at: dict[Place, int] = {}  # next offset of what is assigned
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
-        self._ends: dict[Place, int] = {}  # of what has not come yet: the offset to read up to
-        self._reads = self._at_once = False
         self._asked: dict[str, float] = {}  # topics, by when
         self.messages = b""
 
@@ -93,7 +89,6 @@ class Fetcher:
         try:
             self._seek(block, ahead)
             values = self._chunks(block)
-            self._gather()
             if ahead:
                 self._seek(ahead[0], ahead[1:])
         except KafkaException as error:
@@ -124,37 +119,14 @@ class Fetcher:
         """Continue an earlier read if it stopped nearby; else assign the consumer anew."""
         at = self._at.get(_place(block))
         # Between are transaction markers and few chunks; all else is cheaper to skip.
-        near = at is not None and 0 <= block.first_offset - at <= 8
-        if near and (self._reads or self._holds(block)):
+        if at is not None and 0 <= block.first_offset - at <= 8:
             return
         self._forget()
         wanted = together(block, ahead)
         for topic in dict.fromkeys(topic for topic, _ in wanted):
             self._ask_about(topic)
-        self._consumer.assign([TopicPartition(*place, to.start) for place, to in wanted.items()])
-        self._at = {place: to.start for place, to in wanted.items()}
-        self._reads, self._at_once = True, len(wanted) > 1
-        self._ends = {place: to.stop for place, to in wanted.items()}
-
-    def _holds(self, block: Block) -> bool:
-        """Return whether all chunks of a block nearby were kept."""
-        early = self._early[_place(block)]
-        return bool(early) and (early[-1].offset() or 0) >= block.next_offset - 1
-
-    def _gather(self) -> None:
-        """Take all that is read at once, then ask for nothing.
-
-        One partition is read on in the background, as are several of which some do not come.
-        """
-        while self._at_once and self._ends:
-            message = self._consumer.poll(_GATHER_SECONDS)
-            if message is None or message.topic() is None:
-                self._at_once = False
-            else:
-                self._keep(_place_of(message), message)
-        if self._at_once:
-            self._consumer.unassign()
-            self._reads = self._at_once = False
+        self._consumer.assign([TopicPartition(*place, first) for place, first in wanted.items()])
+        self._at = wanted
 
     def _ask_about(self, topic: str) -> None:
         """Make the client look up the leader of the partition now.
@@ -203,21 +175,14 @@ class Fetcher:
         message = self._consumer.poll(0.5)
         if message is None or message.topic() is None:
             return message
-        other = _place_of(message)
+        other = message.topic() or "", message.partition() or 0
         if other == place:
-            self._came(place, message)
             return message
         self._keep(other, message)
         return None
 
-    def _came(self, place: Place, message: Message) -> None:
-        """Note the last message that a partition is read for."""
-        if message.error() is not None or (message.offset() or 0) >= self._ends.get(place, 0) - 1:
-            self._ends.pop(place, None)
-
     def _keep(self, place: Place, message: Message) -> None:
         """Keep a chunk of a later block; one that finds no room is read again later."""
-        self._came(place, message)
         size = len(message.value() or b"")
         if message.error() is not None or self._early_bytes + size > _EARLY_BYTES:
             self._at.pop(place, None)
@@ -227,7 +192,7 @@ class Fetcher:
 
     def _forget(self) -> None:
         """Have the next read assign the consumer anew."""
-        self._at, self._reads, self._at_once = {}, False, False
+        self._at = {}
         self._early.clear()
         self._early_bytes = 0
 
@@ -245,25 +210,16 @@ class Fetcher:
         )
 
 
-def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
-    """Return the offsets to read, by partition, for this block and those read with it."""
-    found = {_place(block): _offsets(block)}
+def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
+    """Return the offset to read from, by partition: for this block and those read with it."""
+    found = {_place(block): block.first_offset}
     size = block.row_bytes
     for other in ahead[: AT_ONCE - 1]:
         size += other.row_bytes
         if size > AT_ONCE_BYTES:
             break
-        read = found.setdefault(_place(other), _offsets(other))
-        found[_place(other)] = range(read.start, max(read.stop, other.next_offset))
+        found.setdefault(_place(other), other.first_offset)
     return found
-
-
-def _offsets(block: Block) -> range:
-    return range(block.first_offset, block.next_offset)
-
-
-def _place_of(message: Message) -> Place:
-    return message.topic() or "", message.partition() or 0
 
 
 def _place(block: Block) -> Place:

@@ -57,7 +57,6 @@ class Reader:
         self._log = log
         self._queues: list[deque[Record]] = []
         self.assigned: list[list[int]] = []
-        self.asks = False
         self.listed: list[str] = []
 
     def list_topics(self, topic: str, timeout: float) -> None:
@@ -66,15 +65,10 @@ class Reader:
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
         self.assigned.append([place.partition for place in places])
-        self.asks = True
         self._queues = [
             deque(one for one in self._log[place.partition] if one.offset() >= place.offset)
             for place in reversed(places)
         ]
-
-    def unassign(self) -> None:
-        self.asks = False
-        self._queues = []
 
     def poll(self, _: float) -> Record | None:
         for _ in self._queues:
@@ -196,52 +190,9 @@ def test_control_anothers_chunks_are_noticed(
 def test_large_blocks_are_read_alone_and_the_first_of_each_partition_counts() -> None:
     """What is held for later is bounded, in bytes and in number."""
     small = [sealed(n % 40, 10 * n, values(n, 1)) for n in range(80)]
-    many = [sealed(n, 0, values(n, 1)) for n in range(2 * fetch.AT_ONCE)]
     large = [sealed(n, 0, values(n, 1), row_bytes=fetch.AT_ONCE_BYTES) for n in range(3)]
 
-    assert together(large[0], large[1:]) == {(TOPIC, 0): range(1)}
-    assert together(small[0], [large[1]]) == {(TOPIC, 0): range(1)}
-    both = {(TOPIC, 3): range(30, 431), (TOPIC, 4): range(40, 41)}
-    assert together(small[3], [small[43], small[4]]) == both
-    assert len(together(many[0], many[1:])) == fetch.AT_ONCE
-
-
-def test_what_is_read_at_once_is_asked_for_once(
-    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
-) -> None:
-    """While the blocks are inserted, the client asks at no partition's end again and again."""
-    one, reader, _ = fetcher(monkeypatch, blocks)
-    asked = []
-
-    for at, block in enumerate(blocks, 1):
-        assert one.fetch(block, blocks[at:]).column("n").to_pylist() == rows(at - 1)
-        asked.append(reader.asks)
-    assert asked == [False] * 4
-    assert reader.assigned == [[0, 1, 2]]
-
-
-def test_what_does_not_come_soon_is_read_on(
-    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
-) -> None:
-    """A partition whose broker is away holds up no block of the others."""
-    one, reader, log = fetcher(monkeypatch, blocks)
-    late, log[1] = log[1], []
-
-    assert one.fetch(blocks[0], blocks[1:]).column("n").to_pylist() == rows(0)
-    assert reader.asks
-    log[1] = late
-    assert one.fetch(blocks[2]).column("n").to_pylist() == rows(2)
-    assert reader.assigned == [[0, 1, 2]]
-
-
-def test_a_block_behind_those_that_were_read_at_once_is_asked_for_anew(
-    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
-) -> None:
-    """Some of its chunks may have come, too: they do not stand for all of them."""
-    one, reader, _ = fetcher(monkeypatch, blocks)
-    one.fetch(blocks[0], blocks[1:3])
-
-    assert one.fetch(blocks[1], blocks[2:]).column("n").to_pylist() == rows(1)
-    assert one.fetch(blocks[2], blocks[3:]).column("n").to_pylist() == rows(2)
-    assert one.fetch(blocks[3]).column("n").to_pylist() == rows(3)
-    assert reader.assigned == [[0, 1, 2], [0]]
+    assert together(large[0], large[1:]) == {(TOPIC, 0): 0}
+    assert together(small[0], [large[1]]) == {(TOPIC, 0): 0}
+    assert together(small[3], [small[43], small[4]]) == {(TOPIC, 3): 30, (TOPIC, 4): 40}
+    assert len(together(small[0], small[1:])) == fetch.AT_ONCE
