@@ -21,7 +21,7 @@ from tests.bench.rows import Shape
 
 SCENARIOS = (
     *("relay", "loader", "dead", "freshness", "endtoend"),
-    *("scaling", "rebalance", "memory", "price"),
+    *("scaling", "rebalance", "memory", "price", "peers"),
 )
 
 
