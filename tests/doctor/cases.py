@@ -21,6 +21,7 @@ from relay.operate.doctor.facts import (
 )
 from relay.operate.doctor.findings import Finding
 from relay.operate.doctor.judge.sample import judge, tallied
+from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.doctor.healthy import (
     BLOCKS,
     BROKER,
@@ -125,8 +126,11 @@ NO_COLUMN = {"id": ("Int64", "")}
 DENIED = "AUTHORIZATION_FAILED"
 
 
-def sampled(shows: str, mended_by: str, *reasons: str) -> Case:
-    """Of messages of one table with these reasons; an empty one: it is good."""
+NULL = DeadReason(DeadKind.NULL_VALUE, "null value")
+
+
+def sampled(shows: str, mended_by: str, *reasons: DeadReason | None) -> Case:
+    """Of messages of one table with these reasons; None: it is good."""
     judged = [("shop.orders", 3, at, reason) for at, reason in enumerate(reasons)]
     return Case(lambda: list(judge("rows", 100, tallied(judged))), shows, mended_by)
 
@@ -135,13 +139,15 @@ KAFKA: dict[str, Case] = {
     "sample-all-dead": sampled(
         "none of 3 messages can become rows; 2 of them: row 1: 4 is bad (for example rows[3]",
         "source.topic",
-        *("row 1: 4 is bad", "row 2: 5 is bad", "null value"),
+        DeadReason(DeadKind.DOES_NOT_FIT, "row 1: 4 is bad", "id"),
+        DeadReason(DeadKind.DOES_NOT_FIT, "row 2: 5 is bad", "id"),
+        NULL,
     ),
     "sample-dead": sampled(
         "2 of 3 messages of shop.orders cannot become rows; 2 of them: null value (for example "
         "rows[3], offset 1)",
         "producer",
-        *("", "null value", "null value"),
+        *(None, NULL, NULL),
     ),
     "sample-empty": sampled("rows holds none of the 100 messages", ""),
     "kafka-away": Case(

@@ -68,7 +68,7 @@ def test_only_those_write_that_have_to() -> None:
 def test_tables_are_named_quoted_or_left_open() -> None:
     (loader,) = [r for r in grants.roles(settings(), ["a.b", "a.`"]) if r.name == "loader"]
     assert [r.place for r in loader.clickhouse if r.privileges == "SELECT, INSERT"] == [
-        "a.````",
+        "a.`\\``",
         "a.b",
     ]
     (loader,) = [r for r in grants.roles(settings()) if r.name == "loader"]
