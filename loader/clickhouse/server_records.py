@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _DENIED = 497
 _SINCE = "fromUnixTimestamp64Milli({since:Int64})"
-_DAY = f"toDate({_SINCE}) - 1"
-"""By the clock of whatever time zone the user's session has."""
+_DAY = f"toDate32({_SINCE}) - 1"
+"""By the clock of whatever time zone the user's session has; a Date has none before 1970-01-01."""
 _COMPLETE = (
     "SELECT toUnixTimestamp64Milli(now64(3)) - uptime() * 1000 < {since:Int64} AND count() > 0 "  # noqa: S608 - constants
     f"FROM (SELECT 1 FROM system.LOG WHERE event_date <= toDate({_SINCE}) + 1 "
