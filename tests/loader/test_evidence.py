@@ -55,12 +55,15 @@ def window(parts: int) -> str:
     return f"SETTINGS non_replicated_deduplication_window = {parts}"
 
 
-def summed(client: Client, table: str, *, check: str = "") -> str:
-    """A view that counts what comes into the table, and its name; `check` may refuse rows."""
+def summed(client: Client, table: str, *, check: str = "", tokens: int = 100) -> str:
+    """A view that counts what comes into the table, and its name; `check` may refuse rows.
+
+    It remembers so many tokens.
+    """
     view = f"{table}_sums"
     client.command(
         f"CREATE TABLE {view} (n UInt64, id Int64{check}) ENGINE = MergeTree ORDER BY id "
-        f"{window(100)}"
+        f"{window(tokens)}"
     )
     client.command(
         f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS SELECT 1 AS n, id FROM {table}"
