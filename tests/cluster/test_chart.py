@@ -28,6 +28,8 @@ pytestmark = [
     pytest.mark.skipif(not helm.PROGRAM.exists(), reason=helm.MISSING),
 ]
 NAMESPACE = "charted"
+EMPTY = "uncharted"
+"""Where nothing is: a Job, such as the doctor's, cannot be applied over one that is there."""
 RELAY = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/relay"
 WITHIN = f"/api/v1/namespaces/{NAMESPACE}"
 
@@ -130,11 +132,11 @@ def test_it_is_installed_upgraded_and_rolled_back(
         plane.ask("GET", RELAY)
 
 
-@pytest.mark.usefixtures("kubelet")
 def test_the_api_server_takes_every_object(plane: ControlPlane, tmp_path: Path) -> None:
     """Of the large values, too: fields that it does not know are refused."""
+    plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": EMPTY}})
     large = ("--values", made.CHART / "values-large.yaml")
-    rendered = helm.rendered(made.CHART, tmp_path, "--namespace", NAMESPACE, *large)
+    rendered = helm.rendered(made.CHART, tmp_path, "--namespace", EMPTY, *large)
     words = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
     for broken in (False, True):
         if broken:

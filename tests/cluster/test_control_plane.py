@@ -131,12 +131,16 @@ def test_a_broken_roll_out_is_mended_by_the_next(
     def ready(image: str) -> bool:
         return images() == {image} and len([p for p in pods(plane) if p.startswith(name)]) == 2
 
+    def pending() -> bool:
+        pod = pods(plane).get(f"{name}-1")  # none while it is replaced
+        return pod is not None and pod["status"]["phase"] == "Pending"
+
     for image in ("x/relay:1", f"x/{BROKEN}:2", "x/relay:3"):
         assert kubectl(plane, "apply", "-f", "-", given=relay_of(image, policy)).returncode == 0
         if image == "x/relay:1":
             wait_until(lambda: ready("x/relay:1"), "the first two", 60)
         elif BROKEN in image:
-            wait_until(lambda: pods(plane)[f"{name}-1"]["status"]["phase"] == "Pending", "it", 60)
+            wait_until(pending, "the broken pod", 60)
             assert pods(plane)[f"{name}-0"]["status"]["phase"] == "Running", "one at a time"
     status = kubectl(plane, "rollout", "status", f"statefulset/{name}", "--timeout=25s")
     assert (status.returncode == 0) is mended, status.stderr
