@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -33,6 +34,14 @@ SPOKEN = frozenset(
     {"apart", "few", "heard", "looking", "plain", "said", "shown", "standing", "told"}
 )
 """Participles and adjectives that no public function or parameter is named with."""
+
+TOP_LEVEL = frozenset(
+    {
+        *("setup.cfg", "relay", "loader", "tests", "k8s", "README.md"),
+        *("pyproject.toml", "LICENSE", "CHANGELOG.md"),
+    }
+)
+"""What may stand beside dot-files, as the users of this repository fixed it."""
 
 LONGER_MODULES: dict[str, str] = {
     "loader/core/plan.py": "every decision about a block stands in one file, with its proof",
@@ -168,6 +177,23 @@ def unhelpful(command: click.Command, path: str) -> Iterator[str]:
             below = command.get_command(context, name)
             assert below is not None, f"{path} {name} is listed but not there"
             yield from unhelpful(below, f"{path} {name}")
+
+
+def _astray(tracked: Iterable[str]) -> set[str]:
+    """Files and directories that do not belong to the top level."""
+    top = {path.partition("/")[0] for path in tracked}
+    return {name for name in top - TOP_LEVEL if not name.startswith(".")}
+
+
+def test_nothing_stands_at_the_top_level_by_mistake() -> None:
+    git = ["git", "ls-files"]
+    tracked = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert _astray(tracked.split()) == set()
+
+
+def test_what_a_program_left_behind_is_found() -> None:
+    """A crashed JVM's report, once added with everything else."""
+    assert _astray(["relay/log.py", ".gitignore", "hs_err_pid1.log"]) == {"hs_err_pid1.log"}
 
 
 @pytest.mark.parametrize("module", written())
