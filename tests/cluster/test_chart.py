@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from tests.broker.pipeline import wait_until
-from tests.cluster import control_plane
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet import Kubelet
 from tests.k8s.built import K8S, KUBECTL
@@ -21,10 +20,6 @@ from tests.k8s.chart import helm, made
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        not control_plane.PROGRAM.exists(),
-        reason="there is no control plane: python -m tests.cluster up builds it, in minutes",
-    ),
     pytest.mark.skipif(not helm.PROGRAM.exists(), reason=helm.MISSING),
 ]
 NAMESPACE = "charted"

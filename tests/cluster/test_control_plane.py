@@ -15,7 +15,6 @@ import yaml
 
 from loader.spark.leftovers import Api, remove
 from tests.broker.pipeline import wait_until
-from tests.cluster import control_plane
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet import BROKEN, Kubelet
 from tests.k8s.built import K8S, KUBECTL, config_map, overlay
@@ -23,10 +22,6 @@ from tests.k8s.built import K8S, KUBECTL, config_map, overlay
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        not control_plane.PROGRAM.exists(),
-        reason="there is no control plane: python -m tests.cluster up builds it, in minutes",
-    ),
 ]
 NAMESPACE = "block-relay"
 WITHIN = f"/api/v1/namespaces/{NAMESPACE}"

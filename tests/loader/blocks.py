@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from clickhouse_connect.driver.client import Client
 from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -32,6 +33,7 @@ from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
 from relay.operate.dead.reader import DeadReader
 from relay.records_pb2 import Block, Commit
+from tests.broker.pipeline import wait_until
 
 DEADLINE = 240.0
 """Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""
@@ -248,3 +250,13 @@ class Journal:
         finally:
             process.kill()
         return process.returncode, output + errors
+
+
+def clock_passes(client: Client, seconds: float) -> None:
+    """Wait until the server's clock shows so many seconds more."""
+
+    def now() -> float:
+        return float(client.query("SELECT toFloat64(now64(3))").result_rows[0][0])
+
+    end = now() + seconds
+    wait_until(lambda: now() > end, f"{seconds:g} s of the server's clock")

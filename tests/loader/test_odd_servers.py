@@ -13,8 +13,7 @@ import pytest
 
 from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
-from tests.broker.pipeline import wait_until
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, batch, clock_passes
 from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_evidence import number, until_settled, window
 from tests.loader.test_hidden_rows import NOW
@@ -24,8 +23,6 @@ from tests.versions.users import User
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from clickhouse_connect.driver.client import Client
 
 ZONE = "<timezone>Etc/GMT+12</timezone>"
 SHARDS = (
@@ -97,11 +94,6 @@ def test_a_profile_changes_nothing(
         assert number(admin, parts) == 2
 
 
-def now(admin: Client) -> float:
-    """Unix time in seconds, by the server's clock."""
-    return float(admin.query("SELECT toFloat64(now64(3))").result_rows[0][0])
-
-
 def test_a_log_that_was_emptied_proves_nothing(
     engine: Engine, bootstrap: str, tmp_path: Path
 ) -> None:
@@ -115,8 +107,7 @@ def test_a_log_that_was_emptied_proves_nothing(
         admin.command("CREATE TABLE shop.emptied (id Int64) ENGINE = MergeTree ORDER BY id")
         blocks = journal.seal("shop.emptied", batch(0, 100))
         answer_lost(worker, blocks)
-        claimed = now(admin)
-        wait_until(lambda: now(admin) > claimed + 3, "a claim of some seconds ago")
+        clock_passes(admin, 3)
         admin.command("SYSTEM FLUSH LOGS")
         for log in ("query_log", "part_log"):
             admin.command(f"TRUNCATE TABLE system.{log}")
