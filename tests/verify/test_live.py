@@ -244,7 +244,8 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
     status, said = spoken(config, "--deep")
     assert status == 0, said
     assert f"not judged: {pipeline.table}: rows were removed at" in said
-    assert "(DELETE WHERE id = 0)" in said
+    # Of the mutation or of the whole ALTER, whichever was recorded later.
+    assert "DELETE WHERE id = 0" in said
     columns = f"SELECT * FROM {pipeline.table} WHERE _block = '{blocks[-1].id}' LIMIT 1"
     client.command(f"INSERT INTO {pipeline.table} {columns}")
     producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
