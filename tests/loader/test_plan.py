@@ -63,9 +63,9 @@ def test_blocks_over_two_partitions(others: int, *, stamped: bool) -> None:
     "table",
     [
         # Fewer rows of the second version; as many as two parts of the first; others, as many.
-        *(Table(True, 0, 2, sizes) for sizes in ((7, 4), (4, 8), (3, 3))),
-        Table(False, 2, 1, (7, 4)),
-        Table(False, 6, 2, (3, 3)),
+        *(Table(window=0, parts=2, sizes=sizes) for sizes in ((7, 4), (4, 8), (3, 3))),
+        Table(stamped=False, window=2, sizes=(7, 4)),
+        Table(stamped=False, window=6, parts=2, sizes=(3, 3)),
     ],
 )
 def test_two_versions_of_a_transform(table: Table) -> None:
@@ -86,8 +86,8 @@ def test_a_person_beside_a_loader_with_a_transform(human: plan.Human) -> None:
 @pytest.mark.parametrize(
     ("table", "unsaid"),
     [
-        (Table(False, 6, 2, (3, 3)), {"transform": "the same"}),
-        (Table(True, 0, 2, (4, 8)), {"rows": 8}),
+        (Table(stamped=False, window=6, parts=2, sizes=(3, 3)), {"transform": "the same"}),
+        (Table(window=0, parts=2, sizes=(4, 8)), {"rows": 8}),
     ],
 )
 def test_what_claims_do_not_say_of_versions_is_found(
