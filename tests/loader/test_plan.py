@@ -669,10 +669,6 @@ def test_what_becomes_of_rows(engine_full: str, vanish: str, *, repeatable: bool
     [
         ("`_block` String", False),
         ("`_block` String TTL day + toIntervalDay(30)", True),
-        ("`_block` LowCardinality(String) DEFAULT ' TTL ' CODEC(ZSTD(1))", False),
-        ("`_block` String, `b` String TTL day", False),
-        ("`b` String TTL day, `_block` String", False),
-        ("`my_block` String TTL day", False),
     ],
 )
 def test_ids_that_expire(column: str, *, gone: bool) -> None:
