@@ -8,6 +8,7 @@ import pytest
 from loader.clickhouse.server_records import Parts
 from loader.clickhouse.tables import inserted_since
 from loader.core import plan, set_aside_plan
+from loader.core.retry_cause import RetryCause
 from loader.core.table_rules import Nature, Window, emptied, nature
 from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, begin_left_out, search
@@ -429,6 +430,23 @@ def test_nothing_written_is_a_failed_attempt() -> None:
     )
     partly = plan.step(first_insert(), plan.Wrote(4))[1]
     assert partly == plan.Done("retry", "the server wrote 4 of 10 rows")
+
+
+def test_a_retry_says_why_for_those_who_count() -> None:
+    """Nothing is decided by it, so two ends that differ in it alone are equal."""
+    began, _ = plan.start("me", 10, stamped=True)
+    taken = plan.step(plan.step(first_insert(), plan.Wrote(0))[0], (replace(MINE, claim="other"),))
+    partly = plan.step(first_insert(), plan.Wrote(4))
+    altered = plan.step(began, plan.NoAnswer("altered", cause=RetryCause.TABLE_ALTERED))
+    silent = plan.step(began, plan.NoAnswer("no answer"))
+    ends = [cast("plan.Done", effect) for _, effect in (taken, partly, altered, silent)]
+    assert [end.cause for end in ends] == [
+        RetryCause.ANOTHER_LOADER,
+        RetryCause.ROWS_NOT_WRITTEN,
+        RetryCause.TABLE_ALTERED,
+        RetryCause.ERROR,
+    ]
+    assert ends[2] == plan.Done("retry", "altered")
 
 
 WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never")
