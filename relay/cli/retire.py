@@ -88,4 +88,5 @@ def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:
         return json.dumps(found)
     if done:
         return f"{retirement.transactional_id}: ended"
-    return f"{retirement.transactional_id}: {retirement.obstacle or 'would be ended'}"
+    would = retirement.obstacle or "its transaction would be aborted"
+    return f"{retirement.transactional_id}: {would}"

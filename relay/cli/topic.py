@@ -99,7 +99,7 @@ def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -
         click.echo(json.dumps(told))
         return
     does = "would be created" if dry_run else "created"
-    state = does if decided.made else "is there, nothing was changed"
+    state = does if decided.made else "exists, nothing was changed"
     sizes = f"{several(decided.partitions, 'partition')}, replication {decided.replication}"
     more = "".join(f", {key} = {value}" for key, value in decided.settings.items())
     click.echo(f"topic {name}: {state}: {sizes}{more}")

@@ -48,7 +48,7 @@ def within(limit_seconds: float, call: Callable[[], Any]) -> None:
     try:
         raised = ended.get(timeout=limit_seconds)
     except queue.Empty:
-        raise TimeoutError(f"has not returned for {limit_seconds:g} s") from None
+        raise TimeoutError(f"did not return within {limit_seconds:g} s") from None
     if raised is not None:
         try:
             raise raised

@@ -149,10 +149,12 @@ class Topics:
     def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
         """What is waited for, and after GROW_SECONDS not any more."""
         since = self._narrow_since = self._narrow_since or time.monotonic()
-        text = f"topic {topic} has {found} partitions, {needed} are needed: the source was grown"
+        text = (
+            f"topic {topic} has {found} partitions, but needs {needed}: the source topic has grown"
+        )
         if time.monotonic() - since < GROW_SECONDS:
             return Unavailable(
-                text, "nothing: the brokers are still telling each other, and the relay asks again"
+                text, "wait: the relay asks again until all brokers know the new partitions"
             )
         bootstrap = self._settings.kafka_of(topic).bootstrap
         return Refused(

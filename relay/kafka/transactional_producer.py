@@ -254,7 +254,7 @@ class TransactionalProducer:
                     raise _unknown(f"{name}: {error}") from error
                 except SystemError as error:  # the binding (2.16) lost a fatal error's exception
                     without_frames(error)
-                    unsaid = KafkaError(KafkaError._STATE, "failed without saying why")  # noqa: SLF001
+                    unsaid = KafkaError(KafkaError._STATE, "the client library gave no reason")  # noqa: SLF001
                     raise self._failed(name, unsaid) from error
                 else:
                     return

@@ -70,6 +70,6 @@ def absent(members: Collection[str], group: Collection[str]) -> Iterator[str]:
     for member in dict.fromkeys(members):
         if member not in group:
             yield (
-                f"{member}: the group has no such member ({there or 'it has none'}); make sure "
-                "that this is how `relay run --member` was told the name"
+                f"{member}: the group has no such member ({there or 'it has none'}); check that "
+                "`relay run --member` was given exactly this name"
             )

@@ -34,7 +34,7 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
     asked_ms = round(settings.relay.transaction_timeout_seconds * 1000)
     allowed_ms = allowed(settings.kafka)
     if allowed_ms is None:
-        limit = "their number needs DescribeConfigs on the cluster"
+        limit = "to be told the limit, this user needs DescribeConfigs on the cluster"
         remedy = "lower relay.transaction_timeout_seconds"
     else:
         limit = f"{LIMIT} = {allowed_ms}"

@@ -76,13 +76,13 @@ def test_a_large_array_is_read_by_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[{"a": 1} {"a": 2}]', "row 1: no array of JSON objects: ',' or ']' should stand"),
-        ('[{"a": 1}, 2]', "'{' should stand where '2]' is"),
-        ('[{"a": 1}', "where the end is"),
-        ('[{"a": 1}, {"a": ', "row 2: no array of JSON objects: Expecting value"),
-        ('[{"a": 1}] x', "behind the array stands 'x'"),
-        ("[1]", "'{' or ']' should stand where '1]' is"),
-        ("[", "where the end is"),
+        ('[{"a": 1} {"a": 2}]', "row 1: not an array of JSON objects: expected ',' or ']'"),
+        ('[{"a": 1}, 2]', "expected '{', found '2]'"),
+        ('[{"a": 1}', "found the end"),
+        ('[{"a": 1}, {"a": ', "row 2: not an array of JSON objects: Expecting value"),
+        ('[{"a": 1}] x', "text follows the array: 'x'"),
+        ("[1]", "expected '{' or ']', found '1]'"),
+        ("[", "found the end"),
     ],
 )
 def test_what_is_no_array_of_objects_is_refused(tmp_path: Path, text: str, said: str) -> None:
