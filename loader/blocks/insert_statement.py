@@ -288,7 +288,7 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
 
 
 def without_an_example(reason: str, detail: str = "") -> plan.Answer:
-    """What a refusal says where no message of the block is known that the table takes.
+    """Answer a refusal of a block of which no message is known to be accepted.
 
     Args:
         reason: the server's.

@@ -102,7 +102,7 @@ class Worker:
         self._counted: set[str] = set()
 
     def close(self) -> None:
-        """Ends consumer, producer and client."""
+        """Close consumer, producer and client."""
         self._letters.close()
         self._fetcher.close()
         self._running.close()

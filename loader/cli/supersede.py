@@ -1,4 +1,4 @@
-"""`loader supersede`: what `relay rewind` starts, so that no block of before is loaded any more."""
+"""`loader supersede`: settles the blocks that a rewind replaces; `relay rewind` starts it."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ USUAL: Mapping[str, object] = {
 }
 """What `relay config init` writes where nobody says otherwise."""
 _COMMENTS = {
-    "app": "prefix of topics, group and transactional ids",
+    "app": "prefix of its topics, group and transactional ids",
     "kafka.replication": "3 in production",
-    "source.topic": "`relay topic create` makes it",
-    "source.start": "or latest: only what comes from now on",
-    "loader.checkpoint": "a directory; losing it alone costs nothing",
+    "source.topic": "`relay topic create` creates it",
+    "source.start": "or latest: only messages written from now on",
+    "loader.checkpoint": "a directory; if only it is lost, nothing is lost",
 }
 _WIDTH = 88
 
@@ -128,7 +128,7 @@ def init(  # noqa: PLR0913 - one for each setting
 
 
 def in_terminal() -> bool:
-    """Whether somebody could answer a question."""
+    """Return whether the command runs in a terminal, so that somebody can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -1,4 +1,4 @@
-"""`relay topic`: the source topic, which relays read and never make."""
+"""`relay topic`: creates the source topic, which relays only read."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Joining:
     Args:
         settings: of the app.
         clock: monotonic seconds.
-        seconds: without an assignment until it is told.
+        seconds: without an assignment until the member logs why.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class LeaderEpochs:
         self._of_floors: dict[tuple[int, int], int] = {}
 
     def remember(self, found: Iterable[PartitionTruth]) -> None:
-        """Remember those that stand with committed floors, for whoever begins there."""
+        """Remember the leader epochs that were committed with floors, for whoever begins there."""
         read = {one.partition: one for one in found}
         kept = {place: e for place, e in self._of_floors.items() if place[0] not in read}
         self._of_floors = kept | {

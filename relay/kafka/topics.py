@@ -57,7 +57,7 @@ _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What tells a topic from another of the same name, and how wide it is."""
+    """A topic's id, which a recreated topic of the same name does not have, and its partitions."""
 
     topic_id: str
     partitions: int
@@ -66,8 +66,8 @@ class TopicFacts:
 class Topics:
     """Looks at, creates and grows topics.
 
-    A right is asked for where its topic is first looked at, not where it is first needed:
-    else the relay would run for weeks and stop at its first dead letter or second start.
+    It checks each right when it first describes the topic, not when the right is first needed:
+    otherwise a relay would run for weeks and stop at its first dead letter or second start.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
@@ -182,7 +182,7 @@ class Topics:
     def make_block_topics(self, wanted: Mapping[str, Collection[str]]) -> None:
         """Create many in one request, as one for each takes as long as its brokers need.
 
-        What comes of it is not looked at: ensure_block_topic does, and tells of each by itself.
+        The result is not checked here: ensure_block_topic checks and reports each topic.
 
         Args:
             wanted: topics, each with all names that it may be there by; those are left alone.

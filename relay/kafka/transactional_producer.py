@@ -148,7 +148,7 @@ class TransactionalProducer:
             self.serve(QUEUE_FULL_SECONDS)
 
     def _look_again(self, place: TopicPartition) -> None:
-        """Hear how wide a topic is; what the client knows is of before it was grown."""
+        """Refresh the client's number of partitions of a topic, which has grown since."""
         with suppress(KafkaException):  # asked again, until the record's deadline
             self._open().list_topics(place.topic, timeout=SLICE_SECONDS)
 

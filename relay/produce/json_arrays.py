@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 def is_array(beginning: bytes) -> bool:
-    """Whether a text that begins so is an array, and not objects line by line."""
+    """Return whether a text that begins like this is an array, not one object per line."""
     return beginning.lstrip()[:1] == b"["
 
 

@@ -197,7 +197,7 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
             return made
         by_keys = {single.key: single.value for single in made}
         if len(by_keys) < len(made):
-            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a key is there twice")
+            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a key occurs twice")
         return by_keys
 
     return entries

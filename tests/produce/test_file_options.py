@@ -211,8 +211,8 @@ def test_a_format_of_dates_goes_by_the_tables_name(tmp_path: Path, suffix: str) 
     [
         ((("idd", "a"),), "the file has no column 'idd', which --column renames; did you mean id?"),
         ((("id", "z"),), "d.t has no column 'z'"),
-        ((("id", "a"), ("x", "a")), "column 'a' is there twice"),
-        ((("x", "id"),), "column 'id' is there twice"),
+        ((("id", "a"), ("x", "a")), "column 'a' occurs twice"),
+        ((("x", "id"),), "column 'id' occurs twice"),
     ],
 )
 def test_a_renaming_that_cannot_be_is_refused(
@@ -234,7 +234,7 @@ def test_a_later_object_with_both_names_is_refused(tmp_path: Path) -> None:
     for ignore in (False, True):
         error = refused(tmp_path / "f.jsonl", text, columns=(("id", "a"),), ignore_unknown=ignore)
         assert "row 2" in error.message
-        assert "'a' is there twice" in error.message
+        assert "'a' occurs twice" in error.message
 
 
 def test_a_later_object_without_the_column_has_a_null(tmp_path: Path) -> None:

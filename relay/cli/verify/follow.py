@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Outlets(NamedTuple):
-    """Where anomalies are told beside the terminal.
+    """Where anomalies are reported beside the terminal.
 
     Attributes:
         listen: `HOST:PORT` of the page; empty: none.

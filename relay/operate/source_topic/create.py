@@ -1,4 +1,4 @@
-"""Makes the source topic where it is missing, and sees that it is there.
+"""Creates the source topic if it does not exist, and waits until the brokers list it.
 
 Receives the app's settings and what a person asked for; gives what `plan` decided, done.
 """

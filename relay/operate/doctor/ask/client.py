@@ -48,7 +48,7 @@ class Asker:
 
     Attributes:
         admin: makes the requests.
-        apis: highest version that every broker heard of takes, by the request's name.
+        apis: by request name, the highest version that every known broker supports.
         unasked: what got no answer.
         quiet: settings of further clients that are to print nothing.
     """

@@ -99,7 +99,7 @@ class GroupQuestions:
         return Trial()
 
     def transactions(self) -> Trial | None:
-        """Return whether a transactional producer is let in; None where that got no answer."""
+        """Return whether the brokers accept a transactional producer; None: no answer."""
         ids = names.transactional_ids(self._settings.app, by_partition=self._settings.crosses)
         name = f"{ids}{NO_MEMBER}"
         producer = Producer(

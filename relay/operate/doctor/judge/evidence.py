@@ -1,4 +1,4 @@
-"""By what the fate of a block is decided, table by table, where its INSERT got no answer; pure.
+"""Judges how the fate of a block is decided, by table, if its INSERT got no answer; pure.
 
 Receives facts of a table, gives a sentence, and findings about what makes a count mean nothing.
 loader.core.plan decides in this order; where it counts, the loader judges countability by itself.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def judge_countable(
     name: str, table: TargetFacts, facts: ClickHouseFacts, column: str
 ) -> Iterator[Finding]:
-    """Yield findings about rows that are there and cannot be counted, or go by themselves."""
+    """Yield findings about rows that exist but cannot be counted, or that expire."""
     if table.policies:
         yield found(
             "row-policy",
