@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from relay.rows import proto_rows
 from relay.rows.envelope import BadMessage
-from relay.rows.flattened_nested import align
 from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.schema.types.nested import align
 
 if TYPE_CHECKING:
     from collections.abc import Callable
