@@ -1,4 +1,4 @@
-"""Arguments in a form of their own, as the values that they mean."""
+"""Parses arguments that have a form of their own into the values that they mean."""
 
 from __future__ import annotations
 

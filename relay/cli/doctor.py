@@ -1,4 +1,4 @@
-"""`relay doctor`: what about the servers would lose, double or hold up rows."""
+"""`relay doctor`: checks the servers for settings that would lose, double or delay rows."""
 
 from __future__ import annotations
 

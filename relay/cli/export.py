@@ -1,4 +1,4 @@
-"""`relay export`: rules, dashboard and manifests that are installed with the package."""
+"""`relay export`: prints or writes the rules, dashboard and manifests of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several of `relay`'s subcommands have, and the settings that they name."""
+"""Defines options that several of `relay`'s subcommands share, and reads their settings."""
 
 from __future__ import annotations
 

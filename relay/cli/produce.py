@@ -1,4 +1,4 @@
-"""`relay produce`: rows of files into the source topic."""
+"""`relay produce`: writes rows of files into the source topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay retire`: what members that are gone have left open in Kafka is ended."""
+"""`relay retire`: aborts transactions that members left open and will not come back to."""
 
 from __future__ import annotations
 

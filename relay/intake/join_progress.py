@@ -1,4 +1,4 @@
-"""A member that joined and has no assignment yet: after a while it says why that takes so long.
+"""Logs why a member that joined the group has no assignment yet.
 
 Receives when the member joined and when the group gave it something, perhaps nothing; writes one
 line between the two.

@@ -1,4 +1,4 @@
-"""Under which leader the source's log reached a floor: what a log that lost its end is known by.
+"""Remembers the leader epochs of committed floors, which show that a log has lost its end.
 
 Receives what the group holds and where the client stands, gives the leader epoch to commit with a
 floor, or to begin there with. Whoever begins at a floor with it learns from the leader whether

@@ -1,4 +1,4 @@
-"""What keeps a source partition from being read on: told at once, and again until it goes on. Pure.
+"""Decides when to log that a source partition cannot be read: at once, and repeatedly. Pure.
 
 Receives errors that came in the place of messages, gives what to say of them and when. The client
 tries by itself for ever, and the other partitions go on; nothing was skipped.

@@ -1,4 +1,4 @@
-"""The block topics of an app's tables: by which name, and which tables have none, and why.
+"""Finds or creates the block topic of each table, and remembers which tables have none and why.
 
 Receives tables, gives the topic of each. What the brokers say against one table's topic is that
 table's affair: its messages become dead letters with the reason, and the others' rows go on.

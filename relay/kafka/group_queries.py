@@ -1,4 +1,4 @@
-"""Questions about consumer groups; where they are asked again and again, by a process of its own.
+"""Asks about consumer groups; for repeated questions, in a process of its own.
 
 Receives brokers, gives what a group's coordinator answers. Where the connection to a coordinator is
 lost at the wrong moment, as when brokers come back from an outage, librdkafka ends the process that

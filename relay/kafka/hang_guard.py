@@ -1,4 +1,4 @@
-"""Calls of a client that may never return: left behind, or ended with the process.
+"""Guards calls of a client that may never return: leaves them behind, or ends the process.
 
 A call that releases the GIL is left behind in its thread. Not every one does
 (`Producer.begin_transaction`), and no Python thread could fire then: faulthandler's timer

@@ -1,4 +1,4 @@
-"""A client's way back to its brokers: where librdkafka forgot them all, and with a new password.
+"""Reconnects a client whose librdkafka has forgotten its brokers, and renews its password.
 
 A metadata answer that names no broker makes it forget every one for good, its bootstrap servers
 too (librdkafka#5301, seen with 2.16): brokers give such answers while all of them are fenced, as

@@ -1,4 +1,4 @@
-"""How a transaction really ended, as librdkafka's own log tells it.
+"""Finds out from librdkafka's own log how a transaction really ended.
 
 librdkafka repeats a lost EndTxn by itself and then reports success (librdkafka#5423), and
 no callback says so: error_cb hears neither lost connections nor timeouts (seen with 2.16). Its

@@ -1,4 +1,4 @@
-"""Columns of a file or a program, as the Arrow columns a table's row message is made of.
+"""Makes a file's or program's columns into the Arrow columns of a table's row message.
 
 Receives a record batch with whatever types its reader chose and the table's codec; gives a
 record batch in protobuf-side types, checked so that the relay accepts every row. Never guesses:

@@ -1,4 +1,4 @@
-"""Rows of one table from a file: Parquet, CSV or JSON.
+"""Reads rows of one table from a Parquet, CSV or JSON file.
 
 Receives a path and the table's encoder, gives the rows serialized, some ten thousand at a
 time, with how far into the file they reach. Columns go through as columns; only a JSON block

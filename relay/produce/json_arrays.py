@@ -1,4 +1,4 @@
-"""A JSON array of objects as lines of JSON, so that both are read alike.
+"""Reads a JSON array of objects as lines of JSON, so that both are read alike.
 
 Receives the text of a file by pieces, gives its elements, each on a line of its own.
 """

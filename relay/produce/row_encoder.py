@@ -1,4 +1,4 @@
-"""One row at a time, from a dict to the serialized row message.
+"""Encodes one row at a time, from a dict to the serialized row message.
 
 Receives column names with Python values, gives the row's bytes, or an error that names
 column and value. For programs that write single rows; whole batches go through

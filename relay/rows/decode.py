@@ -1,4 +1,4 @@
-"""Source messages of one table to one record batch; the bad ones found and left out.
+"""Decodes source messages of one table into one record batch, and leaves the bad ones out.
 
 Receives the values of a buffer, gives the rows of the good messages in order as
 columns of block types, and for each bad message its index and reason. A message

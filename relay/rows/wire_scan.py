@@ -1,4 +1,4 @@
-"""What in serialized rows their row message does not explain, field by field.
+"""Finds in serialized rows what their row message does not explain, field by field.
 
 Receives rows that parse and the fields of the row message, gives each kind of stranger with
 the rows that hold it: numbers the message does not know, known ones of another wire type

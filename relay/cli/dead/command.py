@@ -1,4 +1,4 @@
-"""`relay dead`: which messages could not become rows, what is in them, and send them again."""
+"""`relay dead`: lists messages that could not become rows, shows one, and sends them again."""
 
 from __future__ import annotations
 

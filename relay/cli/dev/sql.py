@@ -1,4 +1,4 @@
-"""`relay dev sql`: look at rows in the stack's ClickHouse with no other tool."""
+"""`relay dev sql`: queries the development ClickHouse without any other tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `relay verify` prints: anomalies, what people took note of, totals."""
+"""Prints for `relay verify`: anomalies, what people acknowledged, totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay schema`: the row messages of the tables, for producers and for a look at them."""
+"""`relay schema`: shows the row messages of the tables, for producers."""
 
 from __future__ import annotations
 

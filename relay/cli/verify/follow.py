@@ -1,4 +1,4 @@
-"""`relay verify --follow`: the audit beside production, with metrics, page and webhook."""
+"""`relay verify --follow`: audits beside production, with metrics, page and webhook."""
 
 from __future__ import annotations
 

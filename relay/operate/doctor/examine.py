@@ -1,4 +1,4 @@
-"""One examination: ask Kafka and ClickHouse, judge, and give all findings, the worst first.
+"""Examines once: asks Kafka and ClickHouse, judges, and returns findings, the worst first.
 
 Receives the app's settings; a server that does not answer or refuses is a finding, and the
 other server is still examined.

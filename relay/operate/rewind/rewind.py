@@ -1,4 +1,4 @@
-"""The steps of a rewind, in the order that lets any of them be repeated.
+"""Carries a rewind out, in the order that lets any step be repeated.
 
     fence the relays ─► look ─► record: floors moved, epoch + 1, "rewinding" ─► settle and remove
     old blocks ─► fence ─► look ─► record: "rewound"

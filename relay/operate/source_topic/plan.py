@@ -1,4 +1,4 @@
-"""Whether and how the source topic is made; pure.
+"""Decides whether and how to create the source topic; pure.
 
 Receives what a person asked for and what the brokers have; gives the topic to make, or the one
 that is there already, or raises where making it would be wrong.

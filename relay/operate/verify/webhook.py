@@ -1,4 +1,4 @@
-"""Anomalies to an operator's URL, each as one POST of JSON, never in the way of the audit.
+"""Posts anomalies to an operator's URL as JSON, without delaying the audit.
 
 Receives anomalies as they are found; a thread of its own sends them, again where that may help.
 What cannot be delivered is counted and logged, without the URL's path, which may be a secret.

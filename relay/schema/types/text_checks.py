@@ -1,4 +1,4 @@
-"""Which texts are not the number, address or JSON object that their column holds.
+"""Finds texts that are not the number, address or JSON object that their column holds.
 
 As relay.schema.types.value_checks: a whole Arrow array in, a mask with true where a value does not
 fit out, or None where all do; nulls always fit. Whatever passes, ClickHouse's CAST of the text

@@ -1,4 +1,4 @@
-"""The brokers' clock, which no request tells: a record that they stamp, in a topic made for it.
+"""Reads the brokers' clock from a record that they stamp, in a topic created for it.
 
 Receives the doctor's client, gives a ClockOffset. Makes the topic `<app>.doctor`, writes to it and
 deletes it again; nothing else of the doctor writes.

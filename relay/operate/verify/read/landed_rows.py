@@ -1,4 +1,4 @@
-"""What ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
+"""Reads what ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
 
 Receives table names, gives counts and histories by block id. Never writes.
 """
