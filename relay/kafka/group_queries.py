@@ -184,7 +184,7 @@ class _Client:
         """The answer, or a _Refusal."""
         self._renewal.look(self._client)
         self._client.poll(0)
-        self._heard.error = None  # of before; told again if it is still so
+        self._heard.error = None  # an earlier one; error_cb repeats it if it still holds
         begun = time.monotonic()
         try:
             return question(self._client, self._heard, self._seconds, *about)

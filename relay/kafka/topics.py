@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 REQUEST_SECONDS = 10.0
-METADATA_SECONDS = 2.0  # nobody hears a signal meanwhile
+METADATA_SECONDS = 2.0  # no signal is handled meanwhile
 GROW_SECONDS = 60.0
 """How long a topic may stay narrower than the group's assignment asks for, before a person has to
-look: brokers tell each other of a growth within a second or two."""
-APPEAR_SECONDS = 10.0  # for the brokers to tell each other of a topic that was just created
-_LOOK_SECONDS = 0.1  # between looks at whether it is there
+act: brokers learn of new partitions within a second or two."""
+APPEAR_SECONDS = 10.0  # until all brokers list a topic that was just created
+_LOOK_SECONDS = 0.1  # between two checks whether it is listed
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one

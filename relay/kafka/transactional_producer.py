@@ -245,7 +245,7 @@ class TransactionalProducer:
                     cause = without_frames(error).args[0]
                     if cause.code() in TRANSPORT:
                         self._evidence.suspect(describe(name, cause))
-                    self.serve()  # wrong credentials are told to error_cb; calls only time out
+                    self.serve()  # error_cb gets wrong credentials; calls only time out
                     if classify(cause) is not None or self._fatal is not None:
                         raise self._failed(name, cause) from error
                     if time.monotonic() > deadline:

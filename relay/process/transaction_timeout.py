@@ -1,7 +1,7 @@
-"""What a start says that the brokers refused for its transaction timeout: both numbers.
+"""Explains a start that the brokers refused for its transaction timeout, with both numbers.
 
-Receives the refusal, which has only the name of the brokers' limit, and asks them for it. A user
-without DescribeConfigs on the cluster is told which right would show it.
+Receives the refusal, which has only the name of the brokers' limit, and asks them for it. If the
+user lacks DescribeConfigs on the cluster, the error names that right.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Asker:
             Refused: the connection was refused, for its credentials.
         """
         self.admin.poll(0)
-        self._heard.error = None  # of before; told again if it is still so
+        self._heard.error = None  # an earlier one; error_cb repeats it if it still holds
         begun = time.monotonic()
         deadline = begun + SECONDS
         future = request()
