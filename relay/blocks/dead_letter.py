@@ -71,7 +71,7 @@ class RecordPlace(NamedTuple):
         """
         partition, colon, offset = text.partition(":")
         if not (colon and partition.isdecimal() and offset.isdecimal()):
-            raise ValueError(f"not PARTITION:OFFSET: {text!r}")
+            raise ValueError(f"{text!r} is not PARTITION:OFFSET, as in 0:17")
         return cls(int(partition), int(offset))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
+from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.kafka.group_queries import GroupOffset
 from relay.operate.verify.read import journal
@@ -57,3 +58,24 @@ def test_one_that_stays_open_is_left_out_and_is_not_none(monkeypatch: pytest.Mon
 def test_any_other_error_is_one() -> None:
     with pytest.raises(Unavailable):
         reader([place(0, OFFSET_INVALID, KafkaError.NOT_COORDINATOR), place(1, 4)]).committed()
+
+
+def test_brokers_that_are_away_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With address and cause: `Failed to get metadata` says neither."""
+    monkeypatch.setattr(journal, "SECONDS", 2.5)
+    monkeypatch.setattr(journal, "LOOK_SECONDS", 0.5)
+    settings = Settings.model_validate(
+        {
+            "app": "shop",
+            "kafka": {"bootstrap": "127.0.0.1:1"},
+            "source": {"topic": "rows"},
+            "clickhouse": {"url": "http://127.0.0.1:1"},
+            "loader": {"checkpoint": "checkpoint"},
+        }
+    )
+    found = Reader(settings)
+    try:
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1: Connection refused"):
+            found.grow()
+    finally:
+        found.close()

@@ -117,7 +117,7 @@ class Reader:
 
     def _described(self) -> TopicMetadata:
         """The journal, as the brokers know it."""
-        deadline = time.monotonic() + SECONDS
+        begun = time.monotonic()
         while True:
             try:
                 return self._admin.list_topics(self._journal, LOOK_SECONDS).topics[self._journal]
@@ -128,8 +128,8 @@ class Reader:
                         f"the brokers rejected the credentials: {refused.name()} ({refused.str()})",
                         "correct user, password or certificate in kafka.client",
                     ) from error
-                if time.monotonic() > deadline:
-                    raise away(error) from error
+                if time.monotonic() > begun + SECONDS:
+                    raise away(self._heard.explained(error.args[0], begun)) from error
 
     def records(self) -> Iterator[tuple[int, int, Commit]]:
         """Yield what is visible and was not read yet: partition, offset and record, in order.

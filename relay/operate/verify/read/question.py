@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from relay.errors import Unavailable
 
@@ -21,11 +21,10 @@ def answer_of(question: Any) -> Any:
     try:
         return question()
     except KafkaException as error:
-        raise away(error) from error
+        raise away(error.args[0]) from error
 
 
-def away(error: KafkaException) -> Unavailable:
-    """Return what to raise where the brokers did not answer."""
-    cause = error.args[0]
+def away(cause: KafkaError) -> Unavailable:
+    """Return what to raise if the brokers did not answer."""
     said = f"the brokers did not answer: {cause.str()} ({cause.name()})"
     return Unavailable(said, "check kafka.bootstrap and that the brokers are up")
