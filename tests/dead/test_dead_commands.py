@@ -69,6 +69,8 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     unknown = relay.objects("ls", "--table", late, "--kind", "unknown-table")
     assert [(one["source_partition"], one["source_offset"]) for one in unknown] == [(0, 0), (1, 1)]
     assert f"did you mean {late}?" in relay.hint("ls", "--table", f"{late}r")
+    assert f"did you mean {late}?" in relay.hint("replay", "--table", f"{late}r")
+    assert "did you mean" not in relay.hint("replay", "--table", late)
     assert not relay.objects("ls", "--until", "1h")
     assert len(relay.objects("ls", "--since", "1h")) == 3
     [nameless] = relay.objects("ls", "--partition", "1", "--table", "")
@@ -94,6 +96,9 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     assert "not sent, 1: it names no table" in said
     said = relay.dead("replay", nameless["place"], "--as-table", pipeline.table, "--run")
     assert f"  1 of {pipeline.table}" in said
+    as_table = ("replay", nameless["place"], "--as-table")
+    assert f"did you mean {pipeline.table}?" in relay.hint(*as_table, f"{pipeline.table}s")
+    assert not relay.hint(*as_table, pipeline.table)
     pipeline.sent.update([1, 2])
     pipeline.exactly_once()
     pipeline.until(lambda: len(pipeline.dead()) == 4, "the one that is still bad")
