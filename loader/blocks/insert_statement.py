@@ -21,7 +21,7 @@ from clickhouse_connect.driver.summary import QuerySummary
 
 from loader.blocks.fit_columns import recorded_type
 from loader.clickhouse.client import error_code, failure, one_line
-from loader.clickhouse.tables import counter_sql, shape_sql
+from loader.clickhouse.tables import altered_sql, counter_sql, shape_sql
 from loader.core import plan
 from relay import names
 from relay.clickhouse.error_text import error_line
@@ -45,7 +45,7 @@ _WRAPPED = re.compile(
 )
 _THROWN = 395
 """FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
-_ALTERED = "other columns than the statement was made for"
+_ALTERED = "not the table that the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
 
 
@@ -113,6 +113,9 @@ def statement(
     counter = target.nature.window.counter
     if limit is not None and counter != "none":
         bound += f" AND throwIf({counter_sql(counter)} > {limit:d}) = 0"
+        if counter == "parts":
+            # A smaller window forgets tokens at once. (Keeper keeps those of replicas a while.)
+            bound += f" AND throwIf({altered_sql()} != {target.altered:d}, {literal(_ALTERED)}) = 0"
     values = {
         "{app:String}": literal(ledger.app),
         "{table:String}": literal(blocks[0].table),

@@ -14,8 +14,10 @@ import pyarrow as pa
 from loader.blocks.fetch import Damaged
 from loader.blocks.fit_columns import fitted
 from loader.blocks.transform import CannotTransform, Transforms
+from loader.clickhouse.client import TableRefused
 from loader.core import left_out, plan
 from relay.blocks import message_rows
+from relay.clickhouse.errors import About
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Maker:
         """Return what a claim of this attempt says of its rows.
 
         Raises:
-            Refused: the transform cannot be imported here, or is not deterministic.
+            Refused: the transform cannot be imported here.
         """
         block, run, target = attempt.block, attempt.run, attempt.target
         if run.human in {"loaded", "discard", "dead"}:
@@ -67,6 +69,8 @@ class Maker:
             return plan.Impossible(str(error))
         except Unavailable as error:
             return plan.NoAnswer(error.message)
+        except TableRefused as error:  # other tables' blocks are claimed together with this one
+            return plan.NoAnswer(error.message, About.TABLE)
         version = "" if transform is None else transform.version
         return plan.Made(attempt.made.num_rows, left_out.version(version, block))
 
@@ -86,8 +90,8 @@ class Maker:
         """Return what the table's transform makes of these rows of the block, if it has one.
 
         Raises:
-            CannotTransform: as Transforms.made.
-            Refused: likewise.
+            CannotTransform, TableRefused: as Transforms.made.
+            Refused: the transform cannot be imported here.
         """
         transform = self._transforms.of(block.table)
         if transform is None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from loader.clickhouse.client import one_line
+from loader.clickhouse.client import TableRefused, one_line
 from relay.errors import ConfigError, Refused
 
 TABLE_KEY = b"table"
@@ -109,12 +109,12 @@ class Transforms:
 
         Raises:
             CannotTransform: as Transform.once.
-            Refused: the two runs differ.
+            TableRefused: the two runs differ.
         """
         made = transform.once(table, batch)
         if table not in self._tried:
             if difference := differ(made, transform.once(table, batch)):
-                raise Refused(
+                raise TableRefused(
                     f"transform {transform.version} is not deterministic: two runs over the same "
                     f"rows of {table} differ in {difference}",
                     "Make the transform depend on its input rows only: no clock, random numbers, "

@@ -49,6 +49,7 @@ _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
 _THIS_TABLE = "database = {database:String} AND table = {name:String}"
 _SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
+_ALTERED = "toUnixTimestamp(metadata_modification_time)"
 _INSERTABLE = (
     "default_kind NOT IN ('MATERIALIZED', 'ALIAS') "
     "AND NOT (name = {stamp:String} AND default_kind = 'EPHEMERAL')"
@@ -92,6 +93,11 @@ def shape_sql() -> str:
     return f"(SELECT {_SHAPE} FROM system.columns WHERE {_THIS_TABLE})"  # noqa: S608 - constants
 
 
+def altered_sql() -> str:
+    """Return when {database:String}.{name:String} was last altered, in seconds, as SQL."""
+    return f"(SELECT {_ALTERED} FROM system.tables WHERE {_THIS_TABLE})"  # noqa: S608 - constants
+
+
 class Tables:
     """Questions about tables, through one client.
 
@@ -128,11 +134,10 @@ class Tables:
         """Return the tables that exist, by name."""
         databases, plain = _split(tables)
         found = self._ask(
-            "SELECT database || '.' || name, engine, engine_full, partition_key, "
+            "SELECT database || '.' || name, engine, engine_full, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             "toUnixTimestamp(now()) - uptime(), create_table_query, "
-            "toUnixTimestamp(metadata_modification_time) "
-            "FROM system.tables "
+            f"{_ALTERED} FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
             names=plain,

@@ -53,6 +53,7 @@ class BlockTopics:
 
     def refusal(self, table: str) -> str:
         """Return why the table has no block topic; empty where it has one, or was not asked for."""
+        self._leave_behind()
         return self._refused.get(table, "")
 
     def ensure(self, tables: Collection[str]) -> None:
@@ -131,6 +132,14 @@ class BlockTopics:
         except Refused:
             return False
         return len(self._found) < len(tables)
+
+    def _leave_behind(self) -> None:
+        """Refuse tables whose topics did not grow with the source; `retry` tries them again."""
+        while self._topics.behind:
+            topic, why = self._topics.behind.popitem()
+            for table in [one for one, found in self._found.items() if found == topic]:
+                del self._found[table]
+                self._refuse(table, why)
 
     def _refuse(self, table: str, error: ConfigError | Refused) -> None:
         why = f"no block topic for {table}: {error.message}; next: {error.next_step}"

@@ -82,6 +82,9 @@ class Topics:
         self._partitions = 0
         self._followed = 0
         self._narrow_since: float | None = None
+        self.behind: dict[str, Refused] = {}
+        """Block topics that did not grow with the source, and why; whoever knows their tables
+        takes them away."""
 
     def source(self) -> TopicFacts:
         """Return the source topic as it is now.
@@ -122,7 +125,8 @@ class Topics:
 
         Raises:
             Unavailable: one is narrower still; asked again, for GROW_SECONDS.
-            Refused: for longer, or one was deleted, or may not be grown.
+            Refused: for longer, or one may not be grown, and it is no block topic (see `behind`);
+                or one was deleted.
         """
         needed = max(partitions, default=-1) + 1
         if needed <= self._followed:
@@ -131,20 +135,26 @@ class Topics:
         if wide < needed:
             raise self._narrow(self._settings.source.topic, wide, needed)
         for topic in sorted(self._ready - {names.schemas_topic(self._settings.app)}):
-            self._widen(topic, wide)
+            facts = self.describe(topic)
+            if facts is None:
+                raise _deleted(topic)
+            if facts.partitions < wide:
+                self._widen(topic, wide)
         self._followed, self._narrow_since = wide, None
         return True
 
     def _widen(self, topic: str, wanted: int) -> None:
-        """Grow a topic that is there, and see that it has grown."""
-        facts = self.describe(topic)
-        if facts is not None and facts.partitions < wanted:
+        """Grow a topic, and see that it has grown; of a block topic its table alone depends."""
+        try:
             self._grow(topic, wanted)
             facts = self.describe(topic)
-        if facts is None:
-            raise _deleted(topic)
-        if facts.partitions < wanted:
-            raise self._narrow(topic, facts.partitions, wanted)
+            if facts is not None and facts.partitions < wanted:
+                raise self._narrow(topic, facts.partitions, wanted)
+        except Refused as error:
+            if not topic.startswith(names.blocks_prefix(self._settings.app)):
+                raise
+            self._ready.discard(topic)
+            self.behind[topic] = error
 
     def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
         """What is waited for, and after GROW_SECONDS not any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,7 @@ from relay.program.command import run_main
 from relay.records_pb2 import Block, LeftOut
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import row_batch, wait_until
+from tests.broker.test_source_grows import grow
 
 if TYPE_CHECKING:
     import subprocess
@@ -243,6 +245,50 @@ def test_a_right_on_one_tables_topic(
         return any(row > 20 for row in pipeline.rows())
 
     pipeline.until(arrived, "rows of the table that may be written now")
+    assert relay.poll() is None
+
+
+def test_a_block_topic_that_may_not_grow_with_the_source(
+    pipeline: Pipeline, server: Authorized, client: Client
+) -> None:
+    """The printed rights do not grow topics: a person does, and forgets one table's. Its messages
+    are dead letters with the reason, until it has grown; other tables' rows go on."""
+    forgotten = f"{pipeline.database}.forgotten"
+    client.command(f"CREATE TABLE {forgotten} AS {pipeline.table}")
+    server.grant(rights(pipeline.app).values())
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    path = config(pipeline, server)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("[relay]", "[relay]\nschema_refresh_seconds = 1"), "utf-8")
+    relay = pipeline.start("a", path)
+    pipeline.send(range(10))
+    pipeline.produce(producer, row_batch([900]), 0, [("table", forgotten)])
+    assert producer.flush(30) == 0
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent + Counter([900]), "rows before")
+
+    app, wide = pipeline.app, pipeline.partitions + 1
+    own = (names.journal_topic(app), names.dead_topic(app))
+    for topic in (*own, names.blocks_topic(app, pipeline.table), pipeline.source):
+        grow(pipeline, topic, wide)
+    pipeline.send(range(100, 110), partition=wide - 1)
+    pipeline.produce(producer, row_batch([901]), 0, [("table", forgotten)])
+    assert producer.flush(30) == 0
+    pipeline.until(lambda: len(pipeline.dead()) == 1, "the dead letter")
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent + Counter([900]), "other rows")
+    ((_, headers),) = pipeline.dead()
+    assert headers["reason"].startswith(f"no block topic for {forgotten}: ")
+    assert "next: grant Alter on topic" in headers["reason"]
+    assert relay.poll() is None, pipeline.log(relay)
+
+    grow(pipeline, names.blocks_topic(app, forgotten), wide)
+    sent = iter(range(902, 960))
+
+    def arrived() -> bool:
+        pipeline.produce(producer, row_batch([next(sent)]), 0, [("table", forgotten)])
+        assert producer.flush(30) == 0
+        return any(row > 901 for row in pipeline.rows())
+
+    pipeline.until(arrived, "rows of the table whose topic has grown now")
     assert relay.poll() is None
 
 

@@ -115,7 +115,7 @@ from pathlib import Path
 zero = time.time() - time.monotonic()
 def said(n):
     wall, ns = time.time() - time.monotonic(), time.time_ns() / 1e9 - time.monotonic()
-    Path(sys.argv[0]).with_name(f"{n}.part").write_text(f"{wall - zero:.0f} {ns - zero:.0f}")
+    Path(sys.argv[0]).with_name(f"{n}.part").write_text(f"{round(wall - zero)} {round(ns - zero)}")
     Path(sys.argv[0]).with_name(f"{n}.part").rename(Path(sys.argv[0]).with_name(n))
 said("before")
 for n in ("forth", "back"):

@@ -1,11 +1,12 @@
 """A small ClickHouse and loaders that run loader.core.plan's real steps, for exhaustive search.
 
-One block, of one or two parts (table partitions), and maybe a view behind the table; a table with
-a finite deduplication window and other writers; rows that expire, are hidden from the loader's
-user, or are deleted by a person; servers that ignore tokens, that keep a record of statements or
-none, and replicas whose ledger lags; statements that pass their condition first and land later, or
-never; answers that get lost; loaders that crash, pause at any effect for as long as they like, and
-run side by side. `search` visits every reachable state.
+One block, of one or two parts (table partitions), and maybe a view behind the table; a table with a
+finite deduplication window and other writers; rows that expire, are hidden from the loader's user,
+or are deleted by a person; a person who alters the window, and takes it back; servers that ignore
+tokens, that keep a record of statements or none, and replicas whose ledger lags; statements that
+pass their condition first and land later, or never; answers that get lost; loaders that crash,
+pause at any effect for as long as they like, and run side by side. `search` visits every reachable
+state.
 
 What is judged is not what the loader counts: each part's landings are counted by the model itself,
 those of the view too.
@@ -23,6 +24,8 @@ from loader.core import plan, set_aside_plan
 from loader.core.table_rules import Nature, Window
 
 ROWS = 10
+ANY = 99
+"""How many parts others may insert while a statement runs that relies on no window."""
 LEFT = 1
 """Version of the rows without the message that a table rejects."""
 
@@ -47,12 +50,16 @@ class Guards:
     dropped: bool = True  # that parts are gone, by a table that was made anew, is known
     fences: bool = True  # whoever looks for dead letters takes their producer's id over
     letters: bool = True  # claims say that they are for dead letters
+    remembers: bool = True  # claims say whether the table remembered tokens
+    altered: bool = True  # that a table was altered since the oldest claim is known
+    same: bool = True  # a repeat asks whether the table was altered since it was looked at
 
 
 @dataclass(frozen=True)
 class Table:
     stamped: bool = True
     window: int = 1
+    altered: int = 1  # the window that a person gives it, and takes back
     parts: int = 1
     sizes: tuple[int, ...] = ()  # rows of a part, by each loader's version of the transform
     expires: bool = False  # rows are gone as soon as they have landed
@@ -85,7 +92,7 @@ class Table:
 
     @property
     def nature(self) -> Nature:
-        """As loader.core.table_rules tells it."""
+        """As loader.core.table_rules tells it, of the window that it began with."""
         return Nature(
             Window(self.window, None, "parts"),
             partitioned=self.parts > 1 or not self.bounded,
@@ -95,9 +102,13 @@ class Table:
         )
 
     @property
-    def sent(self) -> plan.Sent:
-        """How the first claim's INSERT may be sent."""
-        return plan.TOGETHER if self.nature.is_countable and self.stamped else plan.ALONE
+    def goes_together(self) -> bool:
+        """Whether the first claim's INSERT may be sent together with others."""
+        return self.nature.is_countable and self.stamped
+
+    def remembers(self, alterations: int) -> int:
+        """How many tokens, after so many alterations."""
+        return self.altered if alterations % 2 else self.window
 
 
 class Loader(NamedTuple):
@@ -109,6 +120,7 @@ class Loader(NamedTuple):
     human: plan.Human = "nothing"  # what a person said, whose word it carries out
     left: bool = False  # it leaves out the message that the table rejects
     driven: bool = False  # who began its attempt begins the next one, and not this model
+    looked: int = 0  # alterations of the table when its attempt began
 
 
 OVER = Loader(None, plan.Done("retry"), rounds=0)
@@ -120,7 +132,7 @@ class Statement(NamedTuple):
     claim: str = ""
     landed: int = 0  # parts, those of the view behind the table's
     version: int = 0  # that made its rows
-    allowance: int = 99  # parts that others may insert while it runs
+    allowance: int = ANY  # parts that others may insert while it runs
     token: str = "block"
     wrote: bool = False
     refused: bool = False  # in the end, though parts before the last may have landed
@@ -151,6 +163,9 @@ class World(NamedTuple):
     letters: int = 0  # how often the block's messages are dead letters
     writer: str = ""  # the claim whose producer has the transactional id of the dead letters
     ending: tuple[tuple[int, str], ...] = ()  # requests to commit letters: owner or -1, claim
+    alters: int = 0  # of the window by a person, still to come
+    altered: int = 0  # those that came
+    claimed: int = -1  # alterations when the oldest claim was written; -1: there is none
 
 
 Value = TypeVar("Value", bound=NamedTuple)
@@ -177,6 +192,7 @@ def begin(
     human: plan.Human = "nothing",
     asides: int = 0,
     turns: int = 0,
+    alters: int = 0,
 ) -> World:
     """`human`: what the last of the loaders is told to do; with `asides`, each of the others tries
     again what stands aside."""
@@ -192,6 +208,7 @@ def begin(
         copies=(0,) * steps,
         rule=table.rejects,
         turns=turns,
+        alters=alters,
     )
     for i in range(loaders):
         world = _restart(world, i, table)
@@ -220,7 +237,8 @@ def _restart(world: World, i: int, table: Table) -> World:
     human = loader.human
     rows = table.total(0)
     run, effect = plan.start(claim, rows, stamped=table.stamped, human=human, isolates=True)
-    again = Loader(run, effect, loader.rounds - 1, loader.made + 1, human=human)
+    rounds, made = loader.rounds - 1, loader.made + 1
+    again = Loader(run, effect, rounds, made, human=human, looked=world.altered)
     return _with(world, i, again)
 
 
@@ -295,7 +313,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Claim(attempt):
             made = _made(loader, table, _version(loader, table, i))
             said = {"rows": made.rows, "transform": made.transform, "left_out": int(loader.left)}
-            sent = table.sent if attempt == 1 and guards.sent else plan.ALONE
+            sent = _sent(table, loader, attempt, guards)
             if loader.human == "dead":  # its producer is there before
                 sent = plan.DEAD_LETTERS if guards.letters else plan.ALONE
                 world = replace(world, writer=claim)
@@ -303,7 +321,8 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
                 plan.PREPARED, attempt, claim, world.counter, table.stamped, "", **said, sent=sent
             )
             answer = made if made.transform else plan.Ok()
-            return replace(world, ledger=(*world.ledger, entry)), answer
+            claimed = world.altered if world.claimed < 0 else world.claimed
+            return replace(world, ledger=(*world.ledger, entry), claimed=claimed), answer
         case plan.Settle(attempt, state, _, made_by):
             if not plan.holds(entries, claim):
                 return world, plan.Ok()
@@ -318,13 +337,24 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
                 world = replace(world, writer=claim)
             return world, plan.LettersFound("written" if world.letters else "never")
         case plan.Ask():
-            return world, _facts(world, loader.run, table, guards)
+            return world, _facts(world, loader, table, guards)
         case plan.AskRecord():
             return world, _record(world, table, guards)
     raise TypeError(loader.effect)
 
 
-def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.InsertFacts:
+def _sent(table: Table, loader: Loader, attempt: int, guards: Guards) -> plan.Sent:
+    """What a claim says of how its INSERT is sent."""
+    if table.goes_together and attempt == 1 and guards.sent:
+        return plan.TOGETHER
+    if guards.remembers and not table.remembers(loader.looked):
+        return plan.UNREMEMBERED
+    return plan.ALONE
+
+
+def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.InsertFacts:
+    run = loader.run
+    assert run is not None
     if guards.running and world.flying:
         return plan.InsertFacts(running="it still runs")
     if len(world.made) > 1:
@@ -337,9 +367,10 @@ def _facts(world: World, run: plan.Run, table: Table, guards: Guards) -> plan.In
     fewer = table.nature.vanish or table.hidden or world.deleted or dropped
     bounded = (table.bounded or not guards.bounded) and not dropped
     bounded = bounded and 0 <= run.since <= world.counter
+    altered = guards.altered and loader.looked > world.claimed >= 0
     return plan.InsertFacts(
         inserted=world.counter - run.since if bounded else None,
-        margin=table.window // 2,
+        margin=-1 if altered else table.remembers(loader.looked) // 2,
         newest=world.counter,
         counted=counted if table.stamped else None,
         fewer="rows may be gone" if fewer and guards.fewer else "",
@@ -420,7 +451,8 @@ def _wrote_letters(world: World, j: int, *, heard: bool, table: Table) -> World:
 
 
 def _insert(world: World, token: str, table: Table) -> World:
-    tokens = (*world.tokens, token)[-table.window :] if table.window else ()
+    window = table.remembers(world.altered)
+    tokens = (*world.tokens, token)[-window:] if window else ()
     return replace(world, tokens=tokens, counter=world.counter + 1)
 
 
@@ -458,13 +490,17 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
                 # Said loudly (throwIf): a silent nothing would be marked loaded.
                 yield _answer(world, i, plan.NoAnswer("others inserted"), table)
                 continue
+            if guards.same and limit is not None and world.altered != loader.looked:
+                yield _answer(world, i, plan.NoAnswer("altered meanwhile"), table)
+                continue
             passes = not guards.condition or plan.holds(entries, loader.run.claim)
             sent = _with(world, i, replace(loader, waiting=True))
             own = _last_claim(world, loader.run.claim)
             together = own.sent == plan.TOGETHER or (not guards.sent and own.attempt == 1)
             # A condition of the design: see loader.core.table_rules.
-            repeat = guards.others and limit is not None and table.window >= 2
-            allowance = table.window // 2 if repeat else 99
+            window = table.remembers(world.altered)
+            repeat = guards.others and limit is not None and window >= 2
+            allowance = window // 2 if repeat else ANY
             token = loader.run.claim if together else "block"
             version = _version(loader, table, i)
             refused = passes and world.rule and version != LEFT
@@ -530,6 +566,11 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             yield replace(world, asides=world.asides - 1, ledger=(*world.ledger, late))
     if world.turns and table.rejects:
         yield replace(world, turns=world.turns - 1, rule=not world.rule)
+    # A condition of the design: none of it while a repeat runs, which relies on the window.
+    if world.alters and all(statement.allowance > ANY // 2 for statement in world.flying):
+        window = table.remembers(world.altered + 1)
+        tokens = world.tokens[-window:] if window else ()
+        yield replace(world, alters=world.alters - 1, altered=world.altered + 1, tokens=tokens)
     if world.deletes and any(world.copies) and not world.flying:
         gone = replace(world, deletes=world.deletes - 1, gone=True, deleted=True)
         yield gone  # ALTER TABLE ... DELETE: tokens stay
@@ -568,7 +609,9 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     rests = plan.settled(world.ledger)
     human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
-    calm = replace(world, loaders=(last,), faults=0, others=0, asides=0, deletes=0, turns=0)
+    calm = replace(
+        world, loaders=(last,), faults=0, others=0, asides=0, deletes=0, turns=0, alters=0
+    )
     return _finished(calm, table, guards)
 
 

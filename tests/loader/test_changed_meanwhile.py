@@ -190,6 +190,34 @@ def test_without_knowing_of_the_window_rows_are_doubled(
 
 
 @pytest.mark.usefixtures("without_logs")
+def test_a_window_that_goes_between_the_look_and_the_repeat(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loader that paused there repeats nothing under a token that the table has forgotten."""
+    table = create(client, f"{database}.t", more=window(100))
+    blocks = journal.seal(table, batch(0, 100))
+    answer_lost(worker, blocks)
+    clock_passes(client, 1)
+    real = insert_groups.insert
+
+    def paused(*given: Any, **named: Any) -> plan.Answer:
+        assert named["limit"] is not None
+        client.command(window_set(0).format(t=table))
+        monkeypatch.setattr(insert_groups, "insert", real)
+        return real(*given, **named)
+
+    monkeypatch.setattr(insert_groups, "insert", paused)
+    assert outcomes(worker.load(blocks)) == ["retry"]
+    assert insert_groups.insert is real, "the loader was about to repeat the statement"
+    assert until_settled(worker, blocks) == ["parked"]
+    assert number(client, table) == 100
+
+
+@pytest.mark.usefixtures("without_logs")
 def test_an_index_of_the_ids_takes_none(
     journal: Journal, worker: Worker, client: Client, database: str
 ) -> None:

@@ -181,6 +181,49 @@ def test_tables_whose_rows_do_not_tell(table: Table, wanted: set[str]) -> None:
 @pytest.mark.parametrize(
     "table",
     [
+        Table(stamped=False, window=0, altered=6),
+        Table(stamped=False, window=6, altered=0),
+        Table(stamped=False, window=2, altered=1),
+        Table(stamped=False, window=6, altered=0, logged=True),
+        Table(stamped=False, window=6, altered=0, viewed=True),
+        Table(stamped=False, window=0, altered=6, viewed=True),
+        Table(window=6, altered=0, parts=2),
+        Table(window=0, altered=6, parts=2, expires=True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("loaders", "rounds", "faults"),
+    [pytest.param(2, 1, 1, marks=pytest.mark.long), (1, 3, 2)],
+)
+def test_a_window_that_a_person_alters(
+    table: Table, loaders: int, rounds: int, faults: int
+) -> None:
+    """And takes back, between any two events: a token that was forgotten is never relied on."""
+    start = begin(table, loaders=loaders, rounds=rounds, faults=faults, others=0, alters=2)
+    _, endings = search(start, table, Guards())
+    assert endings == {"loaded", "parked"}
+
+
+@pytest.mark.parametrize(
+    ("guards", "table"),
+    [
+        # Either is enough where a table without a window gets one, as doctor advises.
+        (Guards(altered=False, remembers=False), Table(stamped=False, window=0, altered=6)),
+        # It is the same window as before, and has forgotten what was in it.
+        (Guards(altered=False), Table(stamped=False, window=6, altered=0)),
+        # Between the loader's look and its repeat.
+        (Guards(same=False), Table(stamped=False, window=6, altered=0)),
+    ],
+)
+def test_without_knowing_of_alterations_the_search_finds_it(guards: Guards, table: Table) -> None:
+    """Negative control: each way to know that a table has forgotten tokens, taken away."""
+    with pytest.raises(Violation, match="doubled"):
+        search(begin(table, loaders=1, rounds=3, faults=2, others=0, alters=2), table, guards)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
         Table(rejects=True, window=0),
         Table(rejects=True, window=6, stamped=False),
         Table(rejects=True, window=0, stamped=False, logged=True),

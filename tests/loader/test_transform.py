@@ -13,6 +13,7 @@ import pytest
 from loader.blocks import transform
 from loader.blocks.fit_columns import fitted
 from loader.blocks.transform import CannotTransform, Transform, Transforms
+from loader.clickhouse.client import TableRefused
 from relay.errors import ConfigError, Refused
 from tests.loader.blocks import batch
 
@@ -131,7 +132,7 @@ def test_one_that_is_not_deterministic_is_refused() -> None:
         return rows.slice(next(numbers) % 2)
 
     for function, what in ((values, "column id"), (renamed, "columns"), (fewer, "number of rows")):
-        with pytest.raises(Refused, match=f"not deterministic.*{what}"):
+        with pytest.raises(TableRefused, match=f"not deterministic.*{what}"):
             Transforms("", {}).made(given(function), "d.t", ROWS)
 
 

@@ -12,8 +12,8 @@ from clickhouse_connect.driver.client import Client
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.operate.resolve import resolve
+from relay.clickhouse.errors import About
 from relay.config.settings import Settings
-from relay.errors import Refused
 from relay.operate.verify.judge.contents import landed
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.records_pb2 import Block
@@ -151,18 +151,27 @@ def test_what_it_raises_parks_the_block_until_it_is_mended(
     assert copies(client, table) == (20, 20)
 
 
-def test_one_that_is_not_deterministic_ends_the_loader_before_it_claims(
+def test_one_that_is_not_deterministic_concerns_its_table_alone(
     operator: Operator, journal: Journal, ledger: Ledger, client: Client, table: str
 ) -> None:
-    """Status 5: every block would have to be parked."""
+    """Its blocks wait unclaimed, with the reason; other tables' blocks of the same run are loaded,
+    where it ended the loader for all."""
     operator.writes(
         "import itertools\nn = itertools.count()\ndef f(rows): return rows.slice(next(n))"
     )
+    other = make(client, f"{table}_other", stamped=True)
     (block,) = journal.seal(table, batch(0, 10))
-    with pytest.raises(Refused, match="not deterministic"):
-        operator.load(block)
+    (neighbour,) = journal.seal(other, batch(0, 10))
+    own = {"transform": f"{MODULE}:f", "tables": {other: {"transform": ""}}}
+    worker = Worker(journal.settings(**own))
+    waits, loaded = worker.load([block, neighbour])
+    worker.close()
+    assert (waits.outcome, waits.about) == ("retry", About.TABLE)
+    assert "is not deterministic: two runs over the same rows" in waits.reason
+    assert loaded.outcome == "loaded"
     assert ledger.entries([block]) == {}
     assert copies(client, table) == (0, 0)
+    assert copies(client, other) == (10, 10)
 
 
 def test_a_tables_own_setting_leaves_its_rows_alone(

@@ -34,6 +34,7 @@ CAUGHT = "one table; caught, and made a dead letter or a block that stands aside
 LETTERS = "one block's dead letters; caught, and the block is tried again"
 TOPIC_DELETED = "a topic that somebody deleted under way, once; the next start goes on"
 ONE_TABLE = "one table, and it still ends the program"
+"""What an entry has to say until it is mended; the test below is red meanwhile."""
 
 WAYS = {
     "relay.kafka.block_topics._learn Refused": CAUGHT,
@@ -79,7 +80,7 @@ WAYS = {
     "relay.kafka.topics.describe Refused": "the app's topics; a block topic's is caught",
     "relay.kafka.topics.source Refused": SETTING,
     "relay.kafka.topics._deleted Refused": TOPIC_DELETED,
-    "relay.kafka.topics._narrow Refused": ONE_TABLE,
+    "relay.kafka.topics._narrow Refused": "the app's topics; a block topic's is caught",
     "relay.kafka.topics._narrow Unavailable": SERVER,
     "relay.kafka.connection_errors.name_unresolved_brokers Unavailable": SERVER,
     "relay.process.transaction_timeout.with_both_numbers Refused": SETTING,
@@ -121,7 +122,6 @@ WAYS = {
     "loader.blocks.transform._source Refused": SETTING,
     "loader.blocks.transform.check ConfigError": SETTING,
     "loader.blocks.transform.load Refused": SETTING,
-    "loader.blocks.transform.made Refused": ONE_TABLE,
     "loader.clickhouse.dedup_trial.check ContractBroken": SERVER,
 }
 """Module, function and error: whose affair it is."""
@@ -163,12 +163,7 @@ def test_every_place_that_ends_a_run_is_judged() -> None:
 
 
 def test_none_is_one_tables_or_one_messages_affair() -> None:
-    """But for what is known: a block topic that does not grow with the source, and a transform
-    that makes two answers of one table's rows."""
-    assert [way for way, whose in WAYS.items() if whose == ONE_TABLE] == [
-        "relay.kafka.topics._narrow Refused",
-        "loader.blocks.transform.made Refused",
-    ]
+    assert [way for way, whose in WAYS.items() if whose == ONE_TABLE] == []
 
 
 def test_every_status_has_an_error_and_every_stop_a_status() -> None:

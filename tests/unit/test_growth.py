@@ -10,6 +10,7 @@ from relay.config.settings import Settings
 from relay.core.takeover import came_later
 from relay.errors import Refused, Unavailable
 from relay.kafka import topics as topics_module
+from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import TopicFacts, Topics
 from relay.process.coverage import left_over
 
@@ -56,7 +57,7 @@ class Narrow(Topics):
             )
         )
         self.widths = {name.replace("_", "."): width for name, width in widths.items()}
-        self.grown: list[str] = []
+        self.stuck = {"shop.dead"}
         self._ready = set(self.widths) - {"rows"}
 
     def describe(self, topic: str, rights: object = ()) -> TopicFacts | None:  # noqa: ARG002
@@ -64,8 +65,7 @@ class Narrow(Topics):
         return None if width is None else TopicFacts("id", width)
 
     def _grow(self, topic: str, partitions: int) -> None:
-        self.grown.append(topic)
-        if topic != "shop.dead":
+        if topic not in self.stuck:
             self.widths[topic] = partitions
 
 
@@ -90,6 +90,28 @@ def test_a_wait_for_a_topic_that_does_not_grow_is_bounded(monkeypatch: pytest.Mo
     with pytest.raises(Refused, match=r"shop\.dead has 2 partitions") as refused:
         topics.follow({3})
     assert "--alter --topic shop.dead --partitions 4" in refused.value.next_step
+
+
+def test_a_block_topic_that_does_not_grow_is_its_tables_affair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other topics grow; its table has no block topic, and those messages are dead letters."""
+    now = [100.0]
+    monkeypatch.setattr(topics_module.time, "monotonic", lambda: now[0])
+    topics = Narrow(rows=4, shop_journal=2, shop_blocks_d_t=2, shop_blocks_d_u=2)
+    topics._followed = 2
+    of_tables = BlockTopics("shop", topics)
+    of_tables._found = {"d.t": "shop.blocks.d.t", "d.u": "shop.blocks.d.u"}
+    topics.stuck.add("shop.blocks.d.t")
+    with pytest.raises(Unavailable):
+        topics.follow({3})
+    now[0] += topics_module.GROW_SECONDS
+    assert topics.follow({3})
+    assert topics.widths["shop.journal"] == topics.widths["shop.blocks.d.u"] == 4
+    why = "no block topic for d.t: topic shop.blocks.d.t has 2 partitions, 4 are needed"
+    assert of_tables.refusal("d.t").startswith(why)
+    assert not of_tables.refusal("d.u")
+    assert (of_tables.of("d.t"), of_tables.of("d.u")) == ("", "shop.blocks.d.u")
 
 
 def test_a_topic_that_was_deleted_is_named() -> None:
