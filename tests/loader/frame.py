@@ -19,7 +19,7 @@ if __name__ == "__main__":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.chdir(sys.argv[1])
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.getOrCreate()
+    spark = builder.config("spark.sql.shuffle.partitions", 2).getOrCreate()
     (example,) = documents.fences(documents.text_of("loader/docs/dataframe.md"), "python")
     exec(compile(example, "dataframe.md", "exec"), {"spark": spark})
     for options in map(json.loads, sys.argv[2:]):

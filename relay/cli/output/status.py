@@ -108,8 +108,8 @@ def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]
         blocks = sum(row.loaded_blocks or 0 for row in rest)
         rows = sum(row.loaded_rows or 0 for row in rest)
         yield (
-            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: --all shows "
-            "them, --table NAME shows one"
+            f"{several(len(rest), 'table')} at rest, {several(blocks, 'block')} ({several(rows, 'row')}) "
+            "loaded: --all shows them, --table NAME shows one"
         )
 
 
