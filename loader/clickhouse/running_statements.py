@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
@@ -45,6 +45,10 @@ BALANCER_SECONDS = 30.0
 """For all of them together."""
 _INSERTS = names.is_of_block("Settings['log_comment']")
 _RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants
+_DEFINED = (
+    "SELECT any((engine, engine_full, toUnixTimestamp(metadata_modification_time))) "
+    "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
+)
 _OF_APP = (
     "SELECT groupUniqArrayArray(arrayFilter(b -> startsWith(b, {begin:String}), "
     "splitByChar(',', Settings['log_comment']))) FROM system.processes"
@@ -52,8 +56,18 @@ _OF_APP = (
 """Blocks of the app, as the comments of what runs name them."""
 _OF_TABLE = "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
 _REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
-_BOTH = f"SELECT replica_name, mapKeys(replica_is_active), ({_RUNNING}) {_OF_TABLE}"
+_BOTH = f"SELECT replica_name, mapKeys(replica_is_active), (({_RUNNING}), ({_DEFINED})) {_OF_TABLE}"
 _ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE}"
+
+
+class Definition(NamedTuple):
+    """A table as one replica has it: ALTER TABLE ... MODIFY SETTING is not replicated."""
+
+    engine: str
+    full: str
+    """With the table's settings."""
+    altered: int
+    """Unix seconds, by that server's clock, of the last change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +78,13 @@ class Still:
         running: it does, or nobody can say that it does not.
         reason: where, for people.
         silent: nobody was found to run it, and not all have answered.
+        definitions: of the table on the replicas that answered; none where one server is asked.
     """
 
     running: bool
     reason: str = ""
     silent: bool = False
+    definitions: tuple[Definition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,27 +190,31 @@ class Running:
             raise failure(error, "asking which statements run") from error
 
     def _on_any(self, about: About) -> Still:
-        answered, silent = [], []
+        answered, silent, definitions = [], [], []
         for one in self._replicas:
-            found = one.ask(_RUNNING, about)
+            found = one.ask(f"SELECT ({_RUNNING}), ({_DEFINED})", about)
             if isinstance(found, str):
                 silent.append(f"replica {one.url} does not answer ({found})")
             elif found[0][0]:
                 return _runs(one.url)
             else:
                 answered.append(one)
+                definitions.append(Definition(*found[0][1]))  # all empty where it has no table
         if not silent or _only_replicas(answered, about):
-            return Still(running=False)
+            return Still(running=False, definitions=tuple(definitions))
         return _unknown(*silent)
 
     def _behind(self, balancer: _AskedServer, about: About) -> Still:
-        met, missing = self._met(balancer, about, _BOTH, enough=bool)
+        met, missing = self._met(balancer, about, _BOTH, enough=lambda answer: bool(answer[0]))
         if met is None:
             return self._on_the_only_one(about)
-        for name, running in met:
+        for name, (running, _) in met:
             if running:
                 return _runs(f"{name}, behind {balancer.url}")
-        return _unknown(missing) if missing else Still(running=False)
+        if missing:
+            return _unknown(missing)
+        definitions = tuple(Definition(*defined) for _, (_, defined) in met)
+        return Still(running=False, definitions=definitions)
 
     def _met(
         self,

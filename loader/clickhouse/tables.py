@@ -14,10 +14,11 @@ from loader.clickhouse.client import TableRefused, failure, is_permanent, table_
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import Parts, ServerRecords, why_removed
 from loader.core.plan import InsertFacts
-from loader.core.table_rules import DEFAULTS, Nature, emptied, nature
+from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from relay import names
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.replicas import is_shared
+from relay.clickhouse.table_engine import TableEngine
 from relay.config.allowed_tables import is_ledger
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.clickhouse.ledger import Claimed
+    from loader.clickhouse.running_statements import Definition
     from loader.core.plan import Run
     from loader.core.table_rules import Counter
     from relay.records_pb2 import Block
@@ -215,11 +217,9 @@ class Tables:
             fewer = why_fewer(block.table, known, self.evidence)
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
-        # Its window may have been another one meanwhile, which forgot tokens.
-        altered = target.altered > claimed.at_ms // 1000
         return InsertFacts(
             inserted=inserted_since(of, run.since, newest, parts),
-            margin=-1 if altered else of.window.margin(claimed.seconds),
+            margin=self._margin(target, still.definitions, claimed),
             newest=newest,
             counted=counted,
             fewer=fewer,
@@ -227,6 +227,19 @@ class Tables:
             repeatable=of.repeatable and not removed,
             one_step=of.one_step,
         )
+
+    def _margin(self, target: Target, elsewhere: Collection[Definition], claimed: Claimed) -> int:
+        """Return how many parts may follow the oldest INSERT with its token surely remembered.
+
+        Each replica forgets tokens for all, by the window that it has itself.
+        """
+        # A window may have been another one meanwhile, which forgot tokens.
+        if max([target.altered, *(one.altered for one in elsewhere)]) > claimed.at_ms // 1000:
+            return -1
+        windows = [target.nature.window]
+        for engine, full, _ in (one for one in elsewhere if one.engine):
+            windows.append(window(TableEngine(engine, full), self._window_defaults(engine)))
+        return min(one.margin(claimed.seconds) for one in windows)
 
     def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
         """Return rows by block id, of a table that has the block-id column."""

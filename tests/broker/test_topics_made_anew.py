@@ -58,13 +58,16 @@ def deleted(pipeline: Pipeline) -> None:
     wait_until(lambda: not {*own} & {*admin.list_topics(timeout=10).topics}, "the deletion")
 
 
+WINDOW = " SETTINGS non_replicated_deduplication_window = 1000"
+
+
 @pytest.mark.parametrize(
     ("stamp", "settings", "truncated"),
     [
         (", _block String", "", True),
-        (", _block String", "", False),
-        ("", " SETTINGS non_replicated_deduplication_window = 1000", True),
-        ("", " SETTINGS non_replicated_deduplication_window = 1000", False),
+        pytest.param(", _block String", "", False, marks=pytest.mark.long),
+        pytest.param("", WINDOW, True, marks=pytest.mark.long),
+        ("", WINDOW, False),
     ],
 )
 def test_rows_of_a_journal_made_anew_all_come(

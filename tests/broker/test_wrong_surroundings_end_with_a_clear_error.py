@@ -162,7 +162,7 @@ def test_a_journal_that_was_deleted(pipeline: Pipeline) -> None:
     assert "the journal has no record of this partition there" in pipeline.log(process)
 
 
-@pytest.mark.parametrize("offset", [0, 7])
+@pytest.mark.parametrize("offset", [0, pytest.param(7, marks=pytest.mark.long)])
 def test_a_journal_that_was_made_anew(pipeline: Pipeline, offset: int) -> None:
     """Status 6, also where the group names offset 0, which an empty partition could still get."""
     ran_once(pipeline)

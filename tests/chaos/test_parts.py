@@ -128,12 +128,14 @@ for n in ("forth", "back"):
 def test_a_clock_is_stepped_both_ways_while_a_program_works(tmp_path: Path) -> None:
     """Its wall clock only: the monotonic one, which `said` compares with, runs on."""
     it = program(tmp_path, CLOCK)
-    for name, seconds in (("before", 0), ("forth", 3600), ("back", -600)):
-        wall_clock.set_by(it.clock, seconds)
-        (tmp_path / f"{name}.go").touch()
-        wait_until((tmp_path / name).exists, name)
-        assert (tmp_path / name).read_text() == f"{seconds} {seconds}"
-    it.kill()
+    try:
+        for name, seconds in (("before", 0), ("forth", 3600), ("back", -600)):
+            wall_clock.set_by(it.clock, seconds)
+            (tmp_path / f"{name}.go").touch()
+            wait_until((tmp_path / name).exists, name)
+            assert (tmp_path / name).read_text() == f"{seconds} {seconds}"
+    finally:
+        it.kill()
 
 
 def test_retention_passes_what_a_loader_was_done_with_and_no_more() -> None:

@@ -53,7 +53,9 @@ def test_a_demo_ends_with_yes_and_leaves_nothing_running(tmp_path: Path) -> None
     assert running_in(directory) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_an_interrupted_demo_leaves_nothing_running(tmp_path: Path, number: int) -> None:
     """Ctrl-C or SIGTERM while everything runs: exit status 130, and all of it ends."""
     directory = tmp_path / "demo"

@@ -366,7 +366,9 @@ def test_a_false_condition_is_no_success(
         ("VersionedCollapsingMergeTree(sign, ver)", False),
     ],
 )
-@pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("after_prepare", marks=pytest.mark.long), "after_insert"]
+)
 def test_merging_engines_outside_the_window(
     journal: Journal,
     worker: Worker,

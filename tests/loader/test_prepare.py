@@ -58,6 +58,7 @@ def test_spark_maps_the_archive(archive: Path) -> None:
     assert "COUNTED 10" in said
 
 
+@pytest.mark.long
 def test_an_archive_of_another_java_is_not_used(archive: Path, elsewhere: Path) -> None:
     """As after an upgrade in place: Spark starts as without one, and says nothing of it."""
     content = archive.read_bytes()

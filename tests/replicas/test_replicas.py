@@ -12,12 +12,17 @@ from unittest import mock
 import pytest
 
 from loader.blocks.worker import Worker
+from loader.clickhouse.running_statements import Running, Still
+from loader.clickhouse.server_records import ServerRecords
+from loader.core.plan import ServerRecord
 from loader.journal.startup import ledger_of
 from relay.errors import Refused
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, batch
+from tests.loader.test_changed_meanwhile import answer_lost
 from tests.replicas.front import HOST, Front
 from tests.replicas.journal import STAMPED, Replicated, spread
-from tests.replicas.rig import Rig
+from tests.replicas.rig import Replica, Rig
 
 BLOCKS, ROWS = 135, 200
 
@@ -167,3 +172,48 @@ def test_a_replica_behind_a_balancer_that_lags(
         assert not open_
         assert states(journal) == {"loaded": len(blocks)}
         assert rows == [(12_000, 12_000)] * 3
+
+
+QUICKLY = (
+    "cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1"
+)
+"""A replica forgets tokens beyond its window every second, and not every five minutes."""
+
+
+def forgets(replica: Replica, table: str) -> bool:
+    """Insert a row under one token again; return whether it came, because that was forgotten."""
+    replica.command(
+        f"INSERT INTO {table} SETTINGS insert_deduplication_token = 'probe' VALUES (-1, 'probe')"
+    )
+    return int(replica.rows(f"SELECT count() FROM {table} WHERE id = -1")[0][0]) > 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_window_that_is_smaller_on_another_replica(
+    rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """ALTER TABLE ... MODIFY SETTING is not replicated, and who has the smallest window forgets
+    tokens for all: a repeat under the block's token doubled its rows.
+
+    Negative control: a loader that knows the window of its own replica alone.
+    """
+    table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
+    window = "replicated_deduplication_window"
+    rig.make(table, columns, f"ORDER BY id SETTINGS {window} = 100, {QUICKLY}")
+    rig.replicas[1].command(f"ALTER TABLE {table} MODIFY SETTING {window} = 1")
+    clock = "SELECT toUnixTimestamp(now())"
+    altered = rig.replicas[1].rows(clock)[0][0]
+    wait_until(lambda: rig.replicas[0].rows(clock)[0][0] > altered, "the next second")
+    monkeypatch.setattr(ServerRecords, "record", lambda *_: ServerRecord("unclear"))
+    if not known:
+        monkeypatch.setattr(Running, "of", lambda *_: Still(running=False))
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        answer_lost(worker, [block])
+        forgets(rig.replicas[0], table)
+        for i in range(5):
+            rig.replicas[0].command(f"INSERT INTO {table} VALUES ({-i - 2}, 'other')")
+        wait_until(lambda: forgets(rig.replicas[0], table), "forgotten tokens", 60)
+        (outcome,) = worker.load([block])
+    rows = rig.replicas[0].rows(f"SELECT count() FROM {table} WHERE id >= 0")[0][0]
+    assert (outcome.outcome, rows) == (("parked", ROWS) if known else ("loaded", 2 * ROWS))

@@ -1,4 +1,4 @@
-"""Fifty alterations of a few tables, planned from a seed; and what every row must be after them.
+"""Alterations of a few tables, planned from a seed; and what every row must be after them.
 
 Receives a seed, gives the steps with their SQL and the tables' columns after each. A column has
 an origin, which stays the same through MODIFY, RENAME and a table made anew; what a producer
@@ -8,16 +8,18 @@ writes into it follows from origin and row. Pure: no server, no clock.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import Literal
+from typing import Literal, TypeVar
 
+Event = TypeVar("Event")
 Kind = Literal["new", "add", "drop", "rename", "modify", "recreate", "exchange", "other"]
 
 COUNT = 50
+"""In a full plan; one of fewer has the same events, in the same order."""
 ORDERS, PLAIN = "orders", "plain"
 LABEL = "label"
 """Of ORDERS: a String until the table is made anew with a number there, that no label fits."""
@@ -125,6 +127,7 @@ class Step:
 @dataclass
 class _Planner:
     dice: random.Random
+    count: int
     tables: dict[str, Columns] = field(default_factory=dict)
     origins: int = 0
 
@@ -147,11 +150,12 @@ class _Planner:
         return create(table, self.tables[table])
 
     def step(self, at: int) -> Step:
-        if at in _NEW:
-            kind, table = "new", _NEW[at]
+        new, made_anew = placed(_NEW, self.count), placed(_MADE_ANEW, self.count)
+        if at in new:
+            kind, table = "new", new[at]
             sql = self.create(table)
-        elif at in _MADE_ANEW:
-            kind, table = _MADE_ANEW[at]  # type: ignore[assignment]
+        elif at in made_anew:
+            kind, table = made_anew[at]  # type: ignore[assignment]
             if kind == "other":
                 self.tables[table][LABEL] = self.column("number", LABEL, "UInt32")
             sql = create(table, self.tables[table])
@@ -227,12 +231,17 @@ def create(table: str, columns: Columns) -> str:
     )
 
 
-def plan(seed: int) -> tuple[list[str], dict[str, Columns], list[Step]]:
+def placed(events: Mapping[int, Event], count: int) -> dict[int, Event]:
+    """What happens at which steps of a full plan, in one of so many steps."""
+    return {at * count // COUNT: event for at, event in events.items()}
+
+
+def plan(seed: int, count: int = COUNT) -> tuple[list[str], dict[str, Columns], list[Step]]:
     """The statements that make the first tables, their columns, and the alterations."""
-    planner = _Planner(random.Random(seed))
+    planner = _Planner(random.Random(seed), count)
     first = [planner.create(table) for table in (ORDERS, PLAIN)]
     before = {name: dict(columns) for name, columns in planner.tables.items()}
-    return first, before, [planner.step(at) for at in range(COUNT)]
+    return first, before, [planner.step(at) for at in range(count)]
 
 
 def allowed(column: Column, written: Columns, row: int) -> set[object]:

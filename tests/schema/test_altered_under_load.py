@@ -1,4 +1,4 @@
-"""Tables are altered fifty times while rows are under way; every row is accounted for."""
+"""Tables are altered again and again while rows are under way; every row is accounted for."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.schema.alterations import (
     Column,
     Kind,
     allowed,
+    placed,
     plan,
 )
 from tests.schema.altered import Found, judge
@@ -37,7 +38,7 @@ KILLS = {
     5: ["relay-a"], 9: ["loader"], 13: ["relay-b"], 21: ["relay-a", "loader"], 27: ["loader"],
     33: ["relay-b"], 40: ["relay-a", "relay-b"], 46: ["loader"],
 }  # fmt: skip
-"""After which alterations SIGKILL meets whom."""
+"""After which alterations of fifty SIGKILL meets whom."""
 WENT_WITH_ITS_TABLE = "its parts were dropped or replaced since then"
 FIRST, MOST = 2, 5
 """Producers from the beginning, and all at once."""
@@ -67,12 +68,14 @@ def underway(
 
 
 @pytest.mark.timeout(600)
-def test_every_row_is_accounted_for(underway: Underway) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(COUNT, marks=pytest.mark.long)])
+def test_every_row_is_accounted_for(underway: Underway, count: int) -> None:
     """Two relays, a loader, old and new producers, SIGKILLs: at the end each row is once in its
     table with its values, or gone with a table that was dropped, or in a dead letter, or in a
     block that is parked: because no value of it converts, or because it went with its table while
     nobody knew whether it was loaded. A row taken away, doubled or changed by hand is noticed."""
-    first, tables, steps = plan(SEED)
+    first, tables, steps = plan(SEED, count)
+    kills = placed(KILLS, count)
     for sql in first:
         underway.command(sql)
     underway.tables = tables
@@ -84,7 +87,7 @@ def test_every_row_is_accounted_for(underway: Underway) -> None:
     for at, step in enumerate(steps):
         underway.write()
         underway.alter(step)
-        for name in KILLS.get(at, []):
+        for name in kills.get(at, []):
             underway.programs[name].kill()
         underway.write()
         if at % 3 == 0:
@@ -93,8 +96,8 @@ def test_every_row_is_accounted_for(underway: Underway) -> None:
     underway.write()
     underway.settle()
 
-    assert len(steps) == COUNT
     assert {step.kind for step in steps} == set(Kind.__args__)
+    assert len(kills) == len(KILLS)
     found = underway.found()
     print("\n".join(f"{table}: {of_table.counts()}" for table, of_table in found.items()))
     assert anomalies(underway, found) == []

@@ -232,12 +232,16 @@ class Underway:
         self.until(lambda: self.passed(0), "all messages in blocks or dead letters")
         blocks = self.blocks()
 
-        def settled_all() -> bool:
+        def left() -> list[str]:
             known = self.ledger.entries(blocks)
-            found = [settled(known.get(block.id, ())) for block in blocks]
-            return all(one is not None and one.state != ASIDE for one in found)
+            last = {block.id: settled(known.get(block.id, ())) for block in blocks}
+            waiting = {id_: one for id_, one in last.items() if one is None or one.state == ASIDE}
+            return [f"{id_}: {'open' if one is None else one}" for id_, one in waiting.items()]
 
-        self.until(settled_all, "all blocks loaded or parked")
+        try:
+            self.until(lambda: not left(), "all blocks loaded or parked")
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *left()])) from error
         for table, following, loaded in self._replaced:
             self.asides.append(Aside(table, self._by_block(following), loaded))
         self._replaced.clear()
